@@ -71,7 +71,7 @@ class MesosSettings(Settings):
     operator_timeout: float = Field(10.0, gt=0)
     """Longest time of a call of the master's operator API, in seconds."""
     agents_interval: float = Field(10.0, gt=0)
-    """Seconds between two reads of the master's map of agents; up to 60 where a read takes long."""
+    """Seconds between two reads of the master's map of agents; 1 for every 1,000 agents at least."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
     """Largest event from the master, in bytes."""
 

@@ -69,6 +69,8 @@ class Hosts:
         """Claims that were used, with the hash of their tasks' ids: all ids would be too many."""
         self._agents: dict[str, Agent] = {}
         self._capacity = sum_of(())
+        self.unlisted = False
+        """Whether an offer has come from an agent that the map of agents did not have."""
         self._cursor = 0
         self.changed: dict[str, str] | None = None
         """Hostnames, by agent id, of hosts whose offers or labels have changed. None: nobody watches them."""
@@ -77,8 +79,10 @@ class Hosts:
 
     def add_offer(self, offer: Offer, now: float) -> None:
         """Add an offer. Its labels count until the map of agents has the host."""
-        if offer.agent_id not in self._agents and self.table.row(offer.agent_id) is None:
-            self._put(Agent(offer.agent_id, offer.hostname, offer.labels))
+        if offer.agent_id not in self._agents:
+            self.unlisted = True
+            if self.table.row(offer.agent_id) is None:
+                self._put(Agent(offer.agent_id, offer.hostname, offer.labels))
         self._offers[offer.id] = (offer, now)
         self._of_agent.setdefault(offer.agent_id, {})[offer.id] = offer
         self._recount(offer.agent_id)
@@ -125,6 +129,9 @@ class Hosts:
             if not self._of_agent.get(agent_id):
                 self.remove_agent(agent_id)
         self._agents = listed if complete else {**self._agents, **listed}
+        self.unlisted = any(
+            agent_id not in self._agents for agent_id, offers in self._of_agent.items() if offers
+        )
         self._capacity = sum_of(self._agents.values())
 
     def remove_agent(self, agent_id: str) -> None:

@@ -22,10 +22,8 @@ AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
 CAPACITY = Gauge("hostmgr_capacity", "Resources of the agents, in units of the kind.", ["kind"])
 ALLOCATION = Gauge("hostmgr_allocation", "Resources of the agents that tasks have.", ["kind"])
 RETRY_SECONDS = 1.0
-MAX_SHARE = 0.05
-"""Of the time, what reads may take: each costs the master and this process CPU for every agent."""
-LONGEST_SECONDS = 60.0
-"""Between two reads, however long they take, unless the interval is longer."""
+SECONDS_PER_AGENT = 0.001
+"""What is added to the time between two reads: each costs the master and this process CPU for every agent."""
 log = logging.getLogger(__name__)
 
 
@@ -74,15 +72,14 @@ class Cluster:
         """Read periodically."""
         while True:
             pause = await self.try_to_read()
-            await asyncio.sleep(pause)
+            await self._rest(pause)
 
     async def try_to_read(self) -> float:
         """Read; return the seconds until the next read. After failures they grow up to the interval.
 
         A map of many agents is work for the master: one that does not keep up is not asked without a pause,
-        and long reads are seldom.
+        and a large map is read less often.
         """
-        began = self._now()
         try:
             await self.read()
         except (Unavailable, InvalidArgument) as error:
@@ -91,8 +88,20 @@ class Cluster:
             self._failures += 1
             return exponential(self._failures, min(RETRY_SECONDS, self._interval), self._interval)
         self._failures = 0
-        seldom = (self._now() - began) * (1 - MAX_SHARE) / MAX_SHARE
-        return max(self._interval, min(seldom, LONGEST_SECONDS))
+        return max(self._interval, self._shortest)
+
+    @property
+    def _shortest(self) -> float:
+        """Seconds between two reads at least."""
+        return max(RETRY_SECONDS, len(self.agents) * SECONDS_PER_AGENT)
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep, less long where an offer comes from an agent that the map lacks."""
+        began = self._now()
+        while (rested := self._now() - began) < seconds:
+            if self._hosts.unlisted and rested >= self._shortest:
+                return
+            await asyncio.sleep(min(RETRY_SECONDS, seconds - rested))
 
     async def read(self) -> None:
         """Read agents and quota.

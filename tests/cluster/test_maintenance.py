@@ -177,7 +177,7 @@ def test_a_service_keeps_its_sla_while_leaders_die(harness: Harness) -> None:
 
 def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> None:
     """One of two instances has no other host: the SLA keeps the second one until the host is gone."""
-    host = sorted(states(harness))[0]
+    host = await_all_up(harness)[0]
 
     def bound(spec: stateless_pb2.JobSpec) -> None:
         spec.name = "bound"

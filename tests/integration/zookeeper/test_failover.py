@@ -121,7 +121,7 @@ async def following(membership: ZooKeeperMembership) -> AsyncIterator[LeaderClie
 
 
 async def who_answers(client: LeaderClient) -> str:
-    answer = await client.call("LookupResourcePoolID", LOOKUP, timeout=20)
+    answer = await client.call("LookupResourcePoolID", LOOKUP, timeout=60)
     return str(answer.id.value)
 
 
@@ -209,7 +209,7 @@ async def test_a_leader_frozen_past_its_session_does_nothing_more(
         frozen.send_signal(signal.SIGSTOP)
         assert await who_answers(client) == both.follower
         written = len(processes.terms())
-        asked = stale.LookupResourcePoolID(LOOKUP, timeout=20)
+        asked = stale.LookupResourcePoolID(LOOKUP, timeout=60)
         await asyncio.sleep(0.1)  # for its bytes to lie in the frozen one's socket
         frozen.send_signal(signal.SIGCONT)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -251,6 +251,6 @@ async def test_daemons_outlive_zookeeper_and_wait_for_it(
 
 async def until_told(address: Address, text: str) -> None:
     """By /health."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while text not in await asyncio.to_thread(get, address, "health"):  # noqa: ASYNC110 - it only answers
             await asyncio.sleep(0.05)

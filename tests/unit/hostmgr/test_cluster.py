@@ -11,6 +11,7 @@ import pytest
 
 from hostmgr.core.filter import HostFilter
 from hostmgr.core.hosts import Hosts
+from hostmgr.core.offers import Offer
 from hostmgr.core.reconcile import Policy, Reconciler
 from hostmgr.core.table import HostTable
 from hostmgr.drivers.agents import Cluster
@@ -177,17 +178,26 @@ async def test_a_master_that_cannot_answer_is_asked_less_often() -> None:
     assert await cluster.try_to_read() == 1.0
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.1, 10.0), (1.0, 19.0), (30.0, 60.0)])
-async def test_a_map_that_takes_long_to_read_is_read_less_often(took: float, pause: float) -> None:
-    operator, now = Operator(), 0.0
-
-    def takes() -> None:
-        nonlocal now
-        now += took
-
-    operator.on_request = takes
-    cluster, _ = made(operator, now=lambda: now)
+@pytest.mark.parametrize(("count", "pause"), [(3, 10.0), (10_001, 10.001)])
+async def test_a_large_map_is_read_less_often(count: int, pause: float) -> None:
+    operator = Operator()
+    operator.listed = [agent(number) for number in range(count)]
+    cluster, _ = made(operator)
     assert await cluster.try_to_read() == pytest.approx(pause)
+
+
+async def test_an_offer_of_an_agent_that_the_map_lacks_is_noticed_until_it_is_read() -> None:
+    operator = Operator()
+    operator.listed = [agent(0)]
+    cluster, hosts = made(operator)
+    await cluster.read()
+    hosts.add_offer(Offer("o0", "S0", "host0", ()), 0.0)
+    assert not hosts.unlisted
+    hosts.add_offer(Offer("o1", "S1", "host1", ()), 0.0)
+    assert hosts.unlisted
+    operator.listed = [agent(0), agent(1)]
+    await cluster.read()
+    assert not hosts.unlisted
 
 
 async def test_the_quota_of_our_role_is_the_limit() -> None:
