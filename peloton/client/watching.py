@@ -121,7 +121,7 @@ class _Watch:
             try:
                 yield from self._once()
             except NoLeader:
-                pass
+                pass  # a leader will be elected: a watch has no deadline, and goes on then
             except grpc.RpcError as error:
                 cancelled = error.details() == f"watch {self._id} is cancelled"
                 if cancelled or error.code() not in _OF_THE_MOMENT:

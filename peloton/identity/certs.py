@@ -115,7 +115,7 @@ def _name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        pass
+        pass  # it is a name
     if not host.isascii() or not host or any(letter in host for letter in " /,"):
         raise InvalidArgument("host", host, "a host name or an address")
     return x509.DNSName(host)

@@ -108,7 +108,7 @@ class TerminalInput:
         try:
             del self._bytes[: os.write(self._master, self._bytes)]
         except BlockingIOError:
-            pass
+            pass  # the terminal is full: the rest is typed once it can be written again
         except OSError:  # the command has ended
             self._bytes.clear()
         if self._bytes:

@@ -50,7 +50,7 @@ async def _waiting(calls: Calls, job: job_pb2.JobInfo, info: task_pb2.TaskInfo, 
     try:
         found = (await calls.read("explain_svc", "ExplainTask", request)).explanation
     except NotFound:
-        pass
+        pass  # the resource manager does not have it: jobmgr's state is explained alone
     except PelotonError as error:
         failure = f"the resource manager could not be asked: {error}"
     why = explain_task(info, found, job, now)
