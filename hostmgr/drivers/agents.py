@@ -23,7 +23,7 @@ CAPACITY = Gauge("hostmgr_capacity", "Resources of the agents, in units of the k
 ALLOCATION = Gauge("hostmgr_allocation", "Resources of the agents that tasks have.", ["kind"])
 RETRY_SECONDS = 1.0
 SECONDS_PER_AGENT = 0.001
-"""What is added to the time between two reads: each costs the master and this process CPU for every agent."""
+"""Least time between two reads, by agent: each read costs the master and this process CPU for every agent."""
 log = logging.getLogger(__name__)
 
 

@@ -61,8 +61,10 @@ def execute(
         target.write(data)
         target.flush()
 
+    descriptor = sys.stdin.fileno() if stdin else -1
+
     def read() -> bytes:
-        return os.read(sys.stdin.fileno(), _PIECE)
+        return os.read(descriptor, _PIECE)
 
     with _raw(session, terminal and stdin):
         return session.run(command_info(words), write, read if stdin else None)

@@ -63,7 +63,7 @@ async def test_a_leader_goes_on_when_zookeeper_is_back_in_time(
     make: Make, zookeeper: ZooKeeperServer
 ) -> None:
     """Meanwhile it does nothing. What was seen of others stays. The server needs some seconds to start."""
-    one, other = make(session_seconds=20), make(session_seconds=20)
+    one, other = make(session_seconds=30), make(session_seconds=30)
     await one.start()
     await other.start()
     await one.join(member("a"))
@@ -76,8 +76,8 @@ async def test_a_leader_goes_on_when_zookeeper_is_back_in_time(
         assert other.leader(Role.RESMGR) is not None and "a" in other.members(Role.RESMGR)
     finally:
         await asyncio.to_thread(zookeeper.start)
-    await until(lambda: standing(leadership) is Standing.HELD)
-    await until(lambda: other.trouble() == "")
+    await until(lambda: standing(leadership) is Standing.HELD, 60)
+    await until(lambda: other.trouble() == "", 60)
     assert other.leader(Role.RESMGR) is not None and "a" in other.members(Role.RESMGR)
 
 

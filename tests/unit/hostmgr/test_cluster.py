@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -198,6 +200,30 @@ async def test_an_offer_of_an_agent_that_the_map_lacks_is_noticed_until_it_is_re
     operator.listed = [agent(0), agent(1)]
     await cluster.read()
     assert not hosts.unlisted
+
+
+async def test_an_agent_that_the_map_lacks_is_read_long_before_the_interval_is_over() -> None:
+    operator, again = Operator(), asyncio.Event()
+    hosts = Hosts(HostTable())
+    hosts.add_offer(Offer("o1", "S1", "host1", ()), 0.0)
+    reader = AgentReader(cast(OperatorClient, operator), "peloton")
+    backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader, cast(Any, None))
+    cluster = Cluster(backend, hosts, Reconciler(Policy()), 1e6, time.monotonic)
+    await cluster.read()
+    assert hosts.unlisted, "the map does not have it yet"
+    reads = 0
+
+    def asked() -> None:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            again.set()
+
+    operator.on_request = asked
+    following = asyncio.create_task(cluster.follow())
+    async with asyncio.timeout(60):
+        await again.wait()
+    following.cancel()
 
 
 async def test_the_quota_of_our_role_is_the_limit() -> None:
