@@ -145,10 +145,12 @@ class AuthSettings(Settings):
     type: Annotated[Literal["NOOP", "BASIC", "OIDC"], Variable("AUTH_TYPE")] = "NOOP"
     """NOOP: they need not. BASIC: by username and password. OIDC: by a bearer token."""
     config_file: Annotated[Path | None, Variable("AUTH_CONFIG_FILE")] = None
-    """YAML file, mode 0600, with users (BASIC) or groups (OIDC), and roles. Read again when it changes."""
+    """YAML file, mode 0600, with users (BASIC) or groups (OIDC), certificates, and roles. Read again when it
+    changes."""
     token_file: Annotated[Path | None, Variable("PELOTON_SECRET_FILE")] = None
     """File, mode 0600, with the secret by which the daemons know each other. Of several lines, the first is
-    sent, and all are accepted."""
+    sent, and all are accepted. Without it the daemons know each other by their certificates alone, as the
+    certificates in config_file say."""
     oidc: OidcSettings = OidcSettings()
     """The provider of bearer tokens."""
 
@@ -159,8 +161,6 @@ class AuthSettings(Settings):
             raise ValueError("config_file is given, but type is NOOP, which reads none")
         if not off and self.config_file is None:
             raise ValueError(f"{self.type} needs a config_file, with users and roles")
-        if not off and self.token_file is None:
-            raise ValueError(f"{self.type} needs a token_file, by which the daemons know each other")
         if self.type != "OIDC" and self.oidc != OidcSettings():
             raise ValueError(f"oidc is set, but type is {self.type}")
         oidc = self.oidc
@@ -286,6 +286,16 @@ class DaemonSettings(ProcessSettings):
     def _serves_tls(self) -> Self:
         if self.tls.ca_file and not self.tls.certificate_file:
             raise ValueError("a daemon needs tls.certificate_file and tls.key_file too, to serve TLS")
+        return self
+
+    @model_validator(mode="after")
+    def _knows_daemons(self) -> Self:
+        auth = self.auth
+        if auth.type != "NOOP" and auth.token_file is None and not self.tls.client_certificates:
+            raise ValueError(
+                f"auth.type {auth.type} needs a token_file, by which the daemons know each other, or "
+                "certificates (tls.client_certificates)"
+            )
         return self
 
     @property

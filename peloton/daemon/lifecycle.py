@@ -82,7 +82,7 @@ class Daemon(Generic[S]):
         self.clusters = Clusters(self.membership)
         auth, limits = settings.auth, settings.rate_limit
         self._token = sent_token(auth)
-        self.door = None if auth.type == "NOOP" else Door(auth)
+        self.door = None if auth.type == "NOOP" else Door(auth, settings.tls.client_certificates)
         """What asks callers who they are; None where nobody is asked."""
         self.audit = audit_log(settings.audit, self.clock.wall)
         """What users have changed; None where it is not written."""

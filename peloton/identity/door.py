@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from peloton.config.errors import ConfigError
 from peloton.config.settings import AuthSettings, OidcSettings
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
-from peloton.identity.principal import EVERYTHING, Grant, Kind, Principal
+from peloton.identity.principal import Grant, Kind, Principal
 from peloton.identity.roles import Access, is_open
 from peloton.identity.tokens import DaemonTokens, read_tokens
 from peloton.identity.userfile import Users, read_users
@@ -27,40 +28,59 @@ class _Policy:
 
     users: Authenticator
     access: Access
+    certificates: Mapping[str, Principal]
+
+    def shown(self, names: Iterable[str]) -> Principal | None:
+        """Return whom a certificate with these names shows; None for nobody. Raises Unauthenticated."""
+        found = {self.certificates[name] for name in names if name in self.certificates}
+        if len(found) > 1:
+            raise Unauthenticated(f"the certificate is that of {' and of '.join(sorted(map(str, found)))}")
+        return next(iter(found), None)
 
 
 class Door:
     """Lets callers in, or tells why not. Made where authentication is on."""
 
-    def __init__(self, settings: AuthSettings) -> None:
-        """Read the files that the settings name. Raises ConfigError."""
-        assert settings.config_file is not None and settings.token_file is not None, "the settings check it"
+    def __init__(self, settings: AuthSettings, by_certificate: bool = False) -> None:
+        """Read the files that the settings name. Raises ConfigError.
+
+        Whether callers show a TLS certificate is `by_certificate`.
+        """
+        assert settings.config_file is not None, "the settings check it"
         self._settings = settings
+        self.by_certificate = by_certificate
         self._file: Path = settings.config_file
-        self._tokens: DaemonTokens = read_tokens(settings.token_file)
+        self._tokens: DaemonTokens | None = (
+            None if settings.token_file is None else read_tokens(settings.token_file)
+        )
         self._stamp = _stamp(self._file)
         self._policy = self._read()
         self.trouble = ""
         """What is wrong with the file of users since it was changed; empty if nothing."""
 
     def recall(
-        self, path: str, metadata: Iterable[tuple[str, str | bytes]]
+        self, path: str, metadata: Iterable[tuple[str, str | bytes]], names: Iterable[str] = ()
     ) -> tuple[Principal, Grant] | Credentials | None:
         """Return who may make a call, and for what; credentials that have to be checked first; None for all.
 
-        Raises Unauthenticated and PermissionDenied.
+        `names` are those of the caller's certificate. What a call carries besides counts more: a password,
+        or a token. Raises Unauthenticated and PermissionDenied.
         """
         if is_open(path):
             return None
         credentials = credentials_of(metadata)
-        if credentials.token:
-            return self._daemon(credentials), EVERYTHING
+        policy = self._policy
+        shown = policy.shown(names)
+        of_daemon = shown is not None and shown.kind is Kind.DAEMON
+        if credentials.token or (of_daemon and credentials.absent):
+            daemon = self._daemon(credentials, shown.name if shown is not None and of_daemon else "")
+            return daemon, policy.access.check(daemon, path)
         if credentials.instance or credentials.epoch:
             raise PermissionDenied(
                 "peloton-instance and peloton-epoch are for daemons: there is no peloton-token"
+                + (", and the certificate is none of a daemon" if self.by_certificate else "")
             )
-        policy = self._policy
-        principal = policy.users.recall(credentials)
+        principal = shown if credentials.absent and shown is not None else policy.users.recall(credentials)
         if principal is None:
             return credentials
         return principal, policy.access.check(principal, path)
@@ -102,10 +122,18 @@ class Door:
             self.trouble = ""
             log.info("users and roles are read again")
 
-    def _daemon(self, credentials: Credentials) -> Principal:
-        if not self._tokens.accept(credentials.token):
+    def _daemon(self, credentials: Credentials, role: str) -> Principal:
+        """Return the daemon that calls; `role` is that of its certificate, empty where it shows none."""
+        if credentials.token and (self._tokens is None or not self._tokens.accept(credentials.token)):
             raise Unauthenticated("peloton-token is none of this cluster's")
-        return Principal(credentials.instance, Kind.DAEMON)
+        if not role:
+            return Principal(credentials.instance, Kind.DAEMON)
+        for key, value in (("instance", credentials.instance), ("epoch", credentials.epoch)):
+            if value and re.split("[/:]", value)[0] != role:
+                raise PermissionDenied(
+                    f"peloton-{key}: {value!r} is not of the role {role}, whose certificate is shown"
+                )
+        return Principal(credentials.instance or role, Kind.DAEMON, (role,))
 
     def _read(self) -> _Policy:
         users = read_users(self._file)
@@ -115,7 +143,21 @@ class Door:
                 self._file,
                 _some(users.plain),
             )
-        return _Policy(_authenticator(self._settings, users, self._file), Access(users.roles))
+        self._check_daemons(users)
+        return _Policy(
+            _authenticator(self._settings, users, self._file), Access(users.roles), users.certificates
+        )
+
+    def _check_daemons(self, users: Users) -> None:
+        """Raise ConfigError for certificates that nobody is asked for, and where no daemon would be known."""
+        if users.certificates and not self.by_certificate:
+            raise ConfigError(f"{self._file}: certificates: count where tls.client_certificates is true only")
+        known = {each.name for each in users.certificates.values() if each.kind is Kind.DAEMON}
+        if self._tokens is None and not known:
+            raise ConfigError(
+                f"{self._file}: certificates: has none of a daemon, and there is no auth.token_file: the "
+                "daemons would not know each other"
+            )
 
 
 def _authenticator(settings: AuthSettings, users: Users, file: Path) -> Authenticator:

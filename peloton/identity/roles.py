@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from peloton.errors import PermissionDenied
+from peloton.identity.duties import needs
 from peloton.identity.methods import (
     ACCESS,
     HEALTH,
@@ -88,6 +89,7 @@ class Access:
     def check(self, principal: Principal, path: str) -> Grant:
         """Return for what a principal may make a call. Raises PermissionDenied where for nothing."""
         if principal.kind is Kind.DAEMON:
+            _check_duty(principal, path)
             return EVERYTHING
         key = principal.roles, path
         found = self._decided.get(key)
@@ -125,6 +127,17 @@ class Access:
             else f"none of the roles {', '.join(roles)} accepts"
         )
         return f"{named} {service}:{method}"
+
+
+def _check_duty(daemon: Principal, path: str) -> None:
+    """Raise PermissionDenied where a daemon's role does not need a call. The shared token tells no role."""
+    service, method = split(path)
+    if not daemon.roles or service == ACCESS:
+        return
+    if not any(needs(role, service, method) for role in daemon.roles):
+        raise PermissionDenied(
+            f"{daemon} may not call {path.lstrip('/')}: {daemon.roles[0]} does not need it"
+        )
 
 
 def is_open(path: str) -> bool:

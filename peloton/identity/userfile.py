@@ -7,8 +7,9 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 
@@ -16,6 +17,7 @@ from peloton.config.errors import ConfigError, describe_error
 from peloton.config.settings import Settings
 from peloton.config.sources import read_yaml
 from peloton.identity.passwords import Kept, Plain, kept
+from peloton.identity.principal import Kind, Principal
 from peloton.identity.roles import Pattern, RoleRules, check_known
 
 
@@ -34,6 +36,17 @@ class GroupEntry(Settings):
     role: str = Field(min_length=1)
 
 
+class CertificateEntry(Settings):
+    """A caller that is known by its TLS certificate: a daemon, or a user with a role."""
+
+    name: str = Field(min_length=1)
+    """The common name of the subject, or one of the alternative names."""
+    daemon: Literal["jobmgr", "resmgr", "hostmgr", "placement", "archiver", ""] = ""
+    user: str = Field("", max_length=256)
+    """The user's name where it is not `name`."""
+    role: str = ""
+
+
 class RoleEntry(Settings):
     """A role; what it rejects wins over what it accepts. `own` is accepted for the caller's own jobs."""
 
@@ -49,6 +62,7 @@ class UserFile(Settings):
 
     users: tuple[UserEntry, ...] = ()
     groups: tuple[GroupEntry, ...] = ()
+    certificates: tuple[CertificateEntry, ...] = ()
     roles: tuple[RoleEntry, ...] = Field(min_length=1)
 
 
@@ -71,6 +85,8 @@ class Users:
     groups: Mapping[str, tuple[str, ...]]
     """Roles by group."""
     roles: Mapping[str, RoleRules]
+    certificates: Mapping[str, Principal] = field(default_factory=dict)
+    """Users and daemons by a name in their certificates; the role of a daemon is its only one."""
 
     @property
     def plain(self) -> list[str]:
@@ -128,7 +144,14 @@ def _built(file: UserFile) -> Users:
             )
             for entry in file.roles
         },
+        {entry.name: _known_by(entry) for entry in file.certificates},
     )
+
+
+def _known_by(entry: CertificateEntry) -> Principal:
+    if entry.daemon:
+        return Principal(entry.daemon, Kind.DAEMON, (entry.daemon,))
+    return Principal(entry.user or entry.name, Kind.USER, (entry.role,))
 
 
 def _patterns(texts: Sequence[str]) -> tuple[Pattern, ...]:
@@ -145,6 +168,7 @@ def _wrong(file: UserFile) -> Iterator[str]:
     for i, group in enumerate(file.groups):
         if group.role not in roles:
             yield f"groups.{i}.role: {group.role!r} is not one of the roles {', '.join(sorted(roles))}"
+    yield from _wrong_certificates(file.certificates, roles)
     for i, entry in enumerate(file.roles):
         for j, path in enumerate(entry.pools):
             if not re.fullmatch(r"/|(/[^/]+)+", path):
@@ -155,6 +179,19 @@ def _wrong(file: UserFile) -> Iterator[str]:
                     check_known(Pattern.parse(text))
                 except ValueError as error:
                     yield f"roles.{i}.{name}.{j}: {text!r} {error}"
+
+
+def _wrong_certificates(entries: Sequence[CertificateEntry], roles: set[str]) -> Iterator[str]:
+    for name, count in Counter(entry.name for entry in entries).items():
+        if count > 1:
+            yield f"certificates: {name!r} is there {count} times"
+    for i, entry in enumerate(entries):
+        if bool(entry.daemon) == bool(entry.role) or (entry.daemon and entry.user):
+            yield f"certificates.{i}: {entry.name!r} needs either `daemon`, or the `role` of a user"
+        elif entry.role and entry.role not in roles:
+            yield (
+                f"certificates.{i}.role: {entry.role!r} is not one of the roles {', '.join(sorted(roles))}"
+            )
 
 
 def _wrong_users(users: Sequence[UserEntry], roles: set[str]) -> Iterator[str]:

@@ -5,7 +5,8 @@ It makes the call's `Principal`, which the rest of the call has as `peloton.iden
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from peloton.identity.methods import REFLECTION
 from peloton.identity.principal import Kind, current, enter
 from peloton.identity.roles import is_open
 from peloton.rpc.audit import Audit
+from peloton.rpc.certificates import asking
 from peloton.rpc.errors import status_of
 from peloton.rpc.limits import RateLimits
 from peloton.rpc.metrics import REFUSED
@@ -43,10 +45,22 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self, continuation: Callable[[Any], Awaitable[Any]], details: grpc.HandlerCallDetails
     ) -> Any:
         """Return the handler of a call, or one that refuses it."""
+        if self._door is not None and self._door.by_certificate:
+            return asking(await continuation(details), partial(self._refused, details))
+        error = await self._refused(details)
+        return await continuation(details) if error is None else _refusal(error, details.method)
+
+    async def _refused(
+        self, details: grpc.HandlerCallDetails, names: Sequence[str] = ()
+    ) -> PelotonError | None:
+        """Let the rest of the call be made by its caller; return why it may not be made, None if it may.
+
+        `names` are those of the caller's certificate.
+        """
         try:
             daemon = False
             if self._door is not None:
-                found = self._door.recall(details.method, details.invocation_metadata or ())
+                found = self._door.recall(details.method, details.invocation_metadata or (), names)
                 if isinstance(found, Credentials):
                     found = await self._door.check(details.method, found)
                 if found is not None:
@@ -56,8 +70,9 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 self._limits.take(details.method)
         except PelotonError as error:
             self._note(details, error)
-            return _refusal(error, details.method)
-        return await continuation(details)
+            REFUSED.labels(status_of(error).name).inc()
+            return error
+        return None
 
     def _note(self, details: grpc.HandlerCallDetails, error: PelotonError) -> None:
         metadata = details.invocation_metadata or ()
@@ -73,7 +88,6 @@ def _refusal(error: PelotonError, path: str) -> Any:
     overtakes it from a broken connection.
     """
     code, text = status_of(error), str(error)
-    REFUSED.labels(code.name).inc()
 
     async def refuse(requests: Any, context: Any) -> None:
         if path.startswith(f"/{REFLECTION}"):

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.reflection import ReflectionServicer
+from grpc_reflection.v1alpha.reflection import aio
 from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServicer_to_server
 
 from peloton.errors import NotFound, ResourceExhausted
@@ -77,7 +77,7 @@ def health(unhealthy: Callable[[], str], serves: Callable[[str], bool | None]) -
 
 def reflection(names: Iterable[str]) -> list[grpc.GenericRpcHandler]:
     """Return handlers that describe these services, without older names that no .proto file has."""
-    servicer = ReflectionServicer([REFLECTION, *filter(_described, names)])
+    servicer = aio.ReflectionServicer([REFLECTION, *filter(_described, names)])
     found = service(add_ServerReflectionServicer_to_server, servicer, REFLECTION_NAMES)
     return [grpc.method_handlers_generic_handler(name, found.methods) for name in found.names]
 

@@ -20,10 +20,12 @@ from peloton.identity.door import Door
 from peloton.identity.methods import interface
 from peloton.identity.passwords import Cost, hashed
 from peloton.identity.principal import Principal, current
+from peloton.rpc.client import opened
 from peloton.rpc.gate import Gate
 from peloton.rpc.limits import RateLimits
 from peloton.rpc.server import RpcServer, Service
 from peloton.rpc.standard import health, reflection
+from peloton.rpc.tls import Tls
 
 Metadata = tuple[tuple[str, str], ...]
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -71,6 +73,7 @@ class Served:
     """The server's port, and what has been let in."""
 
     channel: grpc.aio.Channel
+    target: str = ""
     calls: Counter[str] = field(default_factory=Counter)
     callers: set[Principal] = field(default_factory=set)
 
@@ -117,15 +120,19 @@ def _newer(name: str) -> str:
 
 @asynccontextmanager
 async def serving(
-    auth: AuthSettings | None, limits: RateLimitSettings | None = None
+    auth: AuthSettings | None, limits: RateLimitSettings | None = None, tls: Tls | None = None
 ) -> AsyncIterator[Served]:
-    gate = Gate(None if auth is None else Door(auth), None if limits is None else RateLimits(limits))
+    """Serve; with `tls` to callers that have a certificate. The channel is one of the server itself."""
+    door = None if auth is None else Door(auth, by_certificate=tls is not None)
+    gate = Gate(door, None if limits is None else RateLimits(limits))
     server = RpcServer(lambda: "nobody leads", [gate] if gate.needed else [])
     served = Served(channel=None)
     server.activate([health(lambda: "", server.serves), *_services(served)])
-    port = await server.start("127.0.0.1", 0, reflection(server.names))
+    credentials = None if tls is None else tls.server(client_certificates=True)
+    port = await server.start("127.0.0.1", 0, reflection(server.names), credentials)
+    served.target = f"127.0.0.1:{port}"
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as served.channel:
+        async with opened(served.target, tls) as served.channel:
             yield served
     finally:
         await server.stop()
