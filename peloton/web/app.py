@@ -31,6 +31,7 @@ from peloton.errors import (
 from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
 from peloton.web.api.door import Door
+from peloton.web.metrics import STREAMS, Measured
 from peloton.web.pages import Found, Page
 from peloton.web.requests import Parts, auth_of, parts, render
 from peloton.web.sessions import LoggedIn, Sessions
@@ -61,16 +62,19 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     names = security.host_names(made.settings.host, made.settings.host_names)
     door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
     sessions = Sessions(made.settings.session_hours * 3600)
+    served = [
+        *(Route(page.path, partial(_shown, page)) for page in pages),
+        Route("/live", _live),
+        *routes,
+        *door.routes(),
+        *server.routes(),
+        Mount("/static", _Static(directory=STATIC)),
+    ]
+    STREAMS.set_function(lambda: made.hub.watched)
     app = Starlette(
-        routes=[
-            *(Route(page.path, partial(_shown, page)) for page in pages),
-            Route("/live", _live),
-            *routes,
-            *door.routes(),
-            *server.routes(),
-            Mount("/static", _Static(directory=STATIC)),
-        ],
+        routes=served,
         middleware=[
+            Middleware(Measured, routes=served),
             Middleware(
                 security.Guard, names=names, deny=_denied(made.templates), open_to_programs=OPEN_TO_PROGRAMS
             ),
@@ -107,7 +111,7 @@ def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIA
     """Return what answers requests that are refused before any handler sees them."""
 
     async def deny(scope: Scope, status: int, why: str) -> ASGIApp:
-        variables = {"status": status, "heading": "This was refused", "text": why, "page": None}
+        variables = {"status": status, "heading": "This was refused", "text": why, "page": None, "nav": ""}
         return HTMLResponse(templates.page("error.html", {**variables, "navigation": (), "user": ""}), status)
 
     return deny

@@ -76,6 +76,15 @@ NAVIGATION = (
     ("Hosts", "/hosts"),
     ("Host pools", "/hostpools"),
 )
+_ELSEWHERE = {"maintenance": "Hosts"}
+"""Entries of the navigation by the first part of paths that are not below the entry's own."""
+
+
+def nav_of(path: str) -> str:
+    """Return the entry of the navigation that a path belongs to, empty where it belongs to none."""
+    first = path.strip("/").partition("/")[0]
+    names = {address.strip("/"): name for name, address in NAVIGATION}
+    return _ELSEWHERE.get(first) or names.get(first, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,7 @@ class Reader:
             **loaded,
             "now": now,
             "page": found.page,
+            "nav": found.page.nav,
             "url": found.url,
             "navigation": self.navigation,
             "user": calls.user,

@@ -16,6 +16,7 @@ from peloton.web.api.caller import Caller
 from peloton.web.cluster import Calls, Cluster
 from peloton.web.config import WebSettings
 from peloton.web.live import Hub
+from peloton.web.pages import nav_of
 from peloton.web.templating import Templates
 
 
@@ -70,6 +71,7 @@ def render(request: Request, template: str, variables: Mapping[str, Any], status
         "now": reader.clock(),
         "navigation": reader.navigation,
         "page": None,
+        "nav": nav_of(request.url.path),
         "url": request.url.path,
         "user": calls(request).user,
         "csrf": security.token_of(request.scope),

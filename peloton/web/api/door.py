@@ -28,6 +28,7 @@ from peloton.web.api.request import (
     trace_of,
     user_of,
 )
+from peloton.web.metrics import DOOR_CALLS
 
 T = TypeVar("T")
 ListPage = Callable[[Request, list[dict[str, Any]]], Response]
@@ -39,6 +40,8 @@ MAX_CALLS, MAX_STREAMS = 64, 256
 """Calls and streams at once."""
 INLINE = 32 * 1024
 """Bytes up to which a message is translated on the event loop; larger ones are in a thread."""
+UNKNOWN = "unknown"
+"""The method of a call that names none of ours."""
 
 
 class Door:
@@ -77,15 +80,22 @@ class Door:
         return response
 
     async def _answer(self, request: Request) -> Response:
+        name = UNKNOWN
         try:
-            return await self._called(request)
+            method = _method(request.path_params["service"], request.path_params["method"])
+            name = method.path.removeprefix("/")
+            response = await self._called(request, method)
         except Failure as failure:
+            _count(name, failure.code)
             return failure.response()
         except ClientDisconnect:
+            _count(name, grpc.StatusCode.CANCELLED)
             return Response(status_code=HTTP_STATUS[grpc.StatusCode.CANCELLED])  # nobody reads it
+        if not method.streams:
+            _count(name, grpc.StatusCode.OK)  # a stream is counted when it ends
+        return response
 
-    async def _called(self, request: Request) -> Response:
-        method = _method(request.path_params["service"], request.path_params["method"])
+    async def _called(self, request: Request, method: Method) -> Response:
         check_origin_and_type(request)
         method = in_cluster(method, request)
         metadata, timeout = user_of(request) + trace_of(request), timeout_of(request)
@@ -154,26 +164,36 @@ class _Lines(Response):
         raise AssertionError("the stack swallows no exception")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._stack:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            try:
-                await _unless_gone(receive, self._send_all(send))
-            except ClientDisconnect:
-                return
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        code = grpc.StatusCode.CANCELLED
+        try:
+            async with self._stack:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                code = await _unless_gone(receive, self._send_all(send))
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except ClientDisconnect:
+            pass
+        finally:
+            _count(self._method.path.removeprefix("/"), code)
 
-    async def _send_all(self, send: Send) -> None:
-        async for line in self._lines():
-            await send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+    async def _send_all(self, send: Send) -> grpc.StatusCode:
+        """Send all lines; return the code with which the call ended."""
 
-    async def _lines(self) -> AsyncIterator[bytes]:
+        async def line(of: dict[str, Any]) -> None:
+            await send({"type": "http.response.body", "body": encode(of) + b"\n", "more_body": True})
+
         try:
             if self._first is not None:
-                yield encode({"result": dump(self._method, self._first)})
+                await line({"result": dump(self._method, self._first)})
             async for answer in self._rest:
-                yield encode({"result": dump(self._method, answer)})
+                await line({"result": dump(self._method, answer)})
         except Failure as failure:
-            yield encode({"error": failure.as_dict()})
+            await line({"error": failure.as_dict()})
+            return failure.code
+        return grpc.StatusCode.OK
+
+
+def _count(method: str, code: grpc.StatusCode) -> None:
+    DOOR_CALLS.labels(method, code.name).inc()
 
 
 def _method(service: str, name: str) -> Method:

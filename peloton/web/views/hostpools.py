@@ -16,6 +16,7 @@ from peloton.model.host_pool import DEFAULT
 from peloton.model.resources import KINDS
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
+from peloton.web.permissions import host_change, host_denials, host_refusals
 from peloton.web.requests import calls, done, field, render
 from peloton.web.views.heatmap import LABELS
 from peloton.web.views.host_reads import AllHosts, all_hosts, cheapest_first, runs_on
@@ -41,7 +42,10 @@ async def load(subject: Subject) -> Mapping[str, Any]:
     except Refused as error:
         pools, hosts, off = (), await all_hosts(subject.calls), str(error)
     moving = [row for row in hosts.rows if row.moving]
+    denied = await host_refusals(subject.calls)
     return {
+        "denied": denied,
+        "denials": host_denials(denied, "create", "delete", "move"),
         "pools": pools,
         "off": off,
         "trouble": hosts.trouble,
@@ -69,7 +73,11 @@ async def delete(request: Request) -> Response:
     pool = _pool(pools, request.query_params.get("name", ""))
     if pool.fixed:
         raise Refused(f"host pool {DEFAULT} cannot be deleted: it has the hosts that are in no other pool")
-    return render(request, "hostpool_delete.html", {"pool": pool, "default": DEFAULT})
+    return render(
+        request,
+        "hostpool_delete.html",
+        {"pool": pool, "default": DEFAULT, **await host_change(calls(request), "delete")},
+    )
 
 
 async def change(request: Request) -> Response:
@@ -91,6 +99,7 @@ async def change(request: Request) -> Response:
         "destination": destination,
         "tasks": len(tasks),
         "same": destination.name == row.pool,
+        **await host_change(calls(request), "change"),
     }
     return render(request, "hostpool_change.html", variables)
 
@@ -116,7 +125,9 @@ async def move_hosts(request: Request) -> Response:
         _count("count", parameters.get("count", "")),
         await cheapest_first(calls(request)),
     )
-    return render(request, "hostpool_move.html", {"move": planned})
+    return render(
+        request, "hostpool_move.html", {"move": planned, **await host_change(calls(request), "move")}
+    )
 
 
 def _pool(pools: tuple[HostPool, ...], name: str) -> HostPool:

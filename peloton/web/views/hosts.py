@@ -20,6 +20,7 @@ from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
+from peloton.web.permissions import host_change, host_denials, host_refusals
 from peloton.web.requests import calls, done, fields, render
 from peloton.web.views.heatmap import LABELS, LEGEND, HeatMap, heat_map
 from peloton.web.views.host_details import MOST_TASKS, AgentView, agent_views
@@ -53,7 +54,10 @@ async def load_hosts(subject: Subject) -> Mapping[str, Any]:
     page = hosts_page(hosts.rows, chosen, query)
     counts = await task_counts(subject.calls, [row.name for row in page.rows])
     heat = heat_map(chosen, query.kind, query.group)
+    denied = await host_refusals(subject.calls)
     return {
+        "denied": denied,
+        "denials": host_denials(denied, "start", "complete"),
         "query": query,
         "trouble": hosts.trouble,
         "hosts": replace(page, tasks=counts),
@@ -91,7 +95,11 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
     tasks, count = await tasks_on(subject.calls, name, MOST_TASKS)
     agents, agents_trouble = await _agents(subject.calls, name)
     history, history_trouble = await _history(subject.calls, name)
+    denied = await host_refusals(subject.calls)
+    offered = ("start", "change") if row.up else ("complete", "change")
     return {
+        "denied": denied,
+        "denials": host_denials(denied, *offered),
         "host": row,
         "trouble": hosts.trouble,
         "tasks": tasks,
@@ -161,7 +169,16 @@ async def start_maintenance(request: Request) -> Response:
     seen = await maintenance_preview(calls(request), names)
     if not seen.hosts and len(seen.unknown) == len(names):
         raise NotFound("no host of these names is known: " + ", ".join(seen.unknown))
-    return render(request, "maintenance_start.html", {"preview": seen, "names": names, "back": _after(names)})
+    return render(
+        request,
+        "maintenance_start.html",
+        {
+            "preview": seen,
+            "names": names,
+            "back": _after(names),
+            **await host_change(calls(request), "start"),
+        },
+    )
 
 
 async def complete_maintenance(request: Request) -> Response:
@@ -179,6 +196,7 @@ async def complete_maintenance(request: Request) -> Response:
     ready = [row for row in rows if row.state == "DOWN"]
     others = [row for row in rows if row.state != "DOWN"]
     variables = {"ready": ready, "others": others, "unknown": unknown, "back": _after(names)}
+    variables |= await host_change(calls(request), "complete")
     return render(request, "maintenance_complete.html", variables)
 
 

@@ -20,9 +20,17 @@ from peloton.client.spec import parse_spec
 from peloton.client.yamltree import SpecError
 from peloton.errors import Conflict, InvalidArgument, PelotonError, Refused
 from peloton.web.cluster import Calls
+from peloton.web.permissions import refusals
 from peloton.web.requests import calls, done, field, render
 from peloton.web.views.jobs import Read, pools_of, read_job, read_spec
-from peloton.web.views.jobs_actions import Options, Preview, action_of, preview, simple_request
+from peloton.web.views.jobs_actions import (
+    Options,
+    Preview,
+    action_of,
+    methods_of,
+    preview,
+    simple_request,
+)
 from peloton.web.views.jobs_versions import Comparison, chosen, compare, config_version, spec_yaml
 from peloton.web.views.jobs_workflow import ranges
 
@@ -56,6 +64,8 @@ async def show(request: Request) -> Response:
     """Answer with what an action will do."""
     key = request.path_params["action"]
     read = await _fresh(request)
+    if key in ("update", "rollback") and (await _preview(request, read)).action.refused:
+        return await _confirm(request, read, Options())
     if key == "update":
         text, _ = await _editable(calls(request), read)
         return await _edit(request, read, text)
@@ -98,8 +108,10 @@ async def _fresh(request: Request) -> Read:
 
 
 async def _preview(request: Request, read: Read, batch_size: int = 0) -> Preview:
-    action = action_of(request.path_params["action"], read.head, read.workflow)
-    pools = await pools_of(calls(request))
+    client = calls(request)
+    denied = await refusals(client, methods_of(read.head), read.head.pool)
+    action = action_of(request.path_params["action"], read.head, read.workflow, denied)
+    pools = await pools_of(client)
     pool = next((each for each in pools if each.id.value == read.head.pool_id), None)
     return preview(action, read.head, read.workflow, pool, read.job.config, batch_size)
 

@@ -103,7 +103,8 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
     return {
         "job": head,
         "workflow": read.workflow,
-        "actions": actions(head, read.workflow, denied),
+        "actions": (found := actions(head, read.workflow, denied)),
+        "denials": [(each.label.rstrip("…"), each.refused) for each in found if each.denied],
         "waiting": await read_waiting(subject.calls, read.job),
         "table": table,
         "size": PAGE,

@@ -33,6 +33,8 @@ class Action:
     refused: str = ""
     """Why it cannot be done now; empty where it can."""
     danger: bool = False
+    denied: bool = False
+    """Whether it is the user who may not do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ def actions(
     `denied` has the reasons why the user may not take some.
     """
     found = _possible(head, workflow)
-    return [replace(each, refused=denied.get(each.key, each.refused)) for each in found]
+    return [
+        replace(each, refused=denied[each.key], denied=True) if each.key in denied else each for each in found
+    ]
 
 
 def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
@@ -109,9 +113,11 @@ def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
     ]
 
 
-def action_of(key: str, head: JobHead, workflow: Workflow | None) -> Action:
+def action_of(
+    key: str, head: JobHead, workflow: Workflow | None, denied: Mapping[str, str] = MappingProxyType({})
+) -> Action:
     """Return an action. Raises NotFound for an unknown one."""
-    found = next((each for each in actions(head, workflow) if each.key == key), None)
+    found = next((each for each in actions(head, workflow, denied) if each.key == key), None)
     if found is None:
         raise NotFound(f"a {head.type} job has no action {key!r}")
     return found
@@ -125,7 +131,10 @@ def preview(
     config: job_pb2.JobConfig,
     batch_size: int = 0,
 ) -> Preview:
-    """Return what an action will do to a job as it is now."""
+    """Return what an action will do to a job as it is now; nothing where it cannot be taken."""
+    title = f"{action.label.rstrip('…')} {head.name}"
+    if action.refused:
+        return Preview(action, title, (), ())
     effects, change, notes = _EFFECTS[action.key](head, workflow, batch_size)
     if head.overrides and change:
         notes = [
@@ -133,7 +142,7 @@ def preview(
             f"{count(head.overrides, 'instance')} with a config of their own may ask for other amounts",
         ]
     changed = pool_effects(config, change, pool) if change else []
-    return Preview(action, f"{action.label.rstrip('…')} {head.name}", effects, changed, notes)
+    return Preview(action, title, effects, changed, notes)
 
 
 _Told = tuple[list[str], int, list[str]]

@@ -59,6 +59,10 @@ def query(request: Any) -> hostsvc_pb2.GetHostsByQueryResponse:
 
 @pytest.fixture
 def cluster() -> FakeCluster:
+    return hosts_cluster()
+
+
+def hosts_cluster() -> FakeCluster:
     names = ("a", "b", HOSTILE)
     job = job_pb2.JobInfo(
         config=job_pb2.JobConfig(
