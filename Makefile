@@ -51,6 +51,9 @@ faults: $(READY)
 demo: $(READY)
 	@$(BIN)/python -m minicluster.demo.batch $(ARGS)
 
+demo-secure: $(READY)
+	@$(BIN)/python -m minicluster.demo.batch --secure
+
 demo-elastic: $(READY)
 	@$(BIN)/python -m minicluster.demo.elastic
 

@@ -1,6 +1,7 @@
 """Tasks per second through real daemon processes on simulated agents: from CreateJob to all SUCCEEDED.
 
     python benchmarks/throughput.py --tasks 10000 --hosts 1000 [--storage cassandra] [--membership zookeeper]
+        [--secure]
 
 Prints one figure per line: tasks per second, p50 and p99 of create-to-running per task, and CPU seconds
 and peak memory of each process. --storage and --membership are those of `peloton minicluster up`; what a
@@ -29,6 +30,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
+from peloton.client.environment import settings_from_environment
 from peloton.clock import NANOSECONDS, parse_rfc3339
 from peloton.errors import PelotonError
 
@@ -67,14 +69,7 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def client_of(cluster: Cluster) -> PelotonClient:
-    urls = cluster.urls()
-    return PelotonClient(
-        "benchmark",
-        zk_servers=urls.get("ZK_SERVERS"),
-        jm_url=urls.get("JOBMGR_URL"),
-        rm_url=urls.get("RESMGR_URL"),
-        hm_url=urls.get("HOSTMGR_URL"),
-    )
+    return PelotonClient("benchmark", **settings_from_environment(cluster.urls()))
 
 
 def arguments() -> argparse.Namespace:
@@ -86,6 +81,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--task-seconds", type=float, default=1.0, help="how long a simulated task lasts")
     parser.add_argument("--storage", default="sqlite", metavar="sqlite|cassandra[=HOST:PORT,…]")
     parser.add_argument("--membership", default="local", metavar="local|zookeeper[=HOST:PORT,…]")
+    parser.add_argument(
+        "--secure", action="store_true", help="with TLS, certificates of the daemons, and users"
+    )
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds until the run is given up")
     parser.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
     return parser.parse_args()
@@ -94,7 +92,8 @@ def arguments() -> argparse.Namespace:
 def settings_of(options: argparse.Namespace) -> ClusterSettings:
     tree = {"ports": "free", "storage": options.storage, "membership": options.membership}
     simulated = Simulated(agents=options.hosts, task_seconds=options.task_seconds)
-    return read_cluster(None, tree).model_copy(update={"simulated": simulated})
+    changes = {"simulated": simulated, "secure": options.secure}
+    return read_cluster(None, tree).model_copy(update=changes)
 
 
 def tell(line: str) -> None:

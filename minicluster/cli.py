@@ -60,7 +60,7 @@ def minicluster() -> None:
 @click.option(
     "--images", metavar="refuse|docker|plain", help="What becomes of a task that asks for an image."
 )
-@click.option("--secure", is_flag=True, help="Ask callers who they are: users admin and viewer are made.")
+@click.option("--secure", is_flag=True, help="With TLS, asking callers who they are.")
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
 def up(directory: Path, config: Path | None, free_ports: bool, secure: bool, **given: str | None) -> None:
     """Start everything and wait until it answers.
@@ -174,7 +174,7 @@ def show(cluster: Cluster, as_json_: bool) -> list[Status]:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
     for address in cluster.web_addresses():
-        click.echo(f"\nweb UI: http://{address}/")
+        click.echo(f"\nweb UI: {cluster.scheme}://{address}/")
     click.echo()
     for name, value in exports.items():
         click.echo(f"export {name}={shlex.quote(value)}")

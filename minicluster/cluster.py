@@ -26,7 +26,7 @@ from minicluster.components import (
     storage_settings,
     zookeeper_servers,
 )
-from minicluster.credentials import ADMIN, make_credentials
+from minicluster.credentials import ADMIN, CLIENT, https_context, make_credentials, remove_certificates
 from minicluster.discovery import not_found_message
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
@@ -90,6 +90,8 @@ class Cluster:
             self._write_settings(settings)
             if settings.secure:
                 make_credentials(self.layout)
+            else:
+                remove_certificates(self.layout)
             parts = self.components()
             self._require_ports(parts)
             try:
@@ -131,7 +133,10 @@ class Cluster:
         """Return the environment variables with which the CLI finds it: ZooKeeper, or the present leaders."""
         found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
         if self._settings().secure:
+            certificate, key = self.layout.certificate_of(CLIENT)
             found["BASIC_AUTH_CONFIG"] = str(self.layout.credentials_of(ADMIN))
+            found["PELOTON_CA_FILE"] = str(self.layout.authority)
+            found |= {"PELOTON_CERT_FILE": str(certificate), "PELOTON_KEY_FILE": str(key)}
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
         leaders = registered(self.layout.membership).leaders
@@ -140,6 +145,11 @@ class Cluster:
             leader = leaders.get(Group(role))
             found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
         return found
+
+    @property
+    def scheme(self) -> str:
+        """Of the HTTP ports of the daemons and of the web UI."""
+        return "https" if self._settings().secure else "http"
 
     def web_addresses(self) -> list[str]:
         """Return where the web UI answers, HOST:PORT."""
@@ -366,7 +376,8 @@ class Cluster:
 
     def _wait_until_ready(self, parts: Sequence[Component], report: Progress) -> None:
         """Wait until each answers and the leaders lead. Raise Unavailable with what is wrong."""
-        ReadinessWait(self.layout, self.zookeeper_servers(), self._runs, report).wait(parts)
+        https = https_context(self.layout)
+        ReadinessWait(self.layout, self.zookeeper_servers(), self._runs, report, https=https).wait(parts)
 
     def _stop_all(self, parts: Sequence[Component], report: Progress = silent) -> None:
         """End components in the reverse order of starting, daemons together; then tasks that are left."""

@@ -270,23 +270,28 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     }
     for kind in ("hostmgr", "resmgr", "jobmgr", "archiver"):
         for i in range(getattr(cluster.instances, kind)):
-            settings = {**shared, **own[kind]}
+            settings = {**shared, **_tls(kind, cluster, layout), **own[kind]}
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
     for i, further in enumerate(cluster.clusters, cluster.instances.hostmgr):
         name, http = f"hostmgr-{further.name}", ports(_master_of(further.name), "mesos-master", 0)[0]
         mesos = {"master": f"{LOOPBACK}:{http}", "cluster": further.name}
-        settings = {**shared, **own["hostmgr"], "mesos": mesos}
+        settings = {**shared, **_tls("hostmgr", cluster, layout), **own["hostmgr"], "mesos": mesos}
         yield _daemon(name, "hostmgr", ports(name, "hostmgr", i), settings, cluster)
     seen: Counter[str] = Counter()
     for i, task_types in enumerate(cluster.instances.placement):
         first = task_types[0]
         found = ports(f"placement{i}", first, seen[first])
         seen[first] += 1
-        settings = {**shared, "task_type": list(task_types)}
+        settings = {**shared, **_tls("placement", cluster, layout), "task_type": list(task_types)}
         yield _daemon(f"placement{i}", "placement", found, settings, cluster)
     for i in range(cluster.instances.web):
         http = ports(f"{WEB}{i}", WEB, i)[0]
-        settings = {"host": LOOPBACK, "http_port": http, "membership": membership}
+        settings = {
+            "host": LOOPBACK,
+            "http_port": http,
+            "membership": membership,
+            **_tls(WEB, cluster, layout),
+        }
         yield Component(f"{WEB}{i}", WEB, http, 0, merged(settings, cluster.settings.web))
 
 
@@ -294,8 +299,16 @@ def _auth(cluster: ClusterSettings, layout: Layout) -> Tree:
     """Return the settings by which the daemons ask who calls, and write down what is changed."""
     if not cluster.secure:
         return {}
-    files = {"config_file": str(layout.users), "token_file": str(layout.token)}
-    return {"auth": {"type": "BASIC", **files}, "audit": str(layout.audit)}
+    return {"auth": {"type": "BASIC", "config_file": str(layout.users)}, "audit": str(layout.audit)}
+
+
+def _tls(kind: str, cluster: ClusterSettings, layout: Layout) -> Tree:
+    """Return the settings by which a process shows its certificate and asks others for theirs."""
+    if not cluster.secure:
+        return {}
+    certificate, key = layout.certificate_of(kind)
+    files = {"certificate_file": str(certificate), "key_file": str(key)}
+    return {"tls": {"ca_file": str(layout.authority), **files, "client_certificates": kind != WEB}}
 
 
 def _launch_limit(cluster: ClusterSettings) -> Tree:

@@ -1,49 +1,108 @@
-"""The users of a cluster that asks callers who they are, and the token of its daemons."""
+"""The users of a cluster that asks callers who they are, and the certificates of its daemons and clients."""
 
 from __future__ import annotations
 
 import base64
 import secrets
+import shutil
+import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 from minicluster.layout import Layout
 
+if TYPE_CHECKING:
+    from peloton.client.auth import Auth
+    from peloton.client.tls import Tls
+
 ADMIN, VIEWER = "admin", "viewer"
+CLIENT = "client"
+"""The name of the certificate that clients show. It is nobody's: who they are, they say by a password."""
+CERTIFIED = ("jobmgr", "resmgr", "hostmgr", "placement", "archiver")
+"""Daemons that know each other by their certificates."""
 READING = ("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan")
 """What the names of methods begin with that change nothing."""
 ROLES = [
     {"role": ADMIN, "accept": ["*"]},
     {"role": VIEWER, "accept": [f"*:{verb}*" for verb in READING]},
 ]
+DAYS = 825
+
+
+class Identity(TypedDict, total=False):
+    """What a client of a secure cluster shows, as arguments of `PelotonClient`."""
+
+    auth: Auth
+    tls: Tls
 
 
 def make_credentials(layout: Layout) -> None:
-    """Make the files, only for this user to read, unless they are there."""
+    """Make users, keys and certificates, only for this user to read, unless they are there."""
+    if not layout.users.exists():
+        _make_users(layout)
+    if not layout.authority.exists():
+        _make_certificates(layout)
+
+
+def remove_certificates(layout: Layout) -> None:
+    """Remove the certificates: clients take a cluster that has some for a secure one."""
+    shutil.rmtree(layout.certificates, ignore_errors=True)
+
+
+def client_identity(directory: Path) -> Identity:
+    """Return what the administrator of the cluster in a folder shows; nothing where it is not secure."""
+    layout = Layout(directory)
+    if not layout.authority.exists():
+        return {}
+    from peloton.client.auth import read_auth
+    from peloton.client.tls import Tls
+
+    certificate, key = layout.certificate_of(CLIENT)
+    return {
+        "auth": read_auth(layout.credentials_of(ADMIN)),
+        "tls": Tls(str(layout.authority), str(certificate), str(key)),
+    }
+
+
+def https_context(layout: Layout) -> ssl.SSLContext | None:
+    """Return what HTTP requests to a secure cluster trust; None where it is not secure."""
+    if not layout.authority.exists():
+        return None
+    return ssl.create_default_context(cafile=layout.authority)
+
+
+def _make_users(layout: Layout) -> None:
     import yaml
 
     from peloton.identity.passwords import hashed
-
-    if layout.users.exists():
-        return
 
     def dump(file: Path, content: object) -> None:
         _write(file, yaml.safe_dump(content, sort_keys=False))
 
     layout.auth.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(layout.token, secrets.token_hex(32) + "\n")
     _write(layout.secret_keys, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
     users = []
     for name in (ADMIN, VIEWER):
         password = secrets.token_urlsafe(18)
         dump(layout.credentials_of(name), {"username": name, "password": password})
         users.append({"username": name, "password": str(hashed(password)), "role": name})
-    dump(layout.users, {"users": users, "roles": ROLES})
+    certificates = [{"name": name, "daemon": name} for name in CERTIFIED]
+    dump(layout.users, {"users": users, "certificates": certificates, "roles": ROLES})
 
 
-def admin_of(membership: Path) -> Path | None:
-    """Return the administrator's credentials of the cluster with this folder of the membership."""
-    file = Layout(membership.parent).credentials_of(ADMIN)
-    return file if file.exists() else None
+def _make_certificates(layout: Layout) -> None:
+    """Make an authority, and a certificate for each kind of component and for clients: all or none."""
+    import datetime
+
+    from peloton.identity.certs import LOOPBACK, issue, make_authority
+
+    now = datetime.datetime.now(datetime.UTC)
+    draft = layout.root / f".{layout.certificates.name}"
+    shutil.rmtree(draft, ignore_errors=True)
+    make_authority(draft, "minicluster", now)
+    for name in (*CERTIFIED, "web", CLIENT):
+        issue(draft, name, LOOPBACK, DAYS, now)
+    draft.rename(layout.certificates)
 
 
 def _write(file: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,14 +41,14 @@ def default_directory() -> Path:
     return (Path.home() / ".peloton" / "minicluster").resolve()
 
 
-def find() -> Running | None:
+def find(variables: Mapping[str, str] = os.environ) -> Running | None:
     """Return the minicluster to use, None where none runs.
 
     That is the one in PELOTON_MINICLUSTER_DIR, else the one in the default folder, else the only one that
     runs. Raise NotFound where the one in the variable does not run, Refused where several run and none is in
     the default folder.
     """
-    if named := os.environ.get(VARIABLE):
+    if named := variables.get(VARIABLE):
         directory = Path(named).expanduser().resolve()
         if not _runs(directory):
             raise NotFound(

@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def auth(self) -> Path:
-        """Folder of the users, the daemons' token, and the users' credentials."""
+        """Folder of the users, their credentials, and the keys of secrets."""
         return self.root / "auth"
 
     @property
@@ -56,9 +56,18 @@ class Layout:
         return self.auth / "users.yaml"
 
     @property
-    def token(self) -> Path:
-        """The token by which the daemons know each other."""
-        return self.auth / "token"
+    def certificates(self) -> Path:
+        """Folder of the authority and the certificates of a cluster that is secure, and of no other."""
+        return self.root / "certificates"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority."""
+        return self.certificates / "ca.crt"
+
+    def certificate_of(self, name: str) -> tuple[Path, Path]:
+        """Return the certificate and the key of a kind of component, or of clients."""
+        return self.certificates / f"{name}.crt", self.certificates / f"{name}.key"
 
     @property
     def secret_keys(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import time
 import urllib.error  # not httpx: its import takes 0.3 s of processor time, while the daemons start
 import urllib.request
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from minicluster.components import CASSANDRA, ZOOKEEPER, Component
 from minicluster.layout import Layout
@@ -44,6 +46,8 @@ class ReadinessWait:
     """In seconds; SLOW_SECONDS where a Cassandra is among the components."""
     report_interval: float = REPORT_SECONDS
     """Seconds between two lines of progress."""
+    https: ssl.SSLContext | None = None
+    """What is trusted where the daemons' HTTP ports speak TLS."""
 
     def wait(self, parts: Sequence[Component]) -> None:
         """Return when all components answer and the leaders lead. Raise Unavailable with what is wrong."""
@@ -97,14 +101,18 @@ class ReadinessWait:
         if not part.configured:
             return self.layout.ready_of(part.name).exists(), ""
         try:
-            url = f"http://{part.addresses['http']}/health"
-            with urllib.request.urlopen(url, timeout=REQUEST_SECONDS):
+            with self._get(f"{part.addresses['http']}/health"):
                 return True, ""
         except urllib.error.HTTPError as error:
             with error:
                 return False, " ".join(error.read().decode(errors="replace").split())
         except OSError:
             return False, ""
+
+    def _get(self, where: str) -> Any:
+        """Request a page of a daemon, HOST:PORT/PATH. Raises OSError."""
+        url = f"{'http' if self.https is None else 'https'}://{where}"
+        return urllib.request.urlopen(url, timeout=REQUEST_SECONDS, context=self.https)
 
     def _leaderless(self, parts: Sequence[Component]) -> list[str]:
         """Return the roles whose leader has not finished taking over: until then it refuses calls."""
@@ -113,7 +121,14 @@ class ReadinessWait:
         if not roles:
             return []
         leaders = _elected(self.servers, roles) if self.servers else _registered(self.layout.membership)
-        return [role.value for role in roles if role not in leaders or not _leads(leaders[role])]
+        return [role.value for role in roles if role not in leaders or not self._leads(leaders[role])]
+
+    def _leads(self, leader: Address) -> bool:
+        try:
+            with self._get(f"{leader.ip}:{leader.http}/metrics") as answer:
+                return b"\nhealth_leader 1.0\n" in answer.read()
+        except OSError:
+            return False
 
     def _progress(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
         why = next(filter(None, unready.values()), "") if unready else self._last_problem(leaderless)
@@ -155,13 +170,3 @@ def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
 def _registered(folder: Path) -> dict[Role, Address]:
     """Return who leads, by the folder."""
     return {group.role: leader for group, leader in registered(folder).leaders.items() if not group.cluster}
-
-
-def _leads(leader: Address) -> bool:
-    try:
-        with urllib.request.urlopen(
-            f"http://{leader.ip}:{leader.http}/metrics", timeout=REQUEST_SECONDS
-        ) as answer:
-            return b"\nhealth_leader 1.0\n" in answer.read()
-    except OSError:
-        return False

@@ -130,8 +130,9 @@ class ClusterSettings(Settings):
     cassandra: dict[str, Any] = Field(default_factory=dict)
     """Further settings of a Cassandra store, as a daemon's `storage` has them: keyspace, username, …"""
     secure: bool = False
-    """Whether the daemons ask callers who they are, by users that are made with the cluster: admin may do
-    everything, viewer may read. Clients find their passwords in the cluster's folder `auth`."""
+    """Whether the daemons and the web UI speak TLS, know each other by certificates, encrypt secrets of jobs,
+    and ask callers who they are, by users that are made with the cluster: admin may do everything, viewer may
+    read. Their passwords are in the cluster's folder `auth`, the authority in `certificates`."""
     clusters: tuple[NamedCluster, ...] = ()
     """Further Mesos clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """`make demo`: a cluster from nothing, a pool, a job, its output, and nothing left behind.
 
-With --secure (`make demo ARGS=--secure`), the daemons ask who calls them.
+With --secure (`make demo-secure`), the daemons speak TLS, and ask who calls them.
 
 Every step that a person would type is the command itself, printed before it runs.
 """
@@ -20,7 +20,7 @@ from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import PelotonClient
-from peloton.client.auth import read_auth
+from peloton.client.environment import settings_from_environment
 from peloton.client.sandbox import Agent, SandboxFile, path_of
 from peloton.errors import PelotonError
 
@@ -55,8 +55,7 @@ def run_job(urls: Mapping[str, str]) -> tuple[str, int]:
     job_id = str(uuid.uuid4())
     peloton(urls, "respool", "create", POOL, str(EXAMPLES / "default_respool.yaml"))
     peloton(urls, "job", "create", POOL, str(EXAMPLES / "helloworld_job.yaml"), "--jobID", job_id, "--follow")
-    auth = read_auth(urls["BASIC_AUTH_CONFIG"]) if "BASIC_AUTH_CONFIG" in urls else None
-    with PelotonClient("demo", jm_url=urls["JOBMGR_URL"], auth=auth) as client:
+    with PelotonClient("demo", **settings_from_environment(urls)) as client:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
         tasks = sorted(client.task_svc.List(request).result.value.items())
         report("\nEach instance's host, state, and first line of output:")

@@ -203,25 +203,20 @@ class Session:
             self._client.close()
             self._client = None
 
-    def _auth(self, discovery: Discovery) -> Auth | None:
-        """Return whose calls these are: as given, or the administrator of a minicluster that was found."""
+    def _identity(self, discovery: Discovery) -> tuple[Auth | None, Tls | None]:
+        """Return whose calls these are, and what encrypts them: as given, or as a minicluster needs it."""
         from peloton.client.auth import read_auth
-        from peloton.client.discovery import LocalDiscovery
-
-        if self.basic_auth:
-            return read_auth(self.basic_auth)
-        if not isinstance(discovery, LocalDiscovery):
-            return None
-        from minicluster.credentials import admin_of
-
-        file = admin_of(discovery.directory)
-        return read_auth(file) if file is not None else None
-
-    def _tls(self) -> Tls | None:
-        """Return what encrypts calls, None where nothing does."""
         from peloton.client.tls import Tls
 
-        return Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
+        auth = read_auth(self.basic_auth) if self.basic_auth else None
+        tls = Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
+        folder = getattr(discovery, "minicluster", None)
+        if folder is None or (auth and tls):
+            return auth, tls
+        from minicluster.credentials import client_identity
+
+        own = client_identity(folder)
+        return auth or own.get("auth"), tls or own.get("tls")
 
     def _connect(self) -> PelotonClient:
         from peloton.cli.output import say
@@ -229,12 +224,13 @@ class Session:
         from peloton.client.discovery import InCluster
 
         discovery = self.targets.discovery((lambda text: None) if self.quiet else say)
+        auth, tls = self._identity(discovery)
         return PelotonClient(
             CALLER,
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
             timeout=self.timeout,
-            auth=self._auth(discovery),
-            tls=self._tls(),
+            auth=auth,
+            tls=tls,
         )
 
 

@@ -17,6 +17,8 @@ import click
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from minicluster.discovery import Running
     from peloton.client import Discovery
 
@@ -89,10 +91,10 @@ class Targets:
             return TargetSource(addresses={**environment.addresses, **flags.addresses})
         return _consistent(environment, 1)
 
-    def _by_zookeeper(self, servers: str) -> Discovery:
+    def _by_zookeeper(self, servers: str, minicluster: Path | None = None) -> Discovery:
         from peloton.client.discovery import ZooKeeperDiscovery
 
-        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout)
+        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout, minicluster)
 
     def _minicluster(self, say: Callable[[str], object]) -> Discovery | None:
         """Return how to find a minicluster that runs on this machine, if there is one."""
@@ -106,7 +108,7 @@ class Targets:
         if not found.explicit and (found.others or not found.default_ports):
             say(_announcement(found))
         if found.zookeeper:
-            return self._by_zookeeper(found.zookeeper)
+            return self._by_zookeeper(found.zookeeper, found.directory)
         return LocalDiscovery(Layout(found.directory).membership)
 
 

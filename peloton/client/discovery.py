@@ -121,6 +121,11 @@ class LocalDiscovery:
 
     directory: Path
 
+    @property
+    def minicluster(self) -> Path:
+        """The folder of the minicluster."""
+        return self.directory.parent
+
     def address(self, role: str) -> str:
         """Return the address of the leader. Raises NoLeader."""
         from peloton.membership.folder import registered
@@ -161,6 +166,8 @@ class ZooKeeperDiscovery:
     root: str = "/peloton"
     timeout: float = 5.0
     """Seconds to wait for the servers."""
+    minicluster: Path | None = None
+    """The folder of the minicluster whose servers they are, where they are one's."""
     _client: Any = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 

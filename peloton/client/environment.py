@@ -10,19 +10,23 @@ from peloton.client.auth import Auth, BearerAuth, read_auth
 from peloton.client.clusters import zookeeper_of
 from peloton.client.tls import Tls
 
+ROLES = ("JOBMGR", "RESMGR", "HOSTMGR")
+
 
 def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Return arguments of PelotonClient for the cluster that the environment names.
 
     JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, ZK_SERVERS, ZK_ROOT, CLUSTER_NAME and BASIC_AUTH_CONFIG are those of
     the command line; PELOTON_TOKEN is a bearer token, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE
-    are for TLS. Raises PelotonError for a value that is wrong.
+    are for TLS. Where it names no cluster, a minicluster that runs on this machine is taken, as by the
+    command line, with what a call of it needs. Raises PelotonError for a value that is wrong.
     """
     given = {key: value for key, value in variables.items() if value}
     servers = ",".join(given.get("ZK_SERVERS", "").split())
     if not servers and "CLUSTER_NAME" in given:
         servers = zookeeper_of(given["CLUSTER_NAME"])
-    return {
+    own = _minicluster(variables) if not servers and not any(f"{role}_URL" in given for role in ROLES) else {}
+    found = {
         "zk_servers": servers or None,
         "jm_url": given.get("JOBMGR_URL"),
         "rm_url": given.get("RESMGR_URL"),
@@ -31,6 +35,23 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
         "auth": _auth(given),
         "tls": _tls(given),
     }
+    return {**found, **{key: value for key, value in own.items() if not found.get(key)}}
+
+
+def _minicluster(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return arguments for the minicluster that runs on this machine; none where none does."""
+    from minicluster import discovery
+    from minicluster.credentials import client_identity
+    from minicluster.layout import Layout
+    from peloton.client.discovery import LocalDiscovery
+
+    running = discovery.find(variables)
+    if running is None:
+        return {}
+    found: dict[str, Any] = {**client_identity(running.directory)}
+    if running.zookeeper:
+        return {**found, "zk_servers": running.zookeeper}
+    return {**found, "discovery": LocalDiscovery(Layout(running.directory).membership)}
 
 
 def _auth(given: Mapping[str, str]) -> Auth | None:

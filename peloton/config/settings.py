@@ -172,7 +172,7 @@ class AuthSettings(Settings):
 
 
 class TlsSettings(Settings):
-    """TLS of the gRPC port, of calls to daemons, of the web UI's port. PEM files, read again on changes."""
+    """TLS of the gRPC and HTTP ports, and of calls to daemons. PEM files, read again on changes."""
 
     ca_file: Path | None = None
     """Certificates of the authorities that are trusted. Without it there is no TLS."""

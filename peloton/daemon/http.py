@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,12 +29,17 @@ class HttpServer:
     """The HTTP server of a daemon."""
 
     def __init__(
-        self, health: Callable[[], str], remark: Callable[[], str] = lambda: "", local_changes: bool = False
+        self,
+        health: Callable[[], str],
+        remark: Callable[[], str] = lambda: "",
+        local_changes: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Use `health` for what is wrong, empty if nothing; /health adds the remark to its OK.
 
-        With `local_changes`, the log level is changed from this machine only.
+        With `local_changes`, the log level is changed from this machine only. With `tls`, it speaks HTTPS.
         """
+        self._tls = tls
         self._local_changes = local_changes
         self._health = health
         self._remark = remark
@@ -61,6 +67,8 @@ class HttpServer:
         config = uvicorn.Config(
             Starlette(routes=self.routes()), log_config=None, access_log=False, lifespan="off", ws="none"
         )
+        config.load()
+        config.ssl = self._tls
         self._server = _Server(config)
         await self._server.serve(sockets=[self._socket])
 

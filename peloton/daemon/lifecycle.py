@@ -88,12 +88,13 @@ class Daemon(Generic[S]):
         """What users have changed; None where it is not written."""
         gate = Gate(self.door, RateLimits(limits) if RateLimits.needed(limits) else None, self.audit)
         self.rpc = RpcServer(self._who_leads, [gate] if gate.needed else [], self.audit)
-        self.http = HttpServer(self.unhealthy, self._remarks, local_changes=self.door is not None)
+        self.tls = tls_of(settings.tls)
+        """What encrypts calls; None where nothing does."""
+        https = None if self.tls is None else self.tls.http()
+        self.http = HttpServer(self.unhealthy, self._remarks, self.door is not None, https)
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
         HEALTHY.set_function(lambda: 0.0 if self.unhealthy() else 1.0)
-        self.tls = tls_of(settings.tls)
-        """What encrypts calls; None where nothing does."""
         self._channels = Channels(self.tls)
         self._scopes: list[Supervisor] = []
         self._life: Callable[[], Coroutine[Any, Any, None]] | None = None

@@ -47,6 +47,7 @@ class Tls:
         self._stamp = self._present()
         self._next = time.monotonic() + PAUSE_SECONDS
         self._contexts: list[ssl.SSLContext] = []
+        self._client: tuple[int, ssl.SSLContext] | None = None
         self._material = _read(*self._files)
         self.generation = 0
         """Grows with each change of the files."""
@@ -103,6 +104,18 @@ class Tls:
         context.sni_callback = lambda *_: self._before_handshake()
         self._contexts.append(context)
         return context
+
+    def https_client(self) -> ssl.SSLContext:
+        """Return the context of HTTPS calls, with authorities and certificate as the files have them."""
+        self.refresh()
+        if self._client is None or self._client[0] != self.generation:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context.load_verify_locations(cadata=self._material.ca.decode())
+            if self._material.certificate is not None:
+                context.load_cert_chain(*self._pair())
+            self._client = self.generation, context
+        return self._client[1]
 
     def _before_handshake(self) -> None:
         """Look at the files. Anything but None would refuse the connection."""

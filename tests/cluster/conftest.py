@@ -12,13 +12,13 @@ import pytest
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
+from minicluster.credentials import client_identity
 from minicluster.settings import ClusterSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import LocalDiscovery, PelotonClient
-from peloton.client.auth import read_auth
 from peloton.client.discovery import ZooKeeperDiscovery
 
 TERMINAL = {job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED}
@@ -32,10 +32,7 @@ class Harness:
         servers = cluster.zookeeper_servers()
         discovery = ZooKeeperDiscovery(servers) if servers else LocalDiscovery(cluster.layout.membership)
         # It follows the leaders: a call whose connection dies with a killed daemon is made again.
-        own = cluster.layout.credentials_of("admin")
-        self.client = PelotonClient(
-            "test", discovery=discovery, auth=read_auth(own) if own.exists() else None
-        )
+        self.client = PelotonClient("test", discovery=discovery, **client_identity(cluster.directory))
         self.task: task_pb2.TaskInfo | None = None
         self.pool = self._make_pool()
 

@@ -6,10 +6,12 @@ import base64
 import contextlib
 import json
 import os
+import ssl
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -19,10 +21,13 @@ import pytest
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
+from minicluster.credentials import CERTIFIED, CLIENT, client_identity, https_context
+from minicluster.discovery import VARIABLE
 from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0.job import job_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.auth import BasicAuth, read_auth
+from peloton.client.environment import settings_from_environment
 from peloton.identity.methods import interface
 from peloton.private.access import access_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -51,7 +56,14 @@ def harness(cluster: Cluster) -> Iterator[Harness]:
 
 
 def client(cluster: Cluster, auth: BasicAuth | None) -> PelotonClient:
-    return PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership), auth=auth)
+    tls = client_identity(cluster.directory)["tls"]
+    return PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership), auth=auth, tls=tls)
+
+
+def https(cluster: Cluster) -> ssl.SSLContext:
+    context = https_context(cluster.layout)
+    assert context is not None
+    return context
 
 
 def viewer(cluster: Cluster) -> BasicAuth:
@@ -73,7 +85,8 @@ def test_nobody_else_calls_any_method_of_any_daemon(cluster: Cluster, case: str)
     for part in cluster.components():
         if part.kind not in DAEMONS:
             continue
-        with grpc.insecure_channel(part.addresses["grpc"]) as channel:
+        credentials = client_identity(cluster.directory)["tls"].credentials()
+        with grpc.secure_channel(part.addresses["grpc"], credentials) as channel:
             codes = {path: code(channel, path, metadata) for path in methods}
             assert {path: each for path, each in codes.items() if each is not UNAUTHENTICATED} == {}
             assert code(channel, HEALTH, metadata) is grpc.StatusCode.OK
@@ -108,15 +121,16 @@ def test_a_viewer_reads_and_changes_nothing(cluster: Cluster, harness: Harness) 
 def test_the_json_door_asks_as_the_daemons_do(cluster: Cluster) -> None:
     [address] = cluster.web_addresses()
     reads, creates = (
-        f"http://{address}/api/peloton.api.v0.job.JobManager/{name}" for name in ("Query", "Create")
+        f"https://{address}/api/peloton.api.v0.job.JobManager/{name}" for name in ("Query", "Create")
     )
     auth = (viewer(cluster).username, viewer(cluster).password)
-    assert httpx.post(reads, json={}, auth=auth, timeout=60).status_code == 200
+    post = partial(httpx.post, json={}, timeout=60, verify=https(cluster))
+    assert post(reads, auth=auth).status_code == 200
     for given in (None, ("viewer", "wrong")):
-        refused = httpx.post(reads, json={}, auth=given, timeout=60)
+        refused = post(reads, auth=given)
         assert (refused.status_code, refused.json()["code"]) == (401, "UNAUTHENTICATED")
         assert refused.headers["www-authenticate"].startswith("Basic ")
-    denied = httpx.post(creates, json={}, auth=auth, timeout=60)
+    denied = post(creates, auth=auth)
     assert (denied.status_code, denied.json()["code"]) == (403, "PERMISSION_DENIED")
 
 
@@ -142,11 +156,37 @@ def test_the_command_line_asks_what_it_may(cluster: Cluster) -> None:
     assert ask("viewer", "whoami") == (0, "user viewer, viewer\n")
 
 
+def test_clients_find_what_a_local_cluster_needs(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = {VARIABLE: str(cluster.directory)}
+    names = ("JOBMGR_URL", "RESMGR_URL", "HOSTMGR_URL", "ZK_SERVERS", "CLUSTER_NAME", "BASIC_AUTH_CONFIG")
+    for name in (*names, "PELOTON_CA_FILE", "PELOTON_CERT_FILE", "PELOTON_KEY_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "peloton.cli", "auth", "whoami"],
+        env={**os.environ, **only},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == "user admin, admin\n"
+    with PelotonClient("test", **settings_from_environment(only)) as found:
+        caller = found.jobmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60)
+        assert (caller.name, caller.kind) == ("admin", "user")
+    with PelotonClient("test", **settings_from_environment(cluster.urls())) as found:
+        assert found.hostmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60).name == "admin"
+
+
 def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     folder = cluster.layout.auth
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
-    assert modes == dict.fromkeys(("token", "secret-keys", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
+    assert modes == dict.fromkeys(("secret-keys", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
+    assert stat.S_IMODE(cluster.layout.certificates.stat().st_mode) == 0o700
+    keys = {
+        file.stem: stat.S_IMODE(file.stat().st_mode) for file in cluster.layout.certificates.glob("*.key")
+    }
+    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, "web", "ca"), 0o600)
 
 
 def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Harness) -> None:
@@ -165,7 +205,8 @@ def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Har
     auth = harness.client._auth
     assert isinstance(auth, BasicAuth)
     secrets = [given, base64.b64encode(given.encode()).decode(), viewer(cluster).password, auth.password]
-    secrets += [cluster.layout.token.read_text().strip(), cluster.layout.secret_keys.read_text().strip()]
+    secrets += [cluster.layout.secret_keys.read_text().strip()]
+    secrets += [file.read_text().splitlines()[1] for file in cluster.layout.certificates.glob("*.key")]
     texts: dict[Path | str, bytes] = {file: file.read_bytes() for file in cluster.layout.log.glob("*.log")}
     texts |= {file: file.read_bytes() for file in cluster.layout.root.glob("peloton.db*")}
     texts |= {file: file.read_bytes() for file in cluster.layout.conf.iterdir()}
@@ -177,8 +218,8 @@ def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Har
     for part in cluster.components():
         if part.kind in DAEMONS:
             for page in ("metrics", "health"):
-                url = f"http://{part.addresses['http']}/{page}"
-                texts[url] = httpx.get(url, timeout=60).content
+                url = f"https://{part.addresses['http']}/{page}"
+                texts[url] = httpx.get(url, timeout=60, verify=https(cluster)).content
     assert len(texts) > 20
     assert {where for where, text in texts.items() if any(each.encode() in text for each in secrets)} == set()
 

@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--quick", action="store_true", help="shortened outages")
     add("--membership", choices=("zookeeper", "local"), default="zookeeper")
     add("--storage", choices=("sqlite", "cassandra"), default="sqlite", help="cassandra: for every fault")
+    add("--secure", action="store_true", help="with TLS, certificates of the daemons, and users")
     add("--launch-seconds", metavar="MIN-MAX", help=LAUNCH_HELP)
     add("--dir", type=Path, default=Path("build/faults"), help="results, and what failed runs left")
     add("--fresh", action="store_true", help="forget the results so far instead of going on from them")
@@ -101,6 +102,7 @@ def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
             session_seconds=2.0 if options.quick else 5.0,
             masters=2 if "masters" in needs else 1,
             launch_seconds=options.launch_seconds or (LAUNCH_QUICK if options.quick else LAUNCH),
+            secure=options.secure,
         )
         found.setdefault(setup, []).append(name)
     return found

@@ -40,6 +40,8 @@ class Takeover:
     role: str
     before: str
     """Address of the leader that goes."""
+    new_client: Callable[[str, Discovery], PelotonClient]
+    """Makes a client by its name."""
     seconds: float | None = None
     """None until a new leader has answered."""
     _thread: threading.Thread = field(init=False, repr=False)
@@ -73,7 +75,7 @@ class Takeover:
 
     def _answers(self, target: str) -> bool:
         """Asks until it answers or leads no longer."""
-        with PelotonClient("takeover", discovery=UrlDiscovery({self.role: target})) as client:
+        with self.new_client("takeover", UrlDiscovery({self.role: target})) as client:
             while time.monotonic() < self._began + LONGEST:
                 with suppress(grpc.RpcError):
                     if QUESTIONS[self.role](client):

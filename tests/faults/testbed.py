@@ -21,6 +21,7 @@ import grpc
 
 from minicluster.cluster import Cluster
 from minicluster.components import Component
+from minicluster.credentials import client_identity
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.processes import Process
 from minicluster.progress import Progress
@@ -62,12 +63,16 @@ class Setup:
     """Of Mesos. Several elect one among them in ZooKeeper, where hostmgr finds it: no proxy is in between."""
     launch_seconds: str = "0"
     """How long an agent takes for a launch, MIN-MAX."""
+    secure: bool = False
+    """Whether daemons and clients speak TLS and show who they are."""
 
     def __str__(self) -> str:
         store = "cassandra" if self.cassandra else "sqlite"
         several = f", {self.masters} Mesos masters" if self.masters > 1 else ""
         slow = f", launches of {self.launch_seconds} s" if self.launch_seconds != "0" else ""
-        return f"{store} and {'zookeeper' if self.zookeeper else 'local'} membership{several}{slow}"
+        members = "zookeeper" if self.zookeeper else "local"
+        secure = ", secure" if self.secure else ""
+        return f"{store} and {members} membership{several}{slow}{secure}"
 
 
 class _Cluster(Cluster):
@@ -167,10 +172,14 @@ class Testbed:
         self.cluster = _Cluster(directory, self.actions.folder, self._aim)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
-        self.client = PelotonClient("faults", discovery=self.discovery)
+        self.client = self.new_client("faults")
         self._stack.callback(self.client.close)
         self.pool = self._make_pool()
         self._watch()
+
+    def new_client(self, name: str, discovery: Discovery | None = None) -> PelotonClient:
+        own = client_identity(self.cluster.directory)
+        return PelotonClient(name, discovery=discovery or self.discovery, **own)
 
     def down(self) -> None:
         self._over.set()
@@ -199,6 +208,7 @@ class Testbed:
             ),
             mesos_masters=self.setup.masters,
             launch_seconds=self.setup.launch_seconds,
+            secure=self.setup.secure,
             membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
             settings=DaemonSettings(
                 jobmgr=jobmgr, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement
@@ -306,10 +316,10 @@ class Testbed:
 
     def takeover(self, role: str, before: str = "") -> Takeover:
         """To make just before the role's leader goes; or just after, with its address."""
-        return Takeover(self.discovery, role, before or self.discovery.address(role))
+        return Takeover(self.discovery, role, before or self.discovery.address(role), self.new_client)
 
     def _watch(self) -> None:
-        client = PelotonClient("probe", discovery=self.discovery)
+        client = self.new_client("probe")
         self.probes = {role: Probe(partial(ask, client)) for role, ask in QUESTIONS.items()}
         for role, probe in self.probes.items():
             arguments = (role, probe)

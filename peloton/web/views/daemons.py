@@ -79,19 +79,20 @@ async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
         for role, name in groups
         for _, member in sorted(cluster.members(role, name).items())
     ]
-    # No address is https: to load the certificates of authorities would cost more than all the rest.
-    async with httpx.AsyncClient(timeout=HEALTH_SECONDS, trust_env=False, verify=False) as client:
-        healths = await asyncio.gather(*(_health(client, member.address) for member, _ in members))
+    # Without TLS no address is https: to load the system's authorities would cost more than all the rest.
+    scheme, verify = ("http", False) if cluster.tls is None else ("https", cluster.tls.https_client())
+    async with httpx.AsyncClient(timeout=HEALTH_SECONDS, trust_env=False, verify=verify) as client:
+        healths = await asyncio.gather(*(_health(client, scheme, member.address) for member, _ in members))
     return tuple(
         daemon_row(member, leader, health) for (member, leader), health in zip(members, healths, strict=True)
     )
 
 
-async def _health(client: httpx.AsyncClient, address: Address) -> str | None:
+async def _health(client: httpx.AsyncClient, scheme: str, address: Address) -> str | None:
     """Return what a daemon says is wrong, empty where nothing is; None where it does not answer."""
     host = f"[{address.ip}]" if ":" in address.ip else address.ip
     try:
-        answer = await client.get(f"http://{host}:{address.http}/health")
+        answer = await client.get(f"{scheme}://{host}:{address.http}/health")
     except httpx.HTTPError:
         return None
     return "" if answer.status_code == 200 else " ".join(answer.text.split())[:500] or "unhealthy"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from click.testing import CliRunner
 from cryptography import x509
@@ -21,6 +22,8 @@ from peloton.client import PelotonClient
 from peloton.client.tls import Tls as ClientTls
 from peloton.config.errors import ConfigError
 from peloton.config.settings import DaemonSettings, TlsSettings, load
+from peloton.daemon import healthcheck
+from peloton.daemon.http import HttpServer
 from peloton.errors import AlreadyExists, InvalidArgument
 from peloton.identity.certs import LOOPBACK, Pair, authority_in, issue, make_authority
 from peloton.private.access import access_pb2, access_pb2_grpc
@@ -181,6 +184,55 @@ async def test_the_certificate_of_https_follows_the_files(tmp_path: Path) -> Non
         replace_certificate(tmp_path)
         await serial(target, ca)  # the handshake that finds the change may still show the old one
         assert await serial(target, ca) != first
+
+
+@asynccontextmanager
+async def https(tls: Tls, health: str = "") -> AsyncIterator[str]:
+    """The HTTP port of a daemon."""
+    server = HttpServer(lambda: health, tls=tls.http())
+    port = server.bind("127.0.0.1", 0)
+    task = asyncio.create_task(server.serve())
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop()
+        await task
+
+
+async def test_the_http_port_of_a_daemon_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tls, other = authority(tmp_path / "a"), authority(tmp_path / "b")
+    ca = authority_in(tmp_path / "a").certificate
+
+    async def get(target: str, verify: ssl.SSLContext, scheme: str = "https") -> str:
+        async with httpx.AsyncClient(verify=verify, timeout=60, trust_env=False) as client:
+            return (await client.get(f"{scheme}://{target}/health")).text
+
+    async with https(tls) as target:
+        assert await get(target, tls.https_client()) == "OK"
+        assert await get(target, Tls(ca).https_client()) == "OK"
+        for verify, scheme in ((other.https_client(), "https"), (tls.https_client(), "http")):
+            with pytest.raises(httpx.HTTPError):
+                await get(target, verify, scheme)
+        old = ssl.create_default_context(cafile=ca)
+        old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.raises(httpx.HTTPError):
+            await get(target, old)
+        first = await serial(target, ca)
+        replace_certificate(tmp_path / "a")
+        await serial(target, ca)  # the handshake that finds the change may still show the old one
+        assert await serial(target, ca) != first
+
+        def check() -> int:
+            return healthcheck.main([target])
+
+        monkeypatch.setenv("PELOTON_CA_FILE", str(ca))
+        assert await asyncio.to_thread(check) == 0
+        monkeypatch.setenv("PELOTON_CA_FILE", str(authority_in(tmp_path / "b").certificate))
+        assert await asyncio.to_thread(check) == 1
+        monkeypatch.delenv("PELOTON_CA_FILE")
+        assert await asyncio.to_thread(check) == 1
 
 
 async def test_the_blocking_client_speaks_tls(tmp_path: Path) -> None:
