@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from jobmgr.services.common.task_query import Row, TaskQuery, cut, matches
+from jobmgr.services.common.task_query import Batch, Found, Row, TaskQuery, cut, selected
 from jobmgr.services.common.view import JobView
 from peloton.model.task import TaskRuntime
 
-Batch = Sequence[tuple[int, TaskRuntime]]
 NameOf = Callable[[int, TaskRuntime], str]
 Naming = Callable[[Batch], Awaitable[NameOf]]
 """Returns what names the tasks of a batch."""
@@ -21,15 +20,16 @@ async def find(job: JobView, query: TaskQuery, naming: Naming) -> tuple[Sequence
     """
     keys = {key for key, _ in query.page.order}
     named, reasons = bool(query.names) or "name" in keys, "reason" in keys
-    found: list[Row] = []
+    found = Found()
     async for batch in job.batches():
-        name = await naming(batch) if named else _unnamed
-        reason = job.reason if reasons else _unnamed
-        rows = (Row(i, name(i, task), task, reason(i, task)) for i, task in batch)
-        found += [row for row in rows if matches(query, row)]
+        chosen = selected(query, batch)
+        if named:
+            name = await naming(chosen)
+            chosen = [each for each in chosen if not query.names or name(*each) in query.names]
+            found.names += [name(*each) for each in chosen]
+        if reasons:
+            found.reasons += [job.reason(*each) for each in chosen]
+        found.instances += [instance for instance, _ in chosen]
+        found.runtimes += [task for _, task in chosen]
     page, total = cut(query, found)
     return [row._replace(runtime=job.explained(row.instance, row.runtime)) for row in page], total
-
-
-def _unnamed(instance: int, task: TaskRuntime) -> str:
-    return ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from jobmgr.services.common.job_query import Page, page_of
 from peloton.api.v0.job import job_pb2
@@ -12,6 +14,9 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
+
+Batch = Sequence[tuple[int, TaskRuntime]]
+"""Instances with their runtimes, in order."""
 
 
 class Row(NamedTuple):
@@ -33,15 +38,37 @@ class TaskQuery(NamedTuple):
     page: Page
 
 
-_KEYS: dict[str, Callable[[Row], float | str]] = {
-    "creation_time": lambda row: row.runtime.start_time or math.inf,  # the run's; last what has not started
-    "host": lambda row: row.runtime.host,
-    "instance_id": lambda row: row.instance,
-    "message": lambda row: row.runtime.message,
-    "name": lambda row: row.name,
-    "reason": lambda row: row.reason,
-    "state": lambda row: int(row.runtime.state),
+@dataclass(slots=True)
+class Found:
+    """The tasks that a query found, as columns in order of instances: there may be a hundred thousand."""
+
+    instances: list[int] = field(default_factory=list)
+    runtimes: list[TaskRuntime] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    """Like `reasons`, empty unless the query needs it."""
+    reasons: list[str] = field(default_factory=list)
+
+    def of(self, attribute: str) -> list[Any]:
+        """Return an attribute of all runtimes."""
+        return list(map(attrgetter(attribute), self.runtimes))
+
+    def row(self, place: int) -> Row:
+        """Return a task."""
+        name, reason = (column[place] if column else "" for column in (self.names, self.reasons))
+        return Row(self.instances[place], name, self.runtimes[place], reason)
+
+
+_KEYS: dict[str, Callable[[Found], list[Any]]] = {
+    # The run's start; last what has not started.
+    "creation_time": lambda found: [time or math.inf for time in found.of("start_time")],
+    "host": lambda found: found.of("host"),
+    "instance_id": lambda found: found.instances,
+    "message": lambda found: found.of("message"),
+    "name": lambda found: found.names,
+    "reason": lambda found: found.reasons,
+    "state": lambda found: found.of("state"),
 }
+"""The column that a query sorts by."""
 
 
 def task_query(spec: task_pb2.QuerySpec) -> TaskQuery:
@@ -58,24 +85,26 @@ def task_query(spec: task_pb2.QuerySpec) -> TaskQuery:
     )
 
 
-def matches(query: TaskQuery, row: Row) -> bool:
-    """Return whether a task matches."""
-    return (
-        (not query.states or int(row.runtime.state) in query.states)
-        and (not query.names or row.name in query.names)
-        and (not query.hosts or row.runtime.host in query.hosts)
-    )
+def selected(query: TaskQuery, batch: Batch) -> Batch:
+    """Return the tasks in the states and on the hosts of a query."""
+    states, hosts = query.states, query.hosts
+    if not states and not hosts:
+        return batch
+    return [
+        (instance, task)
+        for instance, task in batch
+        if (not states or task.state in states) and (not hosts or task.host in hosts)
+    ]
 
 
-def cut(query: TaskQuery, found: Iterable[Row]) -> tuple[Sequence[Row], int]:
+def cut(query: TaskQuery, found: Found) -> tuple[Sequence[Row], int]:
     """Return the page of a query, and the number of matches. Equal tasks are in order of instances."""
-    rows = sorted(found, key=lambda row: row.instance)
-    page = query.page
+    page, places = query.page, list(range(len(found.instances)))
     for name, descending in reversed(page.order):
-        rows.sort(key=_KEYS[name], reverse=descending)
+        places.sort(key=_KEYS[name](found).__getitem__, reverse=descending)
     if page.max_limit:
-        rows = rows[: page.max_limit]
-    return rows[page.offset : page.offset + page.limit], len(rows)
+        places = places[: page.max_limit]
+    return [found.row(place) for place in places[page.offset : page.offset + page.limit]], len(places)
 
 
 def names(config: job_pb2.JobConfig) -> Callable[[int], str]:

@@ -10,8 +10,8 @@ from jobmgr.services.common.launched import launched_run
 from jobmgr.services.common.ranges import OutOfRange, bounds, chosen
 from jobmgr.services.common.runs import DEFAULT_RUNS, MAX_RUNS, past_runtimes, run_number
 from jobmgr.services.common.sandbox import Sandboxes
-from jobmgr.services.common.task_find import Batch, NameOf, find
-from jobmgr.services.common.task_query import names, task_query
+from jobmgr.services.common.task_find import NameOf, find
+from jobmgr.services.common.task_query import Batch, names, task_query
 from jobmgr.services.common.view import JOB_NOT_FOUND, JobView, TerminatedJob, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2

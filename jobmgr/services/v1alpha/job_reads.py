@@ -11,7 +11,8 @@ from jobmgr.services.common.job_info import cached_job, spec_message, status_mes
 from jobmgr.services.common.ranges import bounds
 from jobmgr.services.common.scope import limited
 from jobmgr.services.common.secrets import shown_v1alpha
-from jobmgr.services.common.task_find import Batch, NameOf, Naming, find
+from jobmgr.services.common.task_find import NameOf, Naming, find
+from jobmgr.services.common.task_query import Batch
 from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
 from jobmgr.services.v1alpha.pod_info import Pods
 from jobmgr.services.v1alpha.queries import applied, pod_query, v1alpha_job_query
