@@ -7,7 +7,7 @@ A row is an agent (two agents on one hostname are two hosts). Amounts are thousa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -336,6 +336,19 @@ class HostColumns:
     def total(self, row: int) -> tuple[Resources, int]:
         """Return all resources of the agent, and its revocable CPU."""
         return self._totals[row]
+
+    def listed(self) -> Iterator[tuple[str, ClaimState, tuple[int, ...], tuple[int, ...]]]:
+        """Iterate over all hosts by name: with the claim, what is not free, and the total, by kind."""
+        names = self.hostnames
+        rows = sorted(self._row.values(), key=names.__getitem__)
+        total = self._total[rows]
+        taken = total - np.minimum(total, self._free[rows])
+        claims = map(_CLAIMS.__getitem__, self._claim[rows].tolist())
+        each = zip(rows, claims, map(tuple, taken.tolist()), map(tuple, total.tolist()), strict=True)
+        return ((names[row], claim, allocated, whole) for row, claim, allocated, whole in each)
+
+
+_CLAIMS = {int(state): state for state in ClaimState}
 
 
 def _number_of(ranges: PortRanges) -> int:

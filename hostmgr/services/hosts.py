@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from hostmgr.core.columns import Agent
 from hostmgr.drivers.agents import Cluster
 from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.services.host_pools import HostPoolMethods, HostPoolMethodsV1Alpha
-from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1alpha
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as svc_v1alpha
 from peloton.errors import InvalidArgument
 from peloton.model.host import HostInfo
 from peloton.model.states import HostState
-from peloton.wire.constraint import labels_to
+from peloton.wire.host_list import hosts_to
 from peloton.wire.v1alpha.constraint import labels_to as labels_to_v1alpha
 
 
@@ -27,17 +27,26 @@ class _Hosts:
     def __init__(self, cluster: Cluster, maintenance: Maintenance) -> None:
         self._cluster = cluster
         self._maintenance = maintenance
+        self._of_agents: dict[str, tuple[Agent, HostInfo]] = {}
 
     def found(self, states: Collection[int]) -> list[HostInfo]:
         """Return hosts, registered or in maintenance, that are in certain states; without states, all."""
         listed = {record.hostname: record for record in self._maintenance.listed()}
-        up = {
-            agent.hostname: HostInfo(agent.hostname, agent.ip, HostState.UP, HostState.UP, agent.labels)
-            for agent in self._cluster.agents.values()
-        }
         wanted = set(map(int, states))
-        found = {name: host for name, host in {**up, **listed}.items() if not wanted or host.state in wanted}
-        return [found[name] for name in sorted(found)]
+        known = {**self._up(), **listed}
+        found = (known[name] for name in sorted(known))
+        return [host for host in found if host.state in wanted] if wanted else list(found)
+
+    def _up(self) -> Mapping[str, HostInfo]:
+        """Return the hosts of all agents as if none were in maintenance, each made once for an agent."""
+        before = self._of_agents
+        self._of_agents = {}
+        for agent in self._cluster.agents.values():
+            known = before.get(agent.id)
+            self._of_agents[agent.id] = (
+                known if known is not None and known[0] is agent else (agent, _up(agent))
+            )
+        return {agent.hostname: host for agent, host in self._of_agents.values()}
 
     async def start(self, hostnames: list[str]) -> None:
         """Begin maintenance. Raises InvalidArgument, Conflict."""
@@ -46,6 +55,10 @@ class _Hosts:
     async def complete(self, hostnames: list[str]) -> None:
         """End maintenance. Raises InvalidArgument, NotFound."""
         await self._maintenance.complete(hostnames)
+
+
+def _up(agent: Agent) -> HostInfo:
+    return HostInfo(agent.hostname, agent.ip, HostState.UP, HostState.UP, agent.labels)
 
 
 class HostService(HostPoolMethods):
@@ -57,24 +70,12 @@ class HostService(HostPoolMethods):
         super().__init__(pools, mover)
         self._hosts = _Hosts(cluster, maintenance)
 
-    async def QueryHosts(
-        self, request: host_svc_pb2.QueryHostsRequest, context: Any
-    ) -> host_svc_pb2.QueryHostsResponse:
+    async def QueryHosts(self, request: host_svc_pb2.QueryHostsRequest, context: Any) -> bytes:
         """Return the hosts in certain states; without states, all."""
-        found = self._hosts.found(request.host_states)
-        return host_svc_pb2.QueryHostsResponse(
-            host_infos=[
-                host_pb2.HostInfo(
-                    hostname=host.hostname,
-                    ip=host.ip,
-                    state=host_pb2.HostState.ValueType(host.state),
-                    goal_state=host_pb2.HostState.ValueType(host.goal),
-                    labels=labels_to(host.labels),
-                    current_pool=self._pools.pool_of(host.hostname),
-                    desired_pool=self._pools.destination_of(host.hostname),
-                )
-                for host in found
-            ]
+        pools = self._pools
+        return hosts_to(
+            (host, pools.pool_of(host.hostname), pools.destination_of(host.hostname))
+            for host in self._hosts.found(request.host_states)
         )
 
     async def StartMaintenance(

@@ -20,6 +20,7 @@ from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as pb
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
 from peloton.rpc.server import caller
 from peloton.wire.constraint import constraint_from
+from peloton.wire.host_list import host_cache_to
 from peloton.wire.launch import launch_from
 from peloton.wire.v1alpha.constraint import v0_constraint
 from peloton.wire.v1alpha.launch import instance_of, launchable_task
@@ -146,20 +147,12 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
         ring = self._manager.status_updates.ring
         return pb.GetEventsResponse(events=pod_events(self._manager, ring.read(ring.first, ring.capacity)))
 
-    async def GetHostCache(self, request: pb.GetHostCacheRequest, context: Any) -> pb.GetHostCacheResponse:
+    async def GetHostCache(self, request: pb.GetHostCacheRequest, context: Any) -> bytes:
         """Return the hosts by name: their capacity, and the part of it that is not offered."""
-        hosts = self._manager.hosts
-        answer = pb.GetHostCacheResponse()
-        for row in sorted(hosts.table.rows(), key=lambda row: hosts.table.hostnames[row]):
-            total, _ = hosts.table.total(row)
-            free = hosts.table.free(row).normal
-            answer.summaries.add(
-                hostname=hosts.table.hostnames[row],
-                status=hosts.table.claim(row).name.lower(),
-                allocation=_amounts(total - total.at_most(free)),
-                capacity=_amounts(total),
-            )
-        return answer
+        return host_cache_to(
+            (hostname, claim.name.lower(), allocated, total)
+            for hostname, claim, allocated, total in self._manager.hosts.table.listed()
+        )
 
 
 def _filter(wire: hostmgr_pb2.HostFilter) -> HostFilter:

@@ -30,9 +30,8 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
     table, wanted = manager.hosts.table, set(request.hostnames)
     requested = resources_from(request.resource)
     answer = pb.GetHostsByQueryResponse()
-    for row in sorted(table.rows(), key=lambda row: table.hostnames[row]):
-        if wanted and table.hostnames[row] not in wanted:
-            continue
+    rows = [row for name in wanted for row in table.rows_of(name)] if wanted else table.rows()
+    for row in sorted(rows, key=lambda row: table.hostnames[row]):
         free = table.free(row)
         slack_cpu = free.slack_cpu if request.includeRevocable else 0
         if _matches(free.normal + Resources(cpu=slack_cpu), requested, request.cmpLess):

@@ -52,6 +52,12 @@ class Shared:
         result: T = await asyncio.shield(held[1])
         return result
 
+    def last(self, key: Any) -> Any:
+        """Return the last result however old, to make the next one of; None where there is none."""
+        held = self._held.get(key)
+        known = held is not None and held[1].done() and not held[1].cancelled() and not held[1].exception()
+        return held[1].result() if held is not None and known else None
+
     def forget(self) -> None:
         """Forget every result: something was changed, and whoever changed it wants to see that."""
         self._held.clear()

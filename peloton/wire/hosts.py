@@ -12,6 +12,7 @@ from peloton.model.constraint import Label
 from peloton.model.resources import MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.feasibility import LAUNCHES
+from peloton.wire.fields import field, key
 
 RESOURCE_NAMES = ("cpus", "mem", "disk", "gpus")
 """Mesos' names of the kinds, in the order of `peloton.model.resources.KINDS`."""
@@ -24,14 +25,9 @@ MAX_SHARED = 50_000
 MAX_HOSTS = 100_000
 
 
-def _key(number: int) -> bytes:
-    """Encode the key of a length-delimited field."""
-    return bytes([number << 3 | 2])
-
-
-_HOST_OFFERS = _key(hostsvc_pb2.AcquireHostOffersResponse.HOSTOFFERS_FIELD_NUMBER)
-_ID = _key(hostsvc_pb2.HostOffer.ID_FIELD_NUMBER)
-_ID_VALUE = _key(peloton_pb2.HostOfferID.VALUE_FIELD_NUMBER)
+_HOST_OFFERS = key(hostsvc_pb2.AcquireHostOffersResponse.HOSTOFFERS_FIELD_NUMBER)
+_ID = key(hostsvc_pb2.HostOffer.ID_FIELD_NUMBER)
+_ID_VALUE = key(peloton_pb2.HostOfferID.VALUE_FIELD_NUMBER)
 
 
 def claim_to(hostname: str, agent_id: str, claim_id: str) -> hostsvc_pb2.HostOffer:
@@ -72,7 +68,7 @@ def host_offer_to(
 
 def _id(claim_id: str) -> bytes:
     value = claim_id.encode()
-    return _UUID + value if len(value) == _UUID_LENGTH else _field(_ID, _field(_ID_VALUE, value))
+    return _UUID + value if len(value) == _UUID_LENGTH else field(_ID, field(_ID_VALUE, value))
 
 
 @lru_cache(MAX_HOSTS)
@@ -104,28 +100,11 @@ def _launches(count: int) -> bytes:
 def acquired_to(offers: Iterable[bytes], counts: Mapping[str, int]) -> bytes:
     """Encode the answer of AcquireHostOffers, with claimed hosts that are encoded already."""
     answer = hostsvc_pb2.AcquireHostOffersResponse(filterResultCounts=counts)
-    return b"".join((answer.SerializeToString(), *[_field(_HOST_OFFERS, each) for each in offers]))
+    return b"".join((answer.SerializeToString(), *[field(_HOST_OFFERS, each) for each in offers]))
 
 
-def _field(key: bytes, body: bytes) -> bytes:
-    """Encode a field of text or of a message."""
-    size = len(body)
-    return key + (_LENGTHS[size] if size < len(_LENGTHS) else _varint(size)) + body
-
-
-def _varint(number: int) -> bytes:
-    """Encode a length as protobuf does: seven bits in each byte, the lowest first."""
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-_LENGTHS = tuple(_varint(number) for number in range(2048))
 _UUID_LENGTH = 36
-_UUID = _field(_ID, _field(_ID_VALUE, bytes(_UUID_LENGTH)))[:-_UUID_LENGTH]
+_UUID = field(_ID, field(_ID_VALUE, bytes(_UUID_LENGTH)))[:-_UUID_LENGTH]
 """What stands before the text of an id that is a UUID, as those of claims are."""
 
 

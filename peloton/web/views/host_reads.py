@@ -18,9 +18,10 @@ from peloton.private.jobmgr.maintenance import maintenance_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.web.cluster import Calls
 from peloton.web.views.host_details import HostTask, Preview, Run, host_task, preview, run_of
-from peloton.web.views.host_rows import HostRow, host_rows
+from peloton.web.views.host_rows import Choices, HostRow, Made, choices, host_rows
 
 if TYPE_CHECKING:
+    from peloton.api.v0.host.host_pb2 import HostInfo
     from peloton.api.v0.job.job_pb2 import JobInfo
     from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2 import GetHostCacheResponse
 
@@ -35,35 +36,52 @@ MOST_SCORES = 100_000
 class AllHosts:
     """Every host, and why something about them is not known."""
 
+    made: Made
     rows: tuple[HostRow, ...]
+    choices: Choices
     trouble: str = ""
 
     def get(self, name: str) -> HostRow:
         """Return a host. Raises NotFound."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise NotFound(f"host {name} is unknown: no agent of this name is registered or in maintenance")
+        if name not in self.made:
+            raise NotFound(f"host {name} is unknown: no agent of this name is registered or in maintenance")
+        return self.made[name][1]
 
     def split(self, names: Iterable[str]) -> tuple[list[HostRow], list[str]]:
         """Return the hosts of these names, each once, and the names that no host has."""
-        known = {row.name: row for row in self.rows}
-        asked = list(dict.fromkeys(names))
-        return [known[name] for name in asked if name in known], [name for name in asked if name not in known]
+        known, asked = self.made, list(dict.fromkeys(names))
+        return [known[name][1] for name in asked if name in known], [
+            each for each in asked if each not in known
+        ]
 
 
 async def all_hosts(calls: Calls) -> AllHosts:
     """Return all hosts of all Mesos clusters. Raises PelotonError."""
-    return await calls.cluster.shared.get(("hosts", calls.auth), HOSTS_AGE, lambda: _all_hosts(calls))
+    key, shared = ("hosts", calls.auth), calls.cluster.shared
+    before: AllHosts | None = shared.last(key)
+    return await shared.get(key, HOSTS_AGE, lambda: _all_hosts(calls, before))
 
 
-async def _all_hosts(calls: Calls) -> AllHosts:
+async def _all_hosts(calls: Calls, before: AllHosts | None) -> AllHosts:
     infos, cache = await asyncio.gather(
         calls.call("host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest()), _summaries(calls)
     )
     summaries, trouble = cache
     # Thousands of hosts take a tenth of a second: others are not to wait for it.
-    return AllHosts(await asyncio.to_thread(host_rows, infos.host_infos, summaries), trouble)
+    return await asyncio.to_thread(
+        _merged, infos.host_infos, summaries, trouble, before.made if before is not None else None
+    )
+
+
+def _merged(
+    infos: Sequence[HostInfo],
+    summaries: Sequence[GetHostCacheResponse.Summary],
+    trouble: str,
+    before: Made | None,
+) -> AllHosts:
+    made = host_rows(infos, summaries, before)
+    rows = tuple(row for _, row in made.values())
+    return AllHosts(made, rows, choices(rows), trouble)
 
 
 async def _summaries(calls: Calls) -> tuple[Sequence[GetHostCacheResponse.Summary], str]:

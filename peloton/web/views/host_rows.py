@@ -63,6 +63,8 @@ class HostRow:
     labels: tuple[Label, ...] = ()
     usage: Mapping[str, Usage] = field(default_factory=dict)
     """By kind; empty without an agent."""
+    cells: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Its cell on the map of each kind, once it is made: the row of a host that does not change is kept."""
 
     @property
     def cluster(self) -> str:
@@ -99,17 +101,41 @@ def host_url(name: str) -> str:
     return f"/hosts/{quote(name)}"
 
 
+Made = Mapping[str, tuple[bytes, HostRow]]
+"""Rows by the names of their hosts, each with what it was made of."""
+
+
 def host_rows(
-    infos: Iterable[HostInfo], summaries: Iterable[GetHostCacheResponse.Summary]
-) -> tuple[HostRow, ...]:
-    """Merge what operators see of hosts with their amounts. Hosts of several agents have the sums."""
+    infos: Iterable[HostInfo], summaries: Iterable[GetHostCacheResponse.Summary], before: Made | None = None
+) -> Made:
+    """Merge what operators see of hosts with their amounts. Hosts of several agents have the sums.
+
+    The rows of hosts that are as they were `before` are kept: to make thousands takes long.
+    """
     agents: dict[str, list[GetHostCacheResponse.Summary]] = defaultdict(list)
     for summary in summaries:
         agents[summary.hostname].append(summary)
-    return tuple(_row(info, agents.get(info.hostname, ())) for info in infos)
+    before, usages = before or {}, dict[bytes, Mapping[str, Usage]]()
+    made = {}
+    for info in infos:
+        name = info.hostname
+        own = agents.get(name, ())
+        encoded = [each.SerializeToString() for each in own]
+        seen = b"".join([info.SerializeToString(), *encoded])
+        known = before.get(name)
+        if known is not None and known[0] == seen:
+            made[name] = known
+            continue
+        alike = b"".join([each.partition(name.encode())[2] for each in encoded])  # their names come first
+        if (usage := usages.get(alike)) is None:
+            usage = usages[alike] = _usage(own)
+        made[name] = seen, _row(info, own, usage)
+    return made
 
 
-def _row(info: HostInfo, agents: Sequence[GetHostCacheResponse.Summary]) -> HostRow:
+def _row(
+    info: HostInfo, agents: Sequence[GetHostCacheResponse.Summary], usage: Mapping[str, Usage]
+) -> HostRow:
     return HostRow(
         name=info.hostname,
         state=_STATE_NAMES.get(info.state, "UNKNOWN"),
@@ -119,7 +145,7 @@ def _row(info: HostInfo, agents: Sequence[GetHostCacheResponse.Summary]) -> Host
         desired_pool=info.desired_pool,
         claim=agents[0].status if agents else "",
         labels=tuple((label.key, label.value) for label in info.labels),
-        usage=_usage(agents),
+        usage=usage,
     )
 
 

@@ -35,7 +35,6 @@ from peloton.web.views.host_rows import (
     PAGE_SIZES,
     STATES,
     HostsQuery,
-    choices,
     host_url,
     hosts_page,
     selected,
@@ -65,7 +64,7 @@ async def load_hosts(subject: Subject) -> Mapping[str, Any]:
         "heat_values": values(heat),
         "heat_shape": shape(heat),
         "legend": LEGEND,
-        "choices": choices(hosts.rows),
+        "choices": hosts.choices,
         "kind_labels": LABELS,
         "states": STATES,
         "sizes": PAGE_SIZES,
@@ -79,12 +78,8 @@ def values(heat: HeatMap) -> str:
 
 def shape(heat: HeatMap) -> str:
     """Return a digest of what the cells are: where it changes, browsers load the map again."""
-    named = hashlib.blake2b(heat.kind.encode(), digest_size=9)
-    for group in heat.groups:
-        named.update(f"\0{group.name}\0".encode())
-        for cell in group.cells:
-            named.update(f"{cell.url}\0".encode())
-    return named.hexdigest()
+    groups = ("\0".join((group.name, *[cell.url for cell in group.cells])) for group in heat.groups)
+    return hashlib.blake2b("\0\0".join((heat.kind, *groups)).encode(), digest_size=9).hexdigest()
 
 
 async def load_host(subject: Subject) -> Mapping[str, Any]:

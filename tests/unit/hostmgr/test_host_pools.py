@@ -280,7 +280,8 @@ async def test_the_services() -> None:
         ("shared", ["host0", "host1"]),
     ]
     assert (await newer.ListHostPools(v1alpha.ListHostPoolsRequest(), nothing)).pools[1].name == "shared"
-    hosts = await service.QueryHosts(v0.QueryHostsRequest(), nothing)
+    encoded = await service.QueryHosts(v0.QueryHostsRequest(), nothing)
+    hosts = v0.QueryHostsResponse.FromString(encoded)
     assert [(each.hostname, each.current_pool, each.desired_pool) for each in hosts.host_infos] == [
         ("host0", "shared", "shared"),
         ("host1", "shared", "shared"),

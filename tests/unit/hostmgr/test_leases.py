@@ -259,6 +259,21 @@ async def test_the_cache_of_hosts() -> None:
         assert {each.kind: each.capacity for each in first.capacity}["cpu"] == Resources.of(4).cpu / 1000
 
 
+async def test_the_encoded_cache_of_hosts_is_the_message_of_what_they_have() -> None:
+    async with serving() as it:
+        it.list_agents(*(agent(host, cpu=host % 3 + 1) for host in reversed(range(20))))
+        it.put(*(offer(host, host, cpu=0.5) for host in range(10)))
+        table = it.manager.hosts.table
+        answer = await it.v1alpha.GetHostCache(pb.GetHostCacheRequest())
+        assert [each.hostname for each in answer.summaries] == sorted(table.hostnames)
+        for each in answer.summaries:
+            (row,) = table.rows_of(each.hostname)
+            total, free = table.total(row)[0], table.free(row).normal
+            taken = total - total.at_most(free)
+            assert {one.kind: one.capacity for one in each.capacity} == total.units()
+            assert {one.kind: one.capacity for one in each.allocation} == taken.units()
+
+
 async def test_runs_by_the_state_of_their_host() -> None:
     async with serving() as it:
         it.list_agents(agent(0), agent(1))

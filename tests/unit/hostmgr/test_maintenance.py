@@ -187,7 +187,8 @@ class World:
         return await self.maintenance._try_step()
 
     async def query(self, *states: host_pb2.HostState.ValueType) -> dict[str, str]:
-        answer = await self.service.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=states), NOTHING)
+        encoded = await self.service.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=states), NOTHING)
+        answer = host_svc_pb2.QueryHostsResponse.FromString(encoded)
         name = host_pb2.HostState.Name
         return {
             each.hostname: f"{name(each.state)} {name(each.goal_state)}".replace("HOST_STATE_", "")

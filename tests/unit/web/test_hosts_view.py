@@ -54,8 +54,20 @@ def query(parameters: Mapping[str, str] | None = None) -> HostsQuery:
     return HostsQuery.of(parameters or {})
 
 
+def test_rows_of_hosts_that_are_as_they_were_are_kept() -> None:
+    before = host_rows([info("a"), info("b"), info("c")], [summary("a", 1, 4), summary("b", 1, 4)])
+    after = host_rows(
+        [info("a"), info("b"), info("c", DOWN)], [summary("a", 1, 4), summary("b", 2, 4)], before
+    )
+    assert after["a"][1] is before["a"][1]
+    assert after["b"][1].used("cpu").allocated == 2
+    assert after["c"][1].state == "DOWN"
+    assert list(host_rows([info("b")], [], after)) == ["b"]
+
+
 def test_rows_merge_what_hosts_are_with_their_amounts() -> None:
-    one, two = host_rows([info("a", rack="r1"), info("b", DOWN)], [summary("a", 1, 4)])
+    made = host_rows([info("a", rack="r1"), info("b", DOWN)], [summary("a", 1, 4)])
+    one, two = made["a"][1], made["b"][1]
     assert one.used("cpu") == Usage(1, 4)
     assert (one.used("cpu").percent, one.used("gpu").percent) == (25, 0)
     assert one.labels == (("rack", "r1"),)
@@ -63,7 +75,7 @@ def test_rows_merge_what_hosts_are_with_their_amounts() -> None:
 
 
 def test_a_host_of_two_agents_has_the_sums() -> None:
-    (one,) = host_rows([info("a")], [summary("a", 1, 4), summary("a", 3, 4)])
+    one = host_rows([info("a")], [summary("a", 1, 4), summary("a", 3, 4)])["a"][1]
     assert one.used("cpu") == Usage(4, 8)
 
 
