@@ -52,12 +52,12 @@ class Checkpoint:
         if not claims:
             return None
         attempt = claims[-1] + 1
-        self._layout.claim(container_id, attempt).touch(0o600)
+        Path(self._layout.claim(container_id, attempt)).touch(0o600)
         try:
             for old in claims:
-                self._layout.claim(container_id, old).unlink()
+                Path(self._layout.claim(container_id, old)).unlink()
         except FileNotFoundError:
-            self._layout.claim(container_id, attempt).unlink()
+            Path(self._layout.claim(container_id, attempt)).unlink()
             return None
         return attempt
 
@@ -72,7 +72,7 @@ class Checkpoint:
     def end(self, container_id: str, begun: bool) -> None:
         """Forget a run."""
         for attempt in () if begun else self._layout.claims(container_id):
-            self._layout.claim(container_id, attempt).unlink(missing_ok=True)
+            Path(self._layout.claim(container_id, attempt)).unlink(missing_ok=True)
         self._spares.give(self._layout.exit_file(container_id))
         log = self._layout.log(container_id)
         os.truncate(log, _NOTHING)

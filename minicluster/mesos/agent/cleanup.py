@@ -47,7 +47,7 @@ def _end(identities: list[Identity]) -> None:
 def end_container(layout: Layout, container_id: str) -> bool:
     """Kill all processes of one container; return whether there were any. No more of it can begin."""
     for attempt in layout.claims(container_id):
-        layout.claim(container_id, attempt).unlink(missing_ok=True)
+        Path(layout.claim(container_id, attempt)).unlink(missing_ok=True)
     record = read_json(layout.pid_file(container_id))
     task, supervisor = identity_of(record, "task"), identity_of(record, "supervisor")
     found = any(identity is not None and is_alive(identity) for identity in (task, supervisor))
@@ -61,7 +61,7 @@ def end_container(layout: Layout, container_id: str) -> bool:
     after = record.get("after") if isinstance(record, dict) else None
     if after:
         subprocess.run(after, check=False, capture_output=True, timeout=30)
-    layout.pid_file(container_id).unlink(missing_ok=True)
+    Path(layout.pid_file(container_id)).unlink(missing_ok=True)
     drop(layout, container_id)
     return found
 

@@ -93,25 +93,27 @@ class Layout:
         """The path of the cgroup that was made for the agent's tasks, if one was."""
         return self.meta / "cgroup"
 
-    def pid_file(self, container_id: str) -> Path:
+    # The files of a run are strings: to make a Path costs more than some of the calls that use it.
+
+    def pid_file(self, container_id: str) -> str:
         """Return the process record of a run."""
-        return self.pids / f"{container_id}.json"
+        return f"{self.pids}/{container_id}.json"
 
-    def log(self, container_id: str) -> Path:
+    def log(self, container_id: str) -> str:
         """Return the checkpoint of a run: its task, its updates and acknowledgements."""
-        return self.runs / f"{container_id}.log"
+        return f"{self.runs}/{container_id}.log"
 
-    def exit_file(self, container_id: str) -> Path:
+    def exit_file(self, container_id: str) -> str:
         """Return the file that records how a run's task ended."""
-        return self.exits / f"{container_id}.json"
+        return f"{self.exits}/{container_id}.json"
 
     def secrets_of(self, container_id: str) -> Path:
         """Return the directory of the secret files of a run."""
         return self.secrets / container_id
 
-    def claim(self, container_id: str, attempt: int) -> Path:
+    def claim(self, container_id: str, attempt: int) -> str:
         """Return the claim of one attempt to start a run."""
-        return self.claim_dir / f"{container_id}.{attempt}"
+        return f"{self.claim_dir}/{container_id}.{attempt}"
 
     def claims(self, container_id: str) -> list[int]:
         """Return the attempts that may still begin, in order."""
@@ -120,7 +122,7 @@ class Layout:
 
     def executor(self, agent_id: str, framework_id: str, executor_id: str) -> Path:
         """Return the directory of all runs of one executor."""
-        return self.slaves.joinpath(agent_id, "frameworks", framework_id, "executors", executor_id, "runs")
+        return Path(f"{self.slaves}/{agent_id}/frameworks/{framework_id}/executors/{executor_id}/runs")
 
     def make(self) -> None:
         """Create the directories."""
@@ -155,12 +157,12 @@ def _keep_apart(folder: Path) -> None:
         os.close(handle)
 
 
-def overwrite(path: Path, data: bytes) -> None:
+def overwrite(path: str, data: bytes) -> None:
     """Write over a file that is there; one that is cut to nothing would be flushed to the disk."""
     fd = os.open(path, os.O_WRONLY)
     try:
         if os.write(fd, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         os.ftruncate(fd, len(data))
     finally:
         os.close(fd)
@@ -173,9 +175,10 @@ def write_json(path: Path, value: Any) -> None:
     temporary.replace(path)
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path | str) -> Any | None:
     """Read a JSON file; None when it is missing or was cut short."""
     try:
-        return json.loads(path.read_text())
+        with open(path) as file:
+            return json.load(file)
     except (OSError, ValueError):
         return None

@@ -19,30 +19,32 @@ class SpareFiles:
     def __init__(self, folder: Path) -> None:
         """``folder`` must be on one file system with where the files are used."""
         self._folder = folder
-        self._free: list[Path] | None = None
+        self._free: list[str] | None = None
         self._made = 0
 
-    def _known(self) -> list[Path]:
+    def _known(self) -> list[str]:
         if self._free is None:
-            self._free = list(self._folder.iterdir())
-            self._made = max((int(path.name) for path in self._free), default=0)
+            names = os.listdir(self._folder)  # noqa: PTH208 - paths here are strings, see Layout
+            self._free = [f"{self._folder}/{name}" for name in names]
+            self._made = max(map(int, names), default=0)
         return self._free
 
-    def take(self, path: Path) -> None:
+    def take(self, path: str) -> None:
         """Have a file at ``path``; what is in it is to be overwritten."""
         if free := self._known():
-            free.pop().rename(path)
+            os.rename(free.pop(), path)  # noqa: PTH104
         else:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
 
-    def give(self, path: Path) -> None:
+    def give(self, path: str) -> None:
         """Move a file to the pool. It must not be written to any more."""
         free = self._known()
         if len(free) >= MOST:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108
             return
         self._made += 1
-        spare = self._folder / str(self._made)
+        spare = f"{self._folder}/{self._made}"
         with contextlib.suppress(FileNotFoundError):
-            path.rename(spare)
+            os.rename(path, spare)  # noqa: PTH104
             free.append(spare)

@@ -67,7 +67,7 @@ class Order(Generic[T]):
     """A run to be started: whose it is, and the claim that lets it begin, with its specification in it."""
 
     run: T
-    claim: Path
+    claim: str
 
 
 @dataclass(slots=True)

@@ -191,7 +191,8 @@ _TYPES: dict[str, type[Any]] = {
         *(ResendUpdates, ApplyResources, Register, Unregister, Pong, Update, OperationApplied, AgentTask),
     )
 }
-_FIELDS = {cls: frozenset(item.name for item in fields(cls)) for cls in _TYPES.values()}
+_FIELDS = {cls: tuple(item.name for item in fields(cls)) for cls in _TYPES.values()}
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _MESSAGES: dict[str, type[Message]] = {
     cls.__name__: cls
     for cls in (mesos.AgentInfo, mesos.FrameworkInfo, mesos.Resource, mesos.TaskInfo, mesos.TaskStatus)
@@ -205,9 +206,8 @@ def _pack(value: Any) -> Any:
         return {"bytes": _text(value)}
     if isinstance(value, tuple):
         return [_pack(item) for item in value]
-    if type(value).__name__ in _TYPES:
-        packed = {item.name: _pack(getattr(value, item.name)) for item in fields(value)}
-        return {"type": type(value).__name__, **packed}
+    if (names := _FIELDS.get(type(value))) is not None:
+        return {"type": type(value).__name__, **{name: _pack(getattr(value, name)) for name in names}}
     return value
 
 
@@ -231,7 +231,7 @@ def _unpack(value: Any) -> Any:
 
 def encode(message: MasterMessage | AgentMessage) -> bytes:
     """Return the frame of a message."""
-    body = json.dumps(_pack(message), separators=(",", ":")).encode()
+    body = _ENCODER.encode(_pack(message)).encode()
     return len(body).to_bytes(4, "big") + body
 
 

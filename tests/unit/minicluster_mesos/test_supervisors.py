@@ -16,7 +16,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.checkpoint import Checkpoint
 from minicluster.mesos.agent.cleanup import end_container
 from minicluster.mesos.agent.launcher import Launcher, RunLocation
-from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.supervisor_pool import (
     Ended,
@@ -76,7 +76,15 @@ class World:
                 await self.changed.wait()
 
     def exit_status(self, container: str) -> Any:
-        return json.loads(self.layout.exit_file(container).read_text())["status"]
+        return json.loads(Path(self.layout.exit_file(container)).read_text())["status"]
+
+    def touch(self, path: str) -> None:
+        """Create a file."""
+        Path(path).touch()
+
+    def cut_short(self, path: str) -> None:
+        """Take the last byte off a file."""
+        Path(path).write_bytes(Path(path).read_bytes()[:-1])
 
 
 @pytest.fixture
@@ -92,7 +100,7 @@ async def test_a_run_goes_from_its_claim_to_its_exit_code(world: World) -> None:
     kinds = [type(event) for event in world.events["one"]]
     assert kinds == [Supervised, Started, Ended]
     assert os.waitstatus_to_exitcode(world.exit_status("one")) == 7
-    assert world.layout.claims("one") == [] and not world.layout.pid_file("one").exists()
+    assert world.layout.claims("one") == [] and read_json(world.layout.pid_file("one")) is None
 
 
 async def test_a_revoked_claim_does_not_start_but_the_next_attempt_does(world: World) -> None:
@@ -129,7 +137,7 @@ async def test_a_run_ended_before_its_start_never_starts(world: World) -> None:
 async def test_an_agent_killed_during_a_revocation_leaves_a_claim(world: World) -> None:
     """Between the new claim and the end of the old one, there are two: both are taken back by the next."""
     world.order("one", "true")
-    world.layout.claim("one", 1).touch()
+    world.touch(world.layout.claim("one", 1))
     assert world.checkpoint.take_back("one") == 2
     assert world.layout.claims("one") == [2]
 
@@ -163,7 +171,6 @@ async def test_an_order_can_be_withdrawn_until_it_is_its_turn(world: World) -> N
 async def test_an_incomplete_checkpoint_is_dropped(world: World) -> None:
     world.order("whole", "true")
     world.order("half", "true")
-    log = world.layout.log("half")
-    log.write_bytes(log.read_bytes()[:-1])
+    world.cut_short(world.layout.log("half"))
     assert [run.container_id for run in world.checkpoint.load()] == ["whole"]
-    assert world.layout.claims("half") == [] and not log.exists()
+    assert world.layout.claims("half") == [] and not (world.layout.runs / "half.log").exists()
