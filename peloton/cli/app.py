@@ -126,6 +126,14 @@ GROUPS = {
     help="YAML with username and password, or token, for every call.",
 )
 @click.option(
+    "--zkTls",
+    "zk_tls",
+    is_flag=True,
+    envvar="ZK_TLS",
+    show_envvar=True,
+    help="ZooKeeper is asked by TLS, with the files of --tlsCa, --tlsCert and --tlsKey.",
+)
+@click.option(
     "--tlsCa",
     "tls_ca",
     envvar="PELOTON_CA_FILE",
@@ -170,9 +178,9 @@ def cli(ctx: click.Context, /, **flags: Any) -> None:
 def session_of(ctx: click.Context, flags: Mapping[str, Any]) -> Session:
     """Return the session for global flags. Raises UsageError."""
     timeout = flags["timeout"]
-    targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout)
     output = "json" if flags["json"] else flags["output"] or ""
     tls = flags["tls_ca"], flags["tls_cert"], flags["tls_key"]
+    targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout, tls if flags["zk_tls"] else None)
     return Session(output, flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"], tls)
 
 

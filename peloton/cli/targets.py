@@ -63,6 +63,8 @@ class Targets:
     zk_root: str = "/peloton"
     timeout: float = 20.0
     """Seconds to wait for ZooKeeper."""
+    zk_tls: tuple[str | None, str | None, str | None] | None = None
+    """Where ZooKeeper is asked by TLS, the files of authorities, of the own certificate and of its key."""
 
     def discovery(self, say: Callable[[str], object]) -> Discovery:
         """Return how to find the daemons.
@@ -94,7 +96,12 @@ class Targets:
     def _by_zookeeper(self, servers: str, minicluster: Path | None = None) -> Discovery:
         from peloton.client.discovery import ZooKeeperDiscovery
 
-        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout, minicluster)
+        tls = None
+        if self.zk_tls is not None:
+            from peloton.client.tls import Tls
+
+            tls = Tls(*(file or "" for file in self.zk_tls))
+        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout, minicluster, tls)
 
     def _minicluster(self, say: Callable[[str], object]) -> Discovery | None:
         """Return how to find a minicluster that runs on this machine, if there is one."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
+    from peloton.client.tls import Tls
     from peloton.membership.interface import Address
 
 DEFAULT_ADDRESSES: Mapping[str, str] = {
@@ -168,6 +169,8 @@ class ZooKeeperDiscovery:
     """Seconds to wait for the servers."""
     minicluster: Path | None = None
     """The folder of the minicluster whose servers they are, where they are one's."""
+    tls: Tls | None = None
+    """What encrypts the connection."""
     _client: Any = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -268,13 +271,15 @@ class ZooKeeperDiscovery:
                 client = Client(
                     hosts,
                     SESSION_SECONDS,
+                    self.tls.context if self.tls is not None else None,
                     connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
                     logger=quiet,
                 )
                 client.start(self.timeout)
             except KazooTimeoutError:
+                why = f": {client.tls_trouble}" if client.tls_trouble else ""
                 raise DiscoveryError(
-                    f"ZooKeeper ({self.servers}) did not answer within {self.timeout:g} s"
+                    f"ZooKeeper ({self.servers}) did not answer within {self.timeout:g} s{why}"
                 ) from None
             except ValueError:
                 raise DiscoveryError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from peloton.client.auth import Auth, BearerAuth, read_auth
 from peloton.client.clusters import zookeeper_of
+from peloton.client.discovery import Discovery, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.tls import Tls
 
 ROLES = ("JOBMGR", "RESMGR", "HOSTMGR")
@@ -18,15 +19,16 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
 
     JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, ZK_SERVERS, ZK_ROOT, CLUSTER_NAME and BASIC_AUTH_CONFIG are those of
     the command line; PELOTON_TOKEN is a bearer token, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE
-    are for TLS. Where it names no cluster, a minicluster that runs on this machine is taken, as by the
-    command line, with what a call of it needs. Raises PelotonError for a value that is wrong.
+    are for TLS, with ZK_TLS=1 that to ZooKeeper, too. Where it names no cluster, a minicluster that runs on
+    this machine is taken, as by the command line, with what a call of it needs. Raises PelotonError for a
+    value that is wrong.
     """
     given = {key: value for key, value in variables.items() if value}
     servers = ",".join(given.get("ZK_SERVERS", "").split())
     if not servers and "CLUSTER_NAME" in given:
         servers = zookeeper_of(given["CLUSTER_NAME"])
     own = _minicluster(variables) if not servers and not any(f"{role}_URL" in given for role in ROLES) else {}
-    found = {
+    found: dict[str, Any] = {
         "zk_servers": servers or None,
         "jm_url": given.get("JOBMGR_URL"),
         "rm_url": given.get("RESMGR_URL"),
@@ -35,7 +37,17 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
         "auth": _auth(given),
         "tls": _tls(given),
     }
+    if servers and given.get("ZK_TLS", "").lower() in ("1", "true"):
+        found["discovery"] = _by_encrypted_zookeeper(found)
     return {**found, **{key: value for key, value in own.items() if not found.get(key)}}
+
+
+def _by_encrypted_zookeeper(found: Mapping[str, Any]) -> Discovery:
+    given = {role.lower(): found[f"{role[0].lower()}m_url"] for role in ROLES}
+    urls = {role: url for role, url in given.items() if url}
+    return UrlDiscovery(
+        urls, ZooKeeperDiscovery(found["zk_servers"], found["zk_root"], tls=found["tls"] or Tls())
+    )
 
 
 def _minicluster(variables: Mapping[str, str]) -> dict[str, Any]:

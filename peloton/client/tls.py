@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    import ssl
+
     import grpc
 
 
@@ -19,6 +21,13 @@ class Tls:
     ca: str = ""
     cert: str = ""
     key: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files, for connections that are not gRPC's. Raises ConfigError."""
+        from peloton.config.tls import client_context
+
+        files = (Path(file) if file else None for file in (self.ca, self.cert, self.key))
+        return client_context("tls", *files)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Raises InvalidArgument."""

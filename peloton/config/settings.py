@@ -64,6 +64,27 @@ class LocalMembershipSettings(Settings):
     """Folder that they share."""
 
 
+class ZooKeeperTlsSettings(Settings):
+    """TLS to ZooKeeper, whose certificates must be for the names in `servers`. PEM files."""
+
+    enabled: bool = False
+    """Whether connections to the servers use TLS; `servers` then names their secureClientPort."""
+    ca_file: Path | None = None
+    """Certificates of the trusted authorities; without it, those of the system are trusted."""
+    certificate_file: Path | None = None
+    """The client certificate, which servers ask for unless `ssl.clientAuth` says otherwise."""
+    key_file: Path | None = None
+    """The key of the client certificate, where its file does not contain it."""
+
+    @model_validator(mode="after")
+    def _used(self) -> Self:
+        if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
+            raise ValueError("tls: files are given, but enabled is not true")
+        if self.key_file and not self.certificate_file:
+            raise ValueError("tls: a key_file needs a certificate_file")
+        return self
+
+
 class ZooKeeperMembershipSettings(Settings):
     """Daemons find each other and elect leaders by ZooKeeper."""
 
@@ -78,6 +99,8 @@ class ZooKeeperMembershipSettings(Settings):
     shorter."""
     credentials_file: Path | None = None
     """File with one line, user:password. Only this user may then change the nodes; anybody may read them."""
+    tls: ZooKeeperTlsSettings = ZooKeeperTlsSettings()
+    """TLS to the servers."""
 
     @field_validator("servers")
     @classmethod

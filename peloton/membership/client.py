@@ -1,13 +1,18 @@
 """kazoo's client, with additions that leadership depends on and kazoo 2.11 lacks.
 
 It reports how long a session the servers granted, since a lease must not last longer, and whether it has
-ended for good. One attempt to connect takes a part of the session only, so that a server that is gone leaves
-time for the others. After a long break it requests a new session from servers that lost their state.
+ended for good. With TLS it trusts the given authorities only, where kazoo adds those of the system, and reads
+the files again for each connection. One attempt to connect takes a part of the session only, so that a server
+that is gone leaves time for the others. After a long break it requests a new session from servers that lost
+their state.
 """
 
 from __future__ import annotations
 
 import math
+import socket
+import ssl
+from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
@@ -16,10 +21,14 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
 from peloton.clock import SystemClock
+from peloton.config.errors import ConfigError
+from peloton.config.tls import describe
 
 CONNECT_SHARE = 0.2
 """Share of a session's length that one attempt to connect may take."""
 MIN_CONNECT_SECONDS = 0.5
+SETTING = "membership.tls"
+Tls = Callable[[], ssl.SSLContext]
 STALE_SESSIONS = 2
 """Session lengths without a connection, after which servers need not know the earlier session."""
 
@@ -27,10 +36,11 @@ STALE_SESSIONS = 2
 class Client(KazooClient):  # type: ignore[misc]
     """A client of kazoo that reports the granted session and whether it can still connect."""
 
-    def __init__(self, hosts: str, timeout: float, **settings: Any) -> None:
-        """Request sessions of `timeout` seconds."""
+    def __init__(self, hosts: str, timeout: float, tls: Tls | None = None, **settings: Any) -> None:
+        """Request sessions of `timeout` seconds. With `tls`, connections are encrypted by what it returns."""
         longest = max(timeout * CONNECT_SHARE, MIN_CONNECT_SECONDS)
-        super().__init__(hosts=hosts, timeout=timeout, handler=_Handler(longest), **settings)
+        self._connecting = _Handler(longest, tls)
+        super().__init__(hosts=hosts, timeout=timeout, handler=self._connecting, **settings)
         self.granted = timeout
         """Seconds for which the servers keep the present session without a message."""
         self._clock = SystemClock()
@@ -38,6 +48,11 @@ class Client(KazooClient):  # type: ignore[misc]
         self.add_listener(self._on_state)
         self._invoke_unchanged = self._connection._invoke
         self._connection._invoke = self._invoke_recorded
+
+    @property
+    def tls_trouble(self) -> str:
+        """Why the last connection could not be encrypted; empty where it could."""
+        return self._connecting.trouble
 
     def given_up(self) -> str:
         """Return why it will never connect again though it was not closed, else an empty text."""
@@ -65,9 +80,24 @@ class Client(KazooClient):  # type: ignore[misc]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    def __init__(self, longest: float) -> None:
+    def __init__(self, longest: float, tls: Tls | None) -> None:
         super().__init__()
         self._longest = longest
+        self._tls = tls
+        self.trouble = ""
 
     def create_connection(self, *arguments: Any, **named: Any) -> Any:
-        return super().create_connection(*arguments, **{**named, "timeout": self._longest})
+        opened = super().create_connection(*arguments, **{**named, "timeout": self._longest})
+        return opened if self._tls is None else self._encrypted(self._tls, opened, named["hostname"])
+
+    def _encrypted(self, tls: Tls, opened: socket.socket, hostname: str) -> ssl.SSLSocket:
+        opened.settimeout(self._longest)
+        try:
+            found = tls().wrap_socket(opened, server_hostname=hostname)
+        except (OSError, ConfigError) as error:
+            opened.close()
+            failed = describe(error, hostname, SETTING) if isinstance(error, ssl.SSLError) else str(error)
+            self.trouble = failed or "TLS: timed out"
+            raise ConnectionError(self.trouble) from None
+        self.trouble = ""
+        return found

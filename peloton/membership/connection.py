@@ -24,7 +24,7 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions, make_acl, make_dig
 from peloton.clock import SystemClock
 from peloton.config.errors import ConfigError
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
-from peloton.membership.client import Client
+from peloton.membership.client import Client, Tls
 
 WARN_FIRST, WARN_LONGEST = 2.0, 60.0
 """Seconds without a connection until the first warning, and the longest time between two."""
@@ -73,8 +73,13 @@ class Node:
 class Connection:
     """One session after another, until closed. Belongs to the event loop that opened it."""
 
-    def __init__(self, servers: str, session: float, credentials: Credentials | None = None) -> None:
-        """Check the addresses. Raises ConfigError for invalid ones."""
+    def __init__(
+        self, servers: str, session: float, credentials: Credentials | None = None, tls: Tls | None = None
+    ) -> None:
+        """Check the addresses. Raises ConfigError for invalid ones.
+
+        With `tls`, connections are encrypted by what it returns.
+        """
         self._servers = servers
         self._clock = SystemClock()
         self._acl = credentials.acl if credentials else OPEN_ACL_UNSAFE
@@ -83,6 +88,7 @@ class Connection:
             self._client = Client(
                 servers.replace(" ", ""),
                 session,
+                tls,
                 default_acl=self._acl,
                 auth_data=[("digest", f"{credentials.user}:{credentials.password}")] if credentials else None,
                 connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
@@ -149,7 +155,9 @@ class Connection:
             return self._given_up
         if self._connected.is_set():
             return ""
-        return f"ZooKeeper {self._servers} has not answered for {self._clock.monotonic() - self._began:.0f} s"
+        why = f": {self._client.tls_trouble}" if self._client.tls_trouble else ""
+        seconds = self._clock.monotonic() - self._began
+        return f"ZooKeeper {self._servers} has not answered for {seconds:.0f} s{why}"
 
     @property
     def is_connected(self) -> bool:

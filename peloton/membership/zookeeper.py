@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from peloton.config.settings import ZooKeeperMembershipSettings
+from peloton.config.settings import ZooKeeperMembershipSettings, ZooKeeperTlsSettings
+from peloton.config.tls import client_context
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
+from peloton.membership.client import SETTING, Tls
 from peloton.membership.connection import Connection, Credentials, Watch
 from peloton.membership.election import PAUSE, Election, Paths
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
@@ -31,9 +33,18 @@ def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembershi
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
     # kazoo's chroot cannot create its own root node.
     hosts, slash, below = settings.servers.partition("/")
-    connection = Connection(hosts, settings.session_seconds, credentials)
+    connection = Connection(hosts, settings.session_seconds, credentials, _tls(settings.tls))
     root = f"{slash}{below}".rstrip("/") + settings.root
     return ZooKeeperMembership(connection, root, settings.session_seconds)
+
+
+def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:
+    """Return what reads the files for a connection; None without TLS. Raises ConfigError."""
+    if not settings.enabled:
+        return None
+    read = partial(client_context, SETTING, settings.ca_file, settings.certificate_file, settings.key_file)
+    read()
+    return read
 
 
 class ZooKeeperMembership:
