@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,18 @@ class BasicAuth:
         """The metadata of a call of this user."""
         return (("username", self.username), ("password", self.password))
 
+    @property
+    def changes(self) -> bool:
+        """Whether the metadata may differ from call to call."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class BearerAuth:
     """A user by a token of an identity provider (the daemons' OIDC). It stays out of `repr`."""
 
-    token: str = field(repr=False)
+    token: str | Callable[[], str] = field(repr=False)
+    """The token, or what tells it for each call, where it is renewed from time to time. It must not block."""
 
     @property
     def username(self) -> str:
@@ -39,7 +45,13 @@ class BearerAuth:
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The metadata of a call of this user."""
-        return (("authorization", f"Bearer {self.token}"),)
+        token = self.token() if callable(self.token) else self.token
+        return (("authorization", f"Bearer {token}"),)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the metadata may differ from call to call."""
+        return callable(self.token)
 
 
 Auth = BasicAuth | BearerAuth

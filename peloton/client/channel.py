@@ -1,9 +1,8 @@
-"""Blocking gRPC channels with Peloton's metadata, message size and time-out on every call."""
+"""gRPC channels with Peloton's message size and keepalive, blocking and for asyncio."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import grpc
 
@@ -30,56 +29,15 @@ CHANNEL_OPTIONS = (
 )
 
 
-class CallDetails(NamedTuple):
-    """The attributes that gRPC needs of an interceptor's call details."""
-
-    method: str
-    timeout: float | None
-    metadata: Metadata | None
-    credentials: Any
-    wait_for_ready: bool | None
-    compression: Any
-
-
-class _Defaults(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
-    """Adds to each call the metadata it lacks, and to those with one answer a time-out."""
-
-    def __init__(self, metadata: Metadata, timeout: float | None) -> None:
-        self._metadata = tuple(metadata)
-        self._timeout = timeout
-
-    def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        return continuation(self._filled(details, self._timeout), request)
-
-    def intercept_unary_stream(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        return continuation(self._filled(details, None), request)
-
-    def _filled(self, details: Any, timeout: float | None) -> CallDetails:
-        given = tuple(details.metadata or ())
-        keys = {key for key, _ in given}
-        metadata = given + tuple(pair for pair in self._metadata if pair[0] not in keys)
-        return CallDetails(
-            details.method,
-            timeout if details.timeout is None else details.timeout,
-            metadata,
-            details.credentials,
-            details.wait_for_ready,
-            details.compression,
-        )
-
-
-def open_channel(
-    address: str,
-    metadata: Metadata,
-    timeout: float | None,
-    credentials: grpc.ChannelCredentials | None = None,
-) -> grpc.Channel:
-    """Open a channel to `host:port`, encrypted where there are credentials.
-
-    `timeout` is in seconds; None waits without end.
-    """
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
+    """Open a blocking channel to `host:port`, encrypted where there are credentials."""
     if credentials is None:
-        channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-    else:
-        channel = grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
-    return grpc.intercept_channel(channel, _Defaults(metadata, timeout))
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+
+
+def open_aio_channel(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.aio.Channel:
+    """Open a channel of the running loop to `host:port`, encrypted where there are credentials."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)

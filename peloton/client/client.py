@@ -1,4 +1,4 @@
-"""The client object: one attribute per service, channels opened when they are first used."""
+"""The client objects: one attribute per service, channels opened when they are first used."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from peloton.client.tls import Tls
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
-    import grpc
-
+    from peloton.client.async_layer import AsyncJobs
+    from peloton.client.driving import Driver
+    from peloton.client.following import Leader
     from peloton.client.layer import Jobs
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
@@ -22,21 +24,9 @@ DEFAULT_TIMEOUT = 20.0
 """Time-out of a call in seconds where it has none of its own."""
 
 
-class PelotonClient:
-    """Blocking stubs of a cluster's services, one attribute for each of `peloton.client.services.SERVICES`.
+class BaseClient:
+    """What the blocking client and that for asyncio have in common."""
 
-    Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
-    the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
-    for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
-    streams have none. An address is looked up when a service is first used, which may raise DiscoveryError.
-    Where leaders are looked up (`zk_servers`), calls follow them: a call that reaches no leader waits for the
-    next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).
-    Threads may share a client, processes may not.
-
-    `jobs` is the small layer for people (`peloton.client.layer`).
-    """
-
-    jobs: Jobs
     job_svc: Any
     task_svc: Any
     update_svc: Any
@@ -71,17 +61,102 @@ class PelotonClient:
         self._auth = auth
         self._tls = tls
         self._discovery = discovery or _discovery(zk_servers, zk_root, jm_url, rm_url, hm_url)
-        self._channels: dict[str, grpc.Channel] = {}
-        self.jobmgr_metadata = self._metadata("jobmgr")
-        self.resmgr_metadata = self._metadata("resmgr")
-        self.hostmgr_metadata = self._metadata("hostmgr")
+        self._channels: dict[str, Any] = {}
 
     @classmethod
-    def from_environment(cls, name: str) -> PelotonClient:
+    def from_environment(cls, name: str) -> Self:
         """Return a client of the cluster that the environment names (`peloton.client.environment`)."""
         from peloton.client.environment import settings_from_environment
 
         return cls(name, **settings_from_environment())
+
+    @property
+    def jobmgr_metadata(self) -> list[tuple[str, str]]:
+        """The metadata of a call of the job manager."""
+        return self._metadata("jobmgr")
+
+    @property
+    def resmgr_metadata(self) -> list[tuple[str, str]]:
+        """The metadata of a call of the resource manager."""
+        return self._metadata("resmgr")
+
+    @property
+    def hostmgr_metadata(self) -> list[tuple[str, str]]:
+        """The metadata of a call of the host manager."""
+        return self._metadata("hostmgr")
+
+    def __getattr__(self, name: str) -> Any:
+        service = SERVICES.get(name)
+        if service is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if service.role not in self._channels:
+            self._channels[service.role] = self._opened(service.role)
+        stub = service.load()(self._channels[service.role])
+        setattr(self, name, stub)
+        return stub
+
+    def in_cluster(self, cluster: str) -> Self:
+        """Return a client whose host manager is that of one Mesos cluster. Close it before this one."""
+        discovery = InCluster(self._discovery, cluster)
+        return type(self)(
+            self.name, timeout=self.timeout, auth=self._auth, discovery=discovery, tls=self._tls
+        )
+
+    def _opened(self, role: str) -> Any:
+        raise NotImplementedError
+
+    def _leader(self, role: str, driver: Driver, open_channel: Any) -> Leader:
+        from peloton.client.following import Leader, Way
+
+        credentials = self._tls.credentials() if self._tls else None
+        return Leader(
+            Way(
+                driver,
+                address=lambda: self._discovery.address(role),
+                open=lambda target: open_channel(target, credentials),
+                metadata=self._metadata_of(role),
+                timeout=self.timeout,
+                repeats=self._discovery.follows(role),
+                tls=self._tls,
+            )
+        )
+
+    def _metadata_of(self, role: str) -> Any:
+        """Return what tells the metadata of a call, which may change where a token is asked for."""
+        if self._auth is not None and self._auth.changes:
+            return lambda: self._metadata(role)
+        fixed = tuple(self._metadata(role))
+        return lambda: fixed
+
+    def _metadata(self, role: str) -> list[tuple[str, str]]:
+        own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]
+        return own + list(self._auth.metadata if self._auth else ())
+
+    def _forget(self) -> list[Any]:
+        """Forget the stubs and the channels; return the latter, for the caller to close them."""
+        for name in (*SERVICES, "jobs"):
+            self.__dict__.pop(name, None)
+        channels, self._channels = list(self._channels.values()), {}
+        return channels
+
+
+class PelotonClient(BaseClient):
+    """Blocking stubs of a cluster's services, one attribute for each of `peloton.client.services.SERVICES`.
+
+    Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
+    the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
+    for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
+    streams have none. An address is looked up when a service is first called, which may raise DiscoveryError.
+    `jm_url`, `rm_url` and `hm_url` are each one address or several, with commas between them, which are tried
+    in turn; `zk_servers` is for leaders that are looked up in ZooKeeper. A call that reaches no server waits
+    for the next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).
+    A certificate that one side refuses is UNAUTHENTICATED at once.
+    Threads may share a client, processes may not.
+
+    `jobs` is the small layer for people (`peloton.client.layer`).
+    """
+
+    jobs: Jobs
 
     def __getattr__(self, name: str) -> Any:
         if name == "jobs":
@@ -89,12 +164,7 @@ class PelotonClient:
 
             self.jobs = Jobs(self)
             return self.jobs
-        service = SERVICES.get(name)
-        if service is None:
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        stub = service.load()(self._channel(service.role))
-        setattr(self, name, stub)
-        return stub
+        return super().__getattr__(name)
 
     def __enter__(self) -> PelotonClient:
         return self
@@ -112,44 +182,76 @@ class PelotonClient:
         """Return the Mesos clusters that there are; an empty name is the unnamed one."""
         return self._discovery.clusters()
 
-    def in_cluster(self, cluster: str) -> PelotonClient:
-        """Return a client whose host manager is that of one Mesos cluster. Close it before this one."""
-        discovery = InCluster(self._discovery, cluster)
-        return PelotonClient(
-            self.name, timeout=self.timeout, auth=self._auth, discovery=discovery, tls=self._tls
-        )
-
     def close(self) -> None:
         """Close every connection; a service that is used afterwards opens a new one."""
-        for name in SERVICES:
-            self.__dict__.pop(name, None)
-        while self._channels:
-            self._channels.popitem()[1].close()
+        for channel in self._forget():
+            channel.close()
         self._discovery.close()
 
-    def _channel(self, role: str) -> grpc.Channel:
-        if role not in self._channels:
-            self._channels[role] = self._opened(role)
-        return self._channels[role]
-
-    def _opened(self, role: str) -> grpc.Channel:
+    def _opened(self, role: str) -> Any:
         from peloton.client.channel import open_channel
+        from peloton.client.driving import Blocking
+        from peloton.client.stubs import BlockingChannel
 
-        metadata = self._metadata(role)
-        credentials = self._tls.credentials() if self._tls else None
-        if not self._discovery.follows(role):
-            return open_channel(self.address(role), metadata, self.timeout, credentials)
-        from peloton.client.following import FollowingChannel
+        return BlockingChannel(self._leader(role, Blocking(), open_channel))
 
-        return FollowingChannel(lambda: self.address(role), metadata, self.timeout, credentials)
 
-    def _metadata(self, role: str) -> list[tuple[str, str]]:
-        own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]
-        return own + list(self._auth.metadata if self._auth else ())
+class AsyncPelotonClient(BaseClient):
+    """The same for asyncio: calls are awaited, streams are for `async for`; all of it in one loop.
+
+    A task that is cancelled ends its call. `async with`, or `close`, ends the connections and threads (those
+    that ask ZooKeeper and read from Mesos agents).
+    """
+
+    jobs: AsyncJobs
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        from peloton.client.driving import Asyncio
+
+        super().__init__(*arguments, **named)
+        self._driver = Asyncio()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "jobs":
+            from peloton.client.async_layer import AsyncJobs
+
+            self.jobs = AsyncJobs(self, self._driver)
+            return self.jobs
+        return super().__getattr__(name)
+
+    async def __aenter__(self) -> AsyncPelotonClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def address(self, role: str) -> str:
+        """Return `host:port` at which `jobmgr`, `resmgr` or `hostmgr` is called."""
+        return await self._driver.blocking(lambda: self._discovery.address(role))
+
+    async def clusters(self) -> Sequence[str]:
+        """Return the Mesos clusters that there are; an empty name is the unnamed one."""
+        return await self._driver.blocking(self._discovery.clusters)
+
+    async def close(self) -> None:
+        """Close every connection; a service that is used afterwards opens a new one."""
+        for channel in self._forget():
+            await channel.close()
+        await self._driver.blocking(self._discovery.close)
+        await self._driver.close()
+
+    def _opened(self, role: str) -> Any:
+        from peloton.client.channel import open_aio_channel
+        from peloton.client.stubs import AsyncChannel
+
+        return AsyncChannel(self._leader(role, self._driver, open_aio_channel))
 
 
 def _discovery(
     zk_servers: str | None, zk_root: str, jm_url: str | None, rm_url: str | None, hm_url: str | None
 ) -> Discovery:
     urls = {role: url for role, url in zip(ROLES, (jm_url, rm_url, hm_url), strict=True) if url}
-    return UrlDiscovery(urls, ZooKeeperDiscovery(zk_servers, zk_root) if zk_servers else None)
+    other = ZooKeeperDiscovery(zk_servers, zk_root) if zk_servers else None
+    return UrlDiscovery(urls, other, patient=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -52,7 +53,7 @@ class Discovery(Protocol):
         ...
 
     def follows(self, role: str) -> bool:
-        """Return whether the address may change, so that it has to be looked up again."""
+        """Return whether the address is looked up again after a failure, and the call made again there."""
         ...
 
     def close(self) -> None:
@@ -62,10 +63,16 @@ class Discovery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UrlDiscovery:
-    """Addresses that the caller gave; `other` finds roles without one, else the defaults are taken."""
+    """Addresses that the caller gave; `other` finds roles without one, else the defaults are taken.
+
+    Where several are given for a role, with commas between them, each look-up tells the next one.
+    """
 
     urls: Mapping[str, str]
     other: Discovery | None = None
+    patient: bool = False
+    """Whether callers go on asking for an address that does not answer."""
+    _turns: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
 
     def address(self, role: str) -> str:
         """Return the given address, that of `other`, or the default."""
@@ -76,15 +83,18 @@ class UrlDiscovery:
                 f"{role.removeprefix('hostmgr/')}: a Mesos cluster is found by its name with ZooKeeper only; "
                 "give the address of its hostmgr"
             )
-        return address_of(self.urls.get(role) or DEFAULT_ADDRESSES[role], role)
+        given = (self.urls.get(role) or DEFAULT_ADDRESSES[role]).split(",")
+        return address_of(given[next(self._turns) % len(given)] if given[1:] else given[0], role)
 
     def clusters(self) -> Sequence[str]:
         """Return the clusters that `other` finds, or the one whose host manager is given."""
         return self.other.clusters() if self.other is not None and "hostmgr" not in self.urls else ("",)
 
     def follows(self, role: str) -> bool:
-        """Return whether `other` finds the role and its address may change."""
-        return role not in self.urls and self.other is not None and self.other.follows(role)
+        """Return whether calls go on at the same address, or at another that is found."""
+        if role in self.urls or self.other is None:
+            return self.patient
+        return self.other.follows(role)
 
     def close(self) -> None:
         """Close `other`."""

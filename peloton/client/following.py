@@ -1,18 +1,20 @@
-"""A channel to the current leader of a role."""
+"""Calls to the leader of a role: which are made again, when, and where. Shared by both kinds of client."""
 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
 from peloton.backoff import Backoff
-from peloton.client.channel import Metadata, open_channel
+from peloton.client.channel import Metadata
 from peloton.client.discovery import NoLeader
+from peloton.client.driving import ClientClosed, Driver, LocalError
+from peloton.client.tls import Tls, handshake_trouble
 
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was refused before it began."""
@@ -21,6 +23,10 @@ SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
 """Methods that read, or that change nothing when they are carried out again."""
+_CUT = re.compile(r"^failed to connect.*(handshake|socket closed|reset|eof)", re.IGNORECASE | re.DOTALL)
+"""Texts of gRPC where a server was reached, and ended the connection or failed in its handshake."""
+HANDSHAKE_SECONDS = 1.0
+"""How long the reason of a handshake that failed is looked for."""
 
 
 def repeatable(method: str, request: Any) -> bool:
@@ -40,139 +46,146 @@ def _value(request: Any, name: str) -> Any:
     return getattr(getattr(request, name, None), "value", "")
 
 
-class FollowingChannel(grpc.Channel):  # type: ignore[misc]
-    """A channel that repeats calls which were UNAVAILABLE at the next leader, within their time-out.
+def never_began(error: grpc.RpcError) -> bool:
+    """Return whether the call was refused before it began, or found no connection."""
+    trailing = {key for key, _ in error.trailing_metadata() or ()}
+    return NOT_BEGUN in trailing or str(error.details() or "").startswith("failed to connect")
 
-    A call is repeated if it was refused before it began, was never sent, or is `repeatable`. A stream is
-    opened at the leader at that moment, and ends with its connection.
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a client calls the servers of a role."""
+
+    driver: Driver
+    address: Callable[[], str]
+    """Returns `host:port` of the leader now; may block, and raise NoLeader."""
+    open: Callable[[str], Any]
+    """Opens a channel to an address."""
+    metadata: Callable[[], Metadata]
+    timeout: float | None
+    repeats: bool = True
+    """Whether calls are made again."""
+    tls: Tls | None = None
+
+
+class Method:
+    """A method of a role's servers, on the channel to each of them."""
+
+    def __init__(self, kind: str, path: str, codecs: Any, named: dict[str, Any]) -> None:
+        self.path = path
+        self._kind = kind
+        self._codecs = codecs
+        self._named = named
+        self._made: tuple[Any, Any] = (None, None)
+
+    def on(self, channel: Any) -> Any:
+        """Return what calls the method by a channel."""
+        made = self._made
+        if made[0] is not channel:
+            made = (channel, getattr(channel, self._kind)(self.path, *self._codecs, **self._named))
+            self._made = made
+        return made[1]
+
+
+class Leader:
+    """The channels to the leaders of a role, and what is decided about calls there.
+
+    A call that was UNAVAILABLE is repeated at the next leader, within its time-out, if it was refused before
+    it began, was never sent, or is `repeatable`. A stream is opened at the leader at that moment, and ends
+    with its connection.
     """
 
-    def __init__(
-        self,
-        address: Callable[[], str],
-        metadata: Metadata,
-        timeout: float | None,
-        credentials: grpc.ChannelCredentials | None = None,
-    ) -> None:
-        """Use `address` for the leader's `host:port` now; it may raise NoLeader."""
-        self._address = address
-        self._metadata = metadata
-        self._timeout = timeout
-        self._credentials = credentials
-        self._lock = threading.Lock()
+    def __init__(self, way: Way) -> None:
+        self.way = way
+        self._lock = way.driver.lock()
         self._target = ""
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels: dict[str, Any] = {}
+        self._closed = False
 
-    def unary_unary(self, method: str, *codecs: Any, **named: Any) -> Any:
-        """Return a callable for a method with one answer."""
-        return _Call(self, "unary_unary", method, codecs, named)
+    async def call(self, method: Method, request: Any, timeout: float | None, options: dict[str, Any]) -> Any:
+        """Make a call, and again where it is safe. Raises grpc.RpcError, NoLeader and DiscoveryError."""
+        seconds = self.way.timeout if timeout is None else timeout
+        deadline = None if seconds is None else time.monotonic() + seconds
+        backoff = None
+        while True:
+            try:
+                return await self._once(method, request, deadline, options)
+            except (NoLeader, _Retry) as error:
+                backoff = backoff or Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
+                late = deadline is not None and time.monotonic() + backoff.longest_next >= deadline
+                if late or not self.way.repeats:
+                    raise (error.refusal if isinstance(error, _Retry) else error) from None
+            await self.way.driver.sleep(backoff.next())
 
-    def unary_stream(self, method: str, *codecs: Any, **named: Any) -> Any:
-        """Return a callable for a method that answers with a stream."""
-        return _Stream(self, "unary_stream", method, codecs, named)
+    async def _once(
+        self, method: Method, request: Any, deadline: float | None, options: dict[str, Any]
+    ) -> Any:
+        target, channel = await self.leader()
+        options = self.filled(options)
+        if deadline is not None:
+            options["timeout"] = max(deadline - time.monotonic(), 0.001)
+        try:
+            return await self.way.driver.call(method.on(channel), request, options)
+        except grpc.RpcError as error:
+            judged = await self.judged(error, target)
+            again = never_began(error) or repeatable(method.path, request)
+            if judged is error and error.code() in SERVER_GONE and again:
+                raise _Retry(error) from None
+            if judged is error:
+                raise
+            raise judged from error
 
-    def stream_unary(self, method: str, *codecs: Any, **named: Any) -> NoReturn:
-        """Raise NotImplementedError."""
-        raise NotImplementedError(f"{method}: no service of Peloton takes a stream")
+    async def leader(self) -> tuple[str, Any]:
+        """Return address and channel of the leader. Raises NoLeader, DiscoveryError and ClientClosed."""
+        if (channel := self._channels.get(target := self._target)) is not None:
+            return target, channel
+        async with self._lock:
+            if self._closed:
+                raise ClientClosed
+            target = self._target or await self.way.driver.blocking(self.way.address)
+            if self._closed:
+                raise ClientClosed
+            if target not in self._channels:
+                self._channels[target] = self.way.open(target)
+            self._target = target
+            return target, self._channels[target]
 
-    stream_stream = stream_unary
+    def filled(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of a call with the metadata it lacks."""
+        own = tuple(self.way.metadata())
+        given = tuple(options.get("metadata") or ())
+        if given:
+            keys = {key for key, _ in given}
+            own = given + tuple(pair for pair in own if pair[0] not in keys)
+        return {**options, "metadata": own}
 
-    def subscribe(self, callback: Any, try_to_connect: bool = False) -> NoReturn:
-        """Raise NotImplementedError."""
-        raise NotImplementedError("the channel to a leader changes with the leader")
-
-    def unsubscribe(self, callback: Any) -> None:
-        """Do nothing: there are no subscribers."""
-
-    def close(self) -> None:
-        """Close the channels to all leaders."""
-        with self._lock:
-            channels, self._channels, self._target = self._channels, {}, ""
-        for channel in channels.values():
-            channel.close()
-
-    def deadline(self, timeout: float | None) -> float | None:
-        """Return the end, on the monotonic clock, of a call with this time-out or with the channel's."""
-        seconds = self._timeout if timeout is None else timeout
-        return None if seconds is None else time.monotonic() + seconds
-
-    def leader(self) -> tuple[str, grpc.Channel]:
-        """Return address and channel of the leader. Raises NoLeader and DiscoveryError."""
-        with self._lock:
-            if not self._target:
-                self._target = self._address()
-            if self._target not in self._channels:
-                self._channels[self._target] = open_channel(
-                    self._target, self._metadata, self._timeout, self._credentials
-                )
-            return self._target, self._channels[self._target]
+    async def judged(self, error: grpc.RpcError, target: str) -> grpc.RpcError:
+        """Return what to raise for a call or stream that failed at a server, and forget one that is gone."""
+        code = error.code()
+        if self._closed and code is grpc.StatusCode.CANCELLED:
+            return ClientClosed()
+        if code in (*SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            self.invalidate(target)
+        cut = _CUT.search(str(error.details())) if code is grpc.StatusCode.UNAVAILABLE else None
+        if cut is None:
+            return error
+        trouble = await self.way.driver.blocking(
+            lambda: handshake_trouble(target, self.way.tls, HANDSHAKE_SECONDS)
+        )
+        if not trouble:
+            return error
+        return LocalError(grpc.StatusCode.UNAUTHENTICATED, f"{target}: {trouble}")
 
     def invalidate(self, target: str) -> None:
         """Forget a leader, so that the next call looks it up again."""
-        with self._lock:
-            if self._target == target:
-                self._target = ""
+        if self._target == target:
+            self._target = ""
 
-    def __enter__(self) -> FollowingChannel:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-class _Stream:
-    """A method of a channel, called at the leader of that moment."""
-
-    def __init__(
-        self, channel: FollowingChannel, kind: str, method: str, codecs: Any, named: dict[str, Any]
-    ) -> None:
-        self._channel = channel
-        self._kind = kind
-        self._method = method
-        self._codecs = codecs
-        self._named = named
-
-    def _at_leader(self) -> tuple[str, Any]:
-        target, channel = self._channel.leader()
-        return target, getattr(channel, self._kind)(self._method, *self._codecs, **self._named)
-
-    def __call__(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        target, call = self._at_leader()
-        self._channel.invalidate(target)
-        return call(request, timeout=timeout, **options)
-
-
-class _Call(_Stream):
-    def __call__(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        return self.with_call(request, timeout, **options)[0]
-
-    def future(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        """Begin a call that is not repeated."""
-        return self._at_leader()[1].future(request, timeout=timeout, **options)
-
-    def with_call(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
-        deadline = self._channel.deadline(timeout)
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
-        while True:
-            try:
-                return self._once(request, deadline, options)
-            except (NoLeader, _Retry) as error:
-                if deadline is not None and time.monotonic() + backoff.longest_next >= deadline:
-                    raise (error.refusal if isinstance(error, _Retry) else error) from None
-            time.sleep(backoff.next())
-
-    def _once(self, request: Any, deadline: float | None, options: dict[str, Any]) -> Any:
-        target, call = self._at_leader()
-        rest = None if deadline is None else max(deadline - time.monotonic(), 0.001)
-        try:
-            return call.with_call(request, timeout=rest, **options)
-        except grpc.RpcError as error:
-            if error.code() in (*SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                self._channel.invalidate(target)
-            again = never_began(error) or repeatable(self._method, request)
-            if error.code() in SERVER_GONE and again:
-                raise _Retry(error) from None
-            raise
+    def close(self) -> list[Any]:
+        """Let no call begin any more; return the channels, for the caller to close them."""
+        self._closed = True
+        channels, self._channels, self._target = list(self._channels.values()), {}, ""
+        return channels
 
 
 class _Retry(Exception):
@@ -181,9 +194,3 @@ class _Retry(Exception):
     def __init__(self, refusal: grpc.RpcError) -> None:
         self.refusal = refusal
         super().__init__()
-
-
-def never_began(error: grpc.RpcError) -> bool:
-    """Return whether the call was refused before it began, or found no connection."""
-    trailing = {key for key, _ in error.trailing_metadata() or ()}
-    return NOT_BEGUN in trailing or str(error.details() or "").startswith("failed to connect")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
 from peloton.backoff import Backoff
 from peloton.client.discovery import NoLeader
+from peloton.client.driving import ClientClosed, Driver
 from peloton.client.failures import CODES, CallError, call_error
 
 T = TypeVar("T")
@@ -47,15 +49,17 @@ class Stubs(Protocol):
     stateless_svc: Any
     respool_svc: Any
     watch_svc: Any
+    timeout: float | None
 
 
-class Watches:
+class AsyncWatches:
     """Watches of a client. A generator that is closed ends its call."""
 
-    def __init__(self, client: Stubs) -> None:
+    def __init__(self, client: Stubs, driver: Driver) -> None:
         self._client = client
+        self._driver = driver
 
-    def watch_pods(self, job_id: str) -> Iterator[Event[Any]]:
+    def watch_pods(self, job_id: str) -> AsyncGenerator[Event[Any], None]:
         """Yield the pods of a job (PodSummary), then each change, without end.
 
         After a cut the watch goes on with what has changed meanwhile: the last state of each pod is never
@@ -68,31 +72,27 @@ class Watches:
 
         job = peloton_pb2.JobID(value=job_id)
 
-        def listed() -> Iterator[Any]:
-            for answer in self._client.stateless_svc.ListPods(stateless_svc_pb2.ListPodsRequest(job_id=job)):
-                yield from answer.pods
-
         return _Watch(
+            self._driver,
             lambda: self._client.watch_svc.Watch(pb.WatchRequest(pod_filter=watch_pb2.PodFilter(job_id=job))),
-            listed,
+            lambda: self._client.stateless_svc.ListPods(stateless_svc_pb2.ListPodsRequest(job_id=job)),
+            lambda answer: answer.pods,
             lambda pod: str(pod.pod_name.value),
             lambda answer: (answer.pods, [name.value for name in answer.pods_not_found]),
         ).events()
 
-    def watch_services(self) -> Iterator[Event[Any]]:
+    def watch_services(self) -> AsyncGenerator[Event[Any], None]:
         """Yield all services (JobSummary), then each change, as `watch_pods` does."""
         from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
         from peloton.api.v1alpha.watch import watch_pb2
         from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 
-        def listed() -> Iterator[Any]:
-            for answer in self._client.stateless_svc.ListJobs(stateless_svc_pb2.ListJobsRequest()):
-                yield from answer.jobs
-
         every = watch_pb2.StatelessJobFilter()
         return _Watch(
+            self._driver,
             lambda: self._client.watch_svc.Watch(pb.WatchRequest(stateless_job_filter=every)),
-            listed,
+            lambda: self._client.stateless_svc.ListJobs(stateless_svc_pb2.ListJobsRequest()),
+            lambda answer: answer.jobs,
             lambda job: str(job.job_id.value),
             lambda answer: (answer.stateless_jobs, [job.value for job in answer.stateless_jobs_not_found]),
         ).events()
@@ -103,12 +103,16 @@ class _Watch:
 
     def __init__(
         self,
+        driver: Driver,
         open_stream: Callable[[], Any],
-        listed: Callable[[], Iterator[Any]],
+        open_list: Callable[[], Any],
+        listed: Callable[[Any], Sequence[Any]],
         key: Callable[[Any], str],
         held: Callable[[Any], tuple[Sequence[Any], Sequence[str]]],
     ) -> None:
+        self._driver = driver
         self._open = open_stream
+        self._open_list = open_list
         self._listed = listed
         self._key = key
         self._held = held
@@ -116,60 +120,69 @@ class _Watch:
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
         self._id = ""
 
-    def events(self) -> Iterator[Event[Any]]:
+    async def events(self) -> AsyncGenerator[Event[Any], None]:
         while True:
             try:
-                yield from self._once()
+                async with aclosing(self._once()) as events:
+                    async for event in events:
+                        yield event
             except NoLeader:
                 pass  # a leader will be elected: a watch has no deadline, and goes on then
             except grpc.RpcError as error:
                 cancelled = error.details() == f"watch {self._id} is cancelled"
-                if cancelled or error.code() not in _OF_THE_MOMENT:
+                ended = cancelled or isinstance(error, ClientClosed)
+                if ended or error.code() not in _OF_THE_MOMENT:
                     raise call_error("peloton.api.v1alpha.watch.svc.WatchService/Watch", error) from error
-            time.sleep(self._backoff.next())
+            await self._driver.sleep(self._backoff.next())
 
-    def _once(self) -> Iterator[Event[Any]]:
+    async def _once(self) -> AsyncGenerator[Event[Any], None]:
         """Watch until the stream is cut. It is open before the list is read, so that nothing is missed."""
         stream = self._open()
+        began = False
         try:
-            self._id = next(stream).watch_id
-            yield from self._sync()
-            self._backoff.reset()
-            for answer in stream:
+            async for answer in self._driver.answers(stream):
+                if not began:
+                    began, self._id = True, answer.watch_id
+                    async with aclosing(self._sync()) as events:
+                        async for event in events:
+                            yield event
+                    self._backoff.reset()
+                    continue
                 changed, gone = self._held(answer)
-                for subject in changed:
-                    yield from self._change(subject)
-                for name in gone:
-                    yield from self._forget(name)
+                for found in chain(map(self._change, changed), map(self._forget, gone)):
+                    if found is not None:
+                        yield found
         finally:
             stream.cancel()
 
-    def _sync(self) -> Iterator[Event[Any]]:
+    async def _sync(self) -> AsyncGenerator[Event[Any], None]:
+        """Yield what differs from what is known, by a list of what is there."""
         there = set()
         try:
-            for subject in self._listed():
-                there.add(self._key(subject))
-                yield from self._change(subject)
+            async for answer in self._driver.answers(self._open_list()):
+                for subject in self._listed(answer):
+                    there.add(self._key(subject))
+                    if (changed := self._change(subject)) is not None:
+                        yield changed
         except grpc.RpcError as error:
             if error.code() is not CODES.NOT_FOUND or not self._known:
                 raise
-            for name in sorted(self._known):
-                yield from self._forget(name)
+            for gone in filter(None, map(self._forget, sorted(self._known))):
+                yield gone
             raise CallError(CODES.NOT_FOUND, str(error.details())) from error
-        for name in sorted(set(self._known) - there):
-            yield from self._forget(name)
+        for gone in filter(None, map(self._forget, sorted(set(self._known) - there))):
+            yield gone
         yield Event(EventKind.SYNCED)
 
-    def _change(self, subject: Any) -> Iterator[Event[Any]]:
+    def _change(self, subject: Any) -> Event[Any] | None:
         name = self._key(subject)
         before = self._known.get(name)
         if before is not None:
             older = subject.status.revision.version < before.status.revision.version
             if older or subject == before:
-                return  # a message that was on its way while the list was read
+                return None  # a message that was on its way while the list was read
         self._known[name] = subject
-        yield Event(EventKind.CHANGED, name, subject)
+        return Event(EventKind.CHANGED, name, subject)
 
-    def _forget(self, name: str) -> Iterator[Event[Any]]:
-        if self._known.pop(name, None) is not None:
-            yield Event(EventKind.GONE, name)
+    def _forget(self, name: str) -> Event[Any] | None:
+        return Event(EventKind.GONE, name) if self._known.pop(name, None) is not None else None

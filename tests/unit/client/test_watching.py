@@ -14,7 +14,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.client.failures import CallError, refusal
-from peloton.client.watching import Watches
+from peloton.client.layer import Jobs
 
 
 class Failure(grpc.RpcError):  # type: ignore[misc]
@@ -67,6 +67,7 @@ def test_a_watch_tells_what_happened_during_a_cut() -> None:
         ]
     )
     client = SimpleNamespace(
+        timeout=None,
         watch_svc=SimpleNamespace(Watch=lambda request: next(streams)),
         stateless_svc=SimpleNamespace(
             ListPods=lambda request: [stateless_svc_pb2.ListPodsResponse(pods=next(lists))]
@@ -74,7 +75,7 @@ def test_a_watch_tells_what_happened_during_a_cut() -> None:
     )
     seen = []
     with pytest.raises(CallError) as end:
-        for event in Watches(client).watch_pods("job"):
+        for event in Jobs(client).watch_pods("job"):
             version = event.subject.status.revision.version if event.subject else None
             seen.append((event.kind.value, event.name, version))
     assert end.value.code is grpc.StatusCode.CANCELLED

@@ -246,7 +246,7 @@ async def test_the_blocking_client_speaks_tls(tmp_path: Path) -> None:
 
     async with serving(tls, client_certificates=True) as target:
         assert (await asyncio.to_thread(ask, target, tls)).kind == "nobody"
-        with pytest.raises(grpc.RpcError):
+        with pytest.raises(grpc.RpcError, match="the server speaks TLS, and the client was given no `tls`"):
             await asyncio.to_thread(ask, target, None)
 
 
