@@ -18,6 +18,7 @@ from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
+from peloton.private.hostmgr.history.history_pb2_grpc import HostHistoryServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceStub
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
@@ -62,6 +63,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                     hosts=hostmgr.of(cluster),
                     events=daemon.client(Role.HOSTMGR, EventStreamServiceStub, cluster),
                     passing=daemon.client(Role.HOSTMGR, PassingServiceStub, cluster),
+                    history=daemon.client(Role.HOSTMGR, HostHistoryServiceStub, cluster),
                     reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub, cluster),
                     matching=matching.of(cluster),
                 ),

@@ -189,7 +189,8 @@ JOB_RUNTIME = Codec(
     JobRuntime,
     (
         "state goal config_version creation_time start_time completion_time task_counts config_counts "
-        "workflow_version state_version desired_state_version update_id resource_usage revision updated_at"
+        "workflow_version state_version desired_state_version update_id resource_usage revision updated_at "
+        "goal_by"
     ),
     {"state": _job_state, "goal": _job_state, "task_counts": _task_counts, "config_counts": _config_counts},
 )
@@ -215,7 +216,7 @@ WORKFLOW = Codec(
     (
         "id job_id type state options config_version previous_version ranges added updated removed "
         "opaque_data previous_state rolling_back aborting done failed remaining reason workflow_version "
-        "revision created_at updated_at completed_at"
+        "revision created_at updated_at completed_at by"
     ),
     {
         "type": WorkflowType,
@@ -235,6 +236,6 @@ VOLUME = Codec(
 )
 HOST = Codec(
     HostInfo,
-    "hostname ip state goal labels current_pool desired_pool since",
+    "hostname ip state goal labels current_pool desired_pool since begun_by",
     {"state": HostState, "goal": HostState, "labels": _labels},
 )

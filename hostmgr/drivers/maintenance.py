@@ -66,8 +66,8 @@ class Maintenance:
 
     # Requests.
 
-    async def start(self, hostnames: Sequence[str]) -> list[Begun]:
-        """Begin the maintenance of hosts; nothing changes for those that are in maintenance already.
+    async def start(self, hostnames: Sequence[str], by: str = "") -> list[Begun]:
+        """Begin the maintenance of hosts for `by`; nothing changes for those that are in maintenance already.
 
         Raises Conflict, and begins none, where one of them is unknown or is being brought up at the moment.
         """
@@ -79,7 +79,7 @@ class Maintenance:
         begun = []
         for name in hostnames:
             new = name in agents and not self._in_maintenance(name)
-            record = await self._begin(agents[name]) if new else self._record(name)
+            record = await self._begin(agents[name], by) if new else self._record(name)
             begun.append(Begun(record, new))
         self._changed()
         return begun
@@ -90,7 +90,7 @@ class Maintenance:
         if self._cluster.known and not here.issuperset(hostnames):
             await self._cluster.read()
 
-    async def _begin(self, agent: Agent) -> HostInfo:
+    async def _begin(self, agent: Agent, by: str) -> HostInfo:
         def draining(record: HostInfo) -> HostInfo:
             return replace(
                 record,
@@ -99,13 +99,15 @@ class Maintenance:
                 state=LIFE.next(record.state, LifeCause.START_MAINTENANCE, record.hostname),
                 goal=HostState.DOWN,
                 since=self._clock.wall(),
+                begun_by=by,
             )
 
         record = await self.records.change(agent.hostname, draining)
         self._returning.pop(agent.hostname, None)
         self._manager.hosts.table.set_life(agent.hostname, record.state)
         ended = self._manager.hosts.end_claims_on(agent.hostname)
-        log.info("host %s is DRAINING; %d claims on it have ended", agent.hostname, len(ended))
+        whose = f" for {by}" if by else ""
+        log.info("host %s is DRAINING%s; %d claims on it have ended", agent.hostname, whose, len(ended))
         return record
 
     async def complete(self, hostnames: Sequence[str]) -> None:
@@ -239,7 +241,8 @@ class Maintenance:
         def moved(record: HostInfo) -> HostInfo:
             state = LIFE.next(record.state, cause, hostname)
             goal = HostState.UP if state is HostState.UP else record.goal
-            return replace(record, state=state, goal=goal, since=self._clock.wall())
+            by = "" if state is HostState.UP else record.begun_by
+            return replace(record, state=state, goal=goal, since=self._clock.wall(), begun_by=by)
 
         record = await self.records.change(hostname, moved)
         self._manager.hosts.table.set_life(hostname, record.state)

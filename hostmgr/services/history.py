@@ -37,4 +37,18 @@ class HistoryService(history_pb2_grpc.HostHistoryServiceServicer):
             ],
             begin=rfc3339(self._history.begin),
             in_state_since=rfc3339(record.since) if record is not None and record.in_maintenance else "",
+            begun_by="" if record is None else record.begun_by,
+        )
+
+    async def GetMaintenances(
+        self, request: pb.GetMaintenancesRequest, context: Any
+    ) -> pb.GetMaintenancesResponse:
+        """Return the hosts in maintenance, and who began it."""
+        return pb.GetMaintenancesResponse(
+            maintenances=[
+                pb.Maintenance(
+                    hostname=record.hostname, begun_by=record.begun_by, since=rfc3339(record.since)
+                )
+                for record in self._records.in_maintenance()
+            ]
         )

@@ -15,6 +15,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v1alpha.host import host_pb2 as host_v1alpha
 from peloton.api.v1alpha.host.svc import host_svc_pb2 as svc_v1alpha
 from peloton.errors import InvalidArgument
+from peloton.identity.principal import author
 from peloton.model.host import HostInfo
 from peloton.model.states import HostState
 from peloton.wire.host_list import hosts_to
@@ -50,7 +51,7 @@ class _Hosts:
 
     async def start(self, hostnames: list[str]) -> None:
         """Begin maintenance. Raises InvalidArgument, Conflict."""
-        await self._maintenance.start(hostnames)
+        await self._maintenance.start(hostnames, author())
 
     async def complete(self, hostnames: list[str]) -> None:
         """End maintenance. Raises InvalidArgument, NotFound."""

@@ -29,6 +29,7 @@ class Hostmgr:
     hosts: Caller
     events: Caller
     passing: Caller
+    history: Caller
     reconciler: Caller
     matching: Caller
 
@@ -69,7 +70,7 @@ class HostDrivers:
         self._launchers[cluster] = launcher
         killer = Killer(hostmgr.hosts, hostmgr.reconciler, self._kills, self._shut_downs)
         stream = StatusStream(hostmgr.events, hostmgr.passing, engine, cluster)
-        draining = DrainingHosts(hostmgr.hosts, lanes.post, self._kill_gate, cluster)
+        draining = DrainingHosts(hostmgr.hosts, hostmgr.history, lanes.post, self._kill_gate, cluster)
         destroyer = VolumeDestroyer(hostmgr.hosts, engine.store, engine.clock, cluster=cluster)
         drivers = {
             "launch": launcher.launch(outbox.launch),

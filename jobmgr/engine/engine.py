@@ -20,6 +20,7 @@ from jobmgr.core.state.events import (
 )
 from jobmgr.core.state.instructions import DestroyVolume
 from jobmgr.core.task.actions import Limits
+from jobmgr.engine import story
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
@@ -30,6 +31,7 @@ from jobmgr.engine.workflows import Workflows
 from peloton.clock import Clock, SystemClock
 from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
+from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
@@ -126,6 +128,7 @@ class Engine:
             self.unconfirmed.put([job_id])
             raise
         self.lanes.create(job_id, spec, runtime, workflow)
+        story.created(job_id, spec)
         if begun:
             trace_creation(job_id, spec, begun)
 
@@ -144,6 +147,7 @@ class Engine:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
         stored = await self.store_version(job_id, spec, secrets)
         await self.lanes.request(JobUpdated(job_id, stored, base))
+        story.asked(job_id, f"updated to version {stored.version}")
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Make the goal KILLED: of the whole job (None), or of these instances.
@@ -152,7 +156,8 @@ class Engine:
         """
         if await self.find(job_id) is None:
             return []
-        stopped: list[int] = await self.lanes.request(StopRequested(job_id, instances))
+        stopped: list[int] = await self.lanes.request(StopRequested(job_id, instances, author()))
+        story.asked(job_id, "stop", instances and stopped)
         return stopped
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
@@ -162,7 +167,8 @@ class Engine:
         """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "start tasks of")
-        started: list[int] = await self.lanes.request(StartRequested(job_id, instances))
+        started: list[int] = await self.lanes.request(StartRequested(job_id, instances, author()))
+        story.asked(job_id, "start", instances and started)
         return started
 
     async def restart(
@@ -176,7 +182,9 @@ class Engine:
         """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
-        restarted: list[int] = await self.lanes.request(RestartRequested(job_id, instances, check_sla))
+        event = RestartRequested(job_id, instances, check_sla, author())
+        restarted: list[int] = await self.lanes.request(event)
+        story.asked(job_id, "restart", instances and restarted)
         return restarted
 
     async def delete_volume(self, volume_id: VolumeId) -> None:
@@ -218,6 +226,7 @@ class Engine:
         if job is not None:  # a service, which stays in memory when it is stopped
             await self.lanes.run_between_cycles(job_id, lambda: self._let_go(job_id))
         await self.remove(job_id)
+        story.asked(job_id, "delete")
 
     async def remove(self, job_id: JobId) -> None:
         """Delete a job that has ended or was stopped to be deleted, and all that is stored of it."""

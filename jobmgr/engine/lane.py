@@ -21,6 +21,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Now, PendingReasons
 from jobmgr.core.state.instructions import Instruction
+from jobmgr.engine import story
 from jobmgr.engine.event_weight import weight
 from jobmgr.engine.traces import TracedRuns
 from jobmgr.engine.transient import backoff
@@ -133,6 +134,7 @@ class Lane:
             await self._store(cycle)
         if TRACES.on:
             self._runs.observe(cycle)
+        story.tell(cycle)
         ended = self.core.commit(cycle)
         for job in ended:
             self.on_end(job)

@@ -26,8 +26,10 @@ from jobmgr.core.state.events import (
 from jobmgr.core.workflow.history import without_repeats
 from jobmgr.core.workflow.requests import diff
 from jobmgr.core.workflow.stages import Aim
+from jobmgr.engine import story
 from jobmgr.engine.lanes import Lanes
 from peloton.errors import Conflict, InvalidArgument
+from peloton.identity.principal import author
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.payload import NO_SECRETS, SecretBytes
@@ -46,7 +48,7 @@ from peloton.model.workflow import (
     WorkflowType,
     instances_in,
 )
-from peloton.wire.payload import same_config
+from peloton.wire.payload import revised, same_config
 from storage.interface import Store
 
 _TRIES = 5
@@ -328,6 +330,7 @@ class Workflows:
             config_version=0,
             previous_version=0,
             opaque_data=opaque_data,
+            by=author(),
         )
 
     async def _same_config(
@@ -346,7 +349,8 @@ class Workflows:
             running = _running(job)
             if running is not None and _is_repeated(running, workflow):
                 return await self._repeat(job_id, running, opaque_data, expected)
-            return await self._begin(job, workflow, job.spec, expected)
+            payload = revised(job.spec.payload, job.spec.version + 1, self._wall(), workflow.by)
+            return await self._begin(job, workflow, replace(job.spec, payload=payload), expected)
 
         return await self._try(job_id, expected, ask)
 
@@ -383,6 +387,7 @@ class Workflows:
         stored = await self._jobs.store_version(job.job_id, replace(spec, version=newest), secrets)
         event = WorkflowRequested(job.job_id, workflow, stored, base, expected)
         version: EntityVersion = await self._jobs.lanes.request(event)
+        story.asked(job.job_id, f"{workflow.type.name} {workflow.id} to version {stored.version} begun")
         return Begun(workflow.id, version)
 
     async def _repeat(
@@ -401,13 +406,16 @@ class Workflows:
         workflow_id: WorkflowId,
     ) -> EntityVersion:
         await self._service(job_id)
-        event = WorkflowSteered(job_id, action, opaque_data, expected, workflow_id)
+        event = WorkflowSteered(job_id, action, opaque_data, expected, workflow_id, author())
         version: EntityVersion = await self._jobs.lanes.request(event)
+        story.asked(job_id, f"workflow {action.value}")
         return version
 
     async def _goal(self, job_id: JobId, goal: JobState, expected: EntityVersion | None) -> EntityVersion:
         await self._service(job_id)
-        version: EntityVersion = await self._jobs.lanes.request(JobGoalRequested(job_id, goal, expected))
+        event = JobGoalRequested(job_id, goal, expected, author())
+        version: EntityVersion = await self._jobs.lanes.request(event)
+        story.asked(job_id, f"goal {goal.name}")
         return version
 
     async def _service(self, job_id: JobId) -> CachedJob:

@@ -34,6 +34,9 @@ _ACTIVITIES = {
     "KILLING": "being killed",
     "PREEMPTING": "to be evicted: its resources are needed elsewhere",
 }
+_BY = ("stopped by ", "restarted by ", "updated by ", "removed by ")
+_FOR = ("preempted: ", "maintenance of ")
+"""What the messages of runs begin with that were killed by somebody, and for something."""
 ENDED = tuple(state.name for state in sorted(TERMINAL_TASK_STATES))
 ON_HOST = tuple(_ACTIVITIES)
 """Those of `peloton.model.states.ON_HOST_TASK_STATES`, in the order of a run."""
@@ -201,7 +204,9 @@ def ended(runtime: RuntimeInfo) -> str:
 
     end = runtime.terminationStatus
     parts = []
-    if runtime.HasField("terminationStatus") and end.reason:
+    if author := _who_ended(runtime):
+        parts.append(author)
+    elif runtime.HasField("terminationStatus") and end.reason:
         name = task_pb2.TerminationStatus.Reason.Name(end.reason)
         parts.append(name.removeprefix("TERMINATION_STATUS_REASON_").replace("_", " ").lower())
     if end.signal:
@@ -209,6 +214,17 @@ def ended(runtime: RuntimeInfo) -> str:
     elif end.exit_code or state_name(runtime.state) == "SUCCEEDED":
         parts.append(f"exit code {end.exit_code}")
     return ", ".join(parts) or message_text(runtime) or "no reason is known"
+
+
+def _who_ended(runtime: RuntimeInfo) -> str:
+    """Return by whom or for what a run was killed; empty where its message does not begin with that."""
+    message = clean(runtime.message)
+    if state_name(runtime.state) != "KILLED":
+        return ""
+    if message.startswith(_BY):
+        return message.partition("; ")[0]
+    # What Mesos says comes last; the reason itself may have several parts.
+    return message.rpartition("; ")[0] or message if message.startswith(_FOR) else ""
 
 
 def _ended_lines(info: TaskInfo) -> list[str]:

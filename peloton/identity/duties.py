@@ -34,6 +34,7 @@ NEEDED: Mapping[str, Mapping[str, frozenset[str]]] = {
         ),
         EVENTS: frozenset({"InitStream", "WaitForEvents"}),
         FEASIBILITY: frozenset({"CheckGangs"}),
+        "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetMaintenances"}),
         "peloton.private.hostmgr.passing.PassingService": frozenset({"PassEvents"}),
         "peloton.private.hostmgr.reconcile.ReconcileService": frozenset({"ReconcileTasks"}),
         "peloton.private.hostmgr.matching.MatchingService": frozenset({"MatchHosts"}),

@@ -72,6 +72,13 @@ def current() -> Principal:
     return _current.get()
 
 
+def author() -> str:
+    """Return who makes the present call, as histories name it; empty where nobody asks."""
+    principal = current()
+    default = "the default user" if principal.kind is Kind.USER else ""
+    return principal.name or default
+
+
 def granted() -> Grant:
     """Return for what the present call is granted."""
     return _granted.get()

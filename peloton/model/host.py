@@ -24,6 +24,8 @@ class HostInfo:
     desired_pool: str = ""
     since: int = 0
     """When it came into its state, in nanoseconds since 1970; 0 where that is not known."""
+    begun_by: str = ""
+    """Who began the maintenance; empty where callers are not known."""
 
     @property
     def in_maintenance(self) -> bool:

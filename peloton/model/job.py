@@ -117,6 +117,8 @@ class JobRuntime:
     resource_usage: Mapping[str, float] = field(default_factory=dict)
     revision: int = 1
     updated_at: int = 0
+    goal_by: str = ""
+    """Who asked for the goal; empty where callers are not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Termination:
     reason: TerminationReason
     exit_code: int = 0
     signal: str = ""
+    by: str = ""
+    """Who asked for the end; empty where nobody did, or where callers are not known."""
 
 
 @fast_init

@@ -166,6 +166,8 @@ class Workflow:
     updated_at: int = 0
     """When it last made progress."""
     completed_at: int = 0
+    by: str = ""
+    """Who began it, or rolled it back; empty where callers are not known."""
 
     @property
     def target_version(self) -> int:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterable
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -16,6 +15,7 @@ from peloton.clock import rfc3339
 from peloton.config.errors import ConfigError
 from peloton.identity.methods import PRIVATE, for_daemons_only, split
 from peloton.identity.principal import Kind, Principal
+from peloton.identity.request import request_id, said
 
 READING = (
     *("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan"),
@@ -25,7 +25,6 @@ READING = (
 STDOUT = "-"
 LONGEST = 200
 """Letters of a value that are kept, and values of a list."""
-REQUEST_ID = "x-request-id"
 _IDS = ("JobID", "PodName", "UpdateID", "VolumeID", "ResourcePoolID", "ResourcePoolPath", "TaskID", "PodID")
 _NAMES = ("name", "hostname", "hostnames", "sourcePool", "destinationPool", "components", "instanceId")
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -60,7 +59,7 @@ class Audit:
         why: str = "",
     ) -> None:
         """Write a line. Of the request it has ids and names only: no secret, no command, no environment."""
-        given = {key: value for key, value in metadata if isinstance(value, str)}
+        told = said(metadata)
         named = {**_named(answer), **_named(request)}
         job_id = named.get("job") or named.get("pod", "")[:36]
         line = {
@@ -68,14 +67,15 @@ class Audit:
             "principal": principal.name,
             "kind": str(principal.kind),
             "roles": list(principal.roles),
-            "caller": given.get("rpc-caller", "")[:LONGEST],
+            "caller": told.caller,
+            "service": told.service,
             "method": path.lstrip("/"),
             "object": named,
             "pool": named.get("pool") or (self.pool_of(str(job_id)) if job_id else ""),
             "code": code,
             "refused": _refusal(answer),
             "seconds": round(seconds, 6),
-            "request": given.get(REQUEST_ID, "")[:LONGEST] or uuid.uuid4().hex,
+            "request": request_id() or told.request_id,
             "why": why[:LONGEST],
         }
         self._write(json.dumps({key: value for key, value in line.items() if value not in ("", [], {})}))

@@ -355,6 +355,7 @@ RULES: Mapping[str, Rule] = {
     "GetCompletedReservations": _all,
     "GetDrainingHosts": _all,
     "GetHistory": _of_host,
+    "GetMaintenances": _all,
     "GetHostCache": _all,
     "GetHostGains": _host_gains,
     "GetHostPoolCapacity": _all,

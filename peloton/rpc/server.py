@@ -22,10 +22,11 @@ from google.protobuf.message import DecodeError
 
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
 from peloton.identity.principal import current
+from peloton.identity.request import Said, enter
 from peloton.rpc.audit import Audit
 from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
-from peloton.rpc.metrics import CALL_SECONDS, CALLS
+from peloton.rpc.metrics import CALL_SECONDS, CALLS, CALLS_BY_CALLER
 
 MAX_MESSAGE = 256 * 1024 * 1024
 OPTIONS = (
@@ -44,6 +45,8 @@ NOT_BEGUN = "peloton-not-begun"
 PRIVATE = "/peloton.private."
 """Prefix of the paths of services between daemons."""
 log = logging.getLogger(__name__)
+access = logging.getLogger("peloton.access")
+"""A line for each call, at level debug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +280,13 @@ def _unary(
     async def call(raw: bytes, context: Any) -> Any:
         begun = time.perf_counter()
         request: Any = None
+        story, outcome = _enter(context), "CANCELLED"
         try:
             _admit(context, terms, fence)
             request = parse(raw)
             answer = await method(request, context)
             fence()
+            outcome = "OK"
             succeeded.inc()
             if audit is not None:
                 note(context, begun, "OK", request, answer, "")
@@ -290,11 +295,14 @@ def _unary(
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
             code, text = _failure(path, error, fence)
+            outcome = code.name
             if audit is not None:
                 note(context, begun, code.name, request, None, text)
             await context.abort(code, text)
         finally:
-            observe(time.perf_counter() - begun)
+            seconds = time.perf_counter() - begun
+            observe(seconds)
+            _log(path, story, outcome, seconds)
 
     return call
 
@@ -307,17 +315,38 @@ def _stream(
     fence: Callable[[], None],
 ) -> Any:
     async def call(raw: bytes, context: Any) -> Any:
+        begun, story, outcome = time.perf_counter(), _enter(context), "CANCELLED"
         try:
             _admit(context, terms, fence)
             async for answer in method(parse(raw), context):
                 fence()
                 yield answer
+            outcome = "OK"
         except (asyncio.CancelledError, grpc.aio.BaseError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: answered to the caller, and logged
-            await context.abort(*_failure(path, error, fence))
+            code, text = _failure(path, error, fence)
+            outcome = code.name
+            await context.abort(code, text)
+        finally:
+            _log(path, story, outcome, time.perf_counter() - begun)
 
     return call
+
+
+def _enter(context: Any) -> Said:
+    """Take and count what a call says of itself."""
+    story = enter(context.invocation_metadata() or ())
+    CALLS_BY_CALLER.count(story.caller, story.service)
+    return story
+
+
+def _log(path: str, story: Said, outcome: str, seconds: float) -> None:
+    """Write a line of the access log."""
+    if access.isEnabledFor(logging.DEBUG):
+        who, means, number = str(current()), story.service or "-", story.request_id
+        text = "%s %s %.6f s, caller %s, service %s, %s, request %s"
+        access.debug(text, path, outcome, seconds, story.caller or "-", means, who, number)
 
 
 def _admit(context: Any, terms: Terms, fence: Callable[[], None]) -> None:

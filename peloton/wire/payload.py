@@ -82,6 +82,18 @@ def same_config(one: Payload, other: Payload) -> bool:
     return bool(first == second)
 
 
+def revised(payload: Payload, version: int, now: int, by: str) -> Payload:
+    """Return a config whose change log says that `by` made a version of it; `now`: nanoseconds since 1970."""
+    if payload.api is ApiVersion.V1ALPHA:
+        spec = stateless_pb2.JobSpec.FromString(payload.data)
+        spec.revision.version, spec.revision.updated_at, spec.revision.updated_by = version, now, by
+        return replace(payload, data=spec.SerializeToString(deterministic=True))
+    config = job_pb2.JobConfig.FromString(payload.data)
+    log = config.changeLog
+    log.version, log.updatedAt, log.updatedBy = version, now, by
+    return replace(payload, data=config.SerializeToString(deterministic=True))
+
+
 def indexed_fields(payload: Payload) -> IndexedFields:
     """Return what the job index holds of a config, without decoding the rest."""
     if payload.api is ApiVersion.V1ALPHA:

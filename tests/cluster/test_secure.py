@@ -24,7 +24,13 @@ from minicluster.components import DAEMONS
 from minicluster.credentials import CERTIFIED, CLIENT, client_identity, https_context
 from minicluster.discovery import VARIABLE
 from minicluster.settings import ClusterSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1alpha
+from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.auth import BasicAuth, read_auth
 from peloton.client.environment import settings_from_environment
@@ -32,7 +38,7 @@ from peloton.identity.methods import interface
 from peloton.private.access import access_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 
-from .conftest import Harness
+from .conftest import Harness, wait_for
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 HEALTH = "/grpc.health.v1.Health/Check"
@@ -134,18 +140,23 @@ def test_the_json_door_asks_as_the_daemons_do(cluster: Cluster) -> None:
     assert (denied.status_code, denied.json()["code"]) == (403, "PERMISSION_DENIED")
 
 
+def command_line(cluster: Cluster, user: str, *arguments: str) -> tuple[int, str]:
+    """Run the command line as a user; its exit code and what it writes."""
+    variables = {**cluster.urls(), "BASIC_AUTH_CONFIG": str(cluster.layout.credentials_of(user))}
+    done = subprocess.run(
+        [sys.executable, "-m", "peloton.cli", *arguments],
+        env={**os.environ, **variables, "COLUMNS": "400"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
 def test_the_command_line_asks_what_it_may(cluster: Cluster) -> None:
     def ask(user: str, *arguments: str) -> tuple[int, str]:
-        variables = {**cluster.urls(), "BASIC_AUTH_CONFIG": str(cluster.layout.credentials_of(user))}
-        done = subprocess.run(
-            [sys.executable, "-m", "peloton.cli", "auth", *arguments],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
+        return command_line(cluster, user, "auth", *arguments)
 
     assert ask("admin", "can-i", "create", "jobs") == (0, "yes\n")
     refused, text = ask("viewer", "can-i", "drain", "hosts")
@@ -233,3 +244,43 @@ def test_what_users_change_is_written_down(cluster: Cluster, harness: Harness) -
     assert line["method"] == "peloton.api.v0.job.JobManager/Create"
     assert stat.S_IMODE(cluster.layout.audit.stat().st_mode) == 0o600
     assert {each["kind"] for each in lines} <= {"user", "nobody"}
+
+
+def test_histories_say_who_did_it(cluster: Cluster, harness: Harness) -> None:
+    job = harness.create(harness.config("sleep 600", instances=2))
+    for instance in (0, 1):
+        harness.running(job, instance)
+    pool = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=harness.pool))
+    found = harness.client.respool_svc.GetResourcePool(pool, timeout=60)
+    assert found.poolinfo.config.changeLog.updatedBy == "admin"
+    whole = harness.client.job_svc.Get(job_pb2.GetRequest(id=peloton_pb2.JobID(value=job)), timeout=60)
+    assert whole.jobInfo.config.changeLog.updatedBy == "admin"
+
+    assert command_line(cluster, "admin", "task", "stop", job, "-r", "0:1")[0] == 0
+    await_event(harness, job, 0, "KILLED", "stopped by admin; ")
+    pod = pod_svc_pb2.GetPodEventsRequest(pod_name=v1alpha.PodName(value=f"{job}-0"))
+    events = harness.client.pod_svc.GetPodEvents(pod, timeout=60).events
+    assert any(each.message.startswith("stopped by admin; ") for each in events), events
+    for words in (["task", "events", job, "0"], ["task", "why", job, "0"], ["job", "why", job]):
+        code, text = command_line(cluster, "admin", *words)
+        assert code == 0, text
+        assert "stopped by admin" in text, text
+
+    host = harness.running(job, 1).host
+    start = host_svc_pb2.StartMaintenanceRequest(hostname=host)
+    harness.client.host_svc.StartMaintenance(start, timeout=60)
+    await_event(harness, job, 1, "KILLED", f"maintenance of {host}, begun by admin at ")
+
+
+def await_event(harness: Harness, job: str, instance: int, state: str, message: str) -> None:
+    request = task_pb2.GetPodEventsRequest(jobId=peloton_pb2.JobID(value=job), instanceId=instance)
+
+    def told() -> list[tuple[str, str]]:
+        events = harness.client.task_svc.GetPodEvents(request, timeout=60).result
+        return [(each.actualState, each.message) for each in events]
+
+    wait_for(
+        lambda: any(at == state and text.startswith(message) for at, text in told()),
+        90,
+        lambda: str(told()),
+    )

@@ -57,7 +57,9 @@ def on_draining(active: ActiveJobs, cycle: Cycle, event: Draining) -> None:
             if active.orphans.note_alive(run):
                 cycle.orphans.setdefault(event.cluster, []).append(run)
         elif not change.follows_hosts:
-            texts = f"maintenance of {task.host}", f"to be moved for the maintenance of {task.host}"
+            begun = event.maintenances.get(task.host, "")
+            which = f"maintenance of {task.host}" + (f", {begun}" if begun else "")
+            texts = which, f"to be moved for the {which}"
             by_job[run.job_id].append(_Eviction(run.instance, *texts))
     for job_id, evictions in by_job.items():
         change = active.change(cycle, job_id)

@@ -20,17 +20,17 @@ from jobmgr.core.state.events import (
 )
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task import volumes
+from jobmgr.core.task.authors import asked_end
 from jobmgr.core.task.creation import first_runtime
 from jobmgr.core.task.goal import STOPPED, Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState, TerminationReason
-from peloton.model.task import TaskRuntime, Termination
+from peloton.model.task import TaskRuntime
 from peloton.model.workflow import EntityVersion
 
 STALE = "unexpected entity version"
 """Clients know this message: nothing is added to it."""
-_SLA_AWARE = Termination(TerminationReason.KILLED_FOR_SLA_AWARE_RESTART)
 Answer = list[int] | PelotonError
 """The instances that a request applies to, or why it is refused."""
 
@@ -57,8 +57,8 @@ def on_stop_requested(active: ActiveJobs, cycle: Cycle, event: StopRequested) ->
     if change is None:
         return []  # it has ended
     if event.instances is None:
-        return _stop_job(active, change)
-    return [i for i in sorted(set(event.instances)) if _stop_task(active, change, i)]
+        return _stop_job(active, change, event.by)
+    return [i for i in sorted(set(event.instances)) if _stop_task(active, change, i, event.by)]
 
 
 def on_start_requested(active: ActiveJobs, cycle: Cycle, event: StartRequested) -> Answer:
@@ -67,7 +67,8 @@ def on_start_requested(active: ActiveJobs, cycle: Cycle, event: StartRequested) 
     def eligible(task: TaskRuntime) -> bool:
         return task.goal in STOPPED
 
-    return _begin_next_runs(active, cycle, event.job_id, event.instances, _NextRuns("start", eligible))
+    wanted = _NextRuns("start", eligible, by=event.by)
+    return _begin_next_runs(active, cycle, event.job_id, event.instances, wanted)
 
 
 def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequested) -> Answer:
@@ -79,11 +80,11 @@ def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequest
     def eligible(task: TaskRuntime) -> bool:
         return task.goal not in STOPPED
 
-    wanted = _NextRuns("restart", eligible, event.check_sla)
+    wanted = _NextRuns("restart", eligible, event.check_sla, event.by)
     return _begin_next_runs(active, cycle, event.job_id, event.instances, wanted)
 
 
-def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
+def _stop_task(active: ActiveJobs, change: Change, instance: int, by: str) -> bool:
     """Stop an instance; return whether it had not ended. One without a row is created as ended."""
     task = change.task(instance)
     if not 0 <= instance < change.size or task.goal is TaskState.DELETED:
@@ -93,9 +94,10 @@ def _stop_task(active: ActiveJobs, change: Change, instance: int) -> bool:
     if task is NOT_CREATED and not change.incomplete:
         return False
     if task is NOT_CREATED:
-        change.create([instance], first_runtime(change, instance, stopped=True))
+        change.create([instance], first_runtime(change, instance, stopped=True, by=by))
     elif task.goal is not TaskState.KILLED:
-        change.revise(instance, goal=TaskState.KILLED, desired_run=task.run)
+        how = asked_end(task, TerminationReason.KILLED_ON_REQUEST, by)
+        change.revise(instance, goal=TaskState.KILLED, desired_run=task.run, termination=how)
         active.actions.evaluate(change, instance)
     return True
 
@@ -119,9 +121,10 @@ def on_job_goal_requested(
     if refused is not None:
         return refused
     if event.goal is JobState.RUNNING:
+        change.goal_by = event.by
         start_service(active, change)
     else:
-        stop_service(active, change, event.goal)
+        stop_service(active, change, event.goal, event.by)
     return version_of(change)
 
 
@@ -178,10 +181,10 @@ def resume_service(change: Change) -> None:
         change.desired_state_version += 1
 
 
-def stop_service(active: ActiveJobs, change: Change, goal: JobState) -> list[int]:
+def stop_service(active: ActiveJobs, change: Change, goal: JobState, by: str) -> list[int]:
     """Stop all instances of a service; those that had not ended."""
     if change.goal is not goal:
-        change.goal = goal
+        change.goal, change.goal_by = goal, by
         change.desired_state_version += 1
     running = [i for i in range(change.size) if not change.task(i).state.terminal]
     for instance in range(change.size):
@@ -192,10 +195,11 @@ def stop_service(active: ActiveJobs, change: Change, goal: JobState) -> list[int
     return [i for i in running if change.incomplete or change.task(i) is not NOT_CREATED]
 
 
-def _stop_job(active: ActiveJobs, change: Change) -> list[int]:
+def _stop_job(active: ActiveJobs, change: Change, by: str) -> list[int]:
     if change.service:
-        return stop_service(active, change, JobState.KILLED)
-    change.goal = JobState.KILLED
+        return stop_service(active, change, JobState.KILLED, by)
+    if change.goal is not JobState.KILLED:
+        change.goal, change.goal_by = JobState.KILLED, by
     active.sweep(change.job_id)
     instances = range(change.spec.instance_count)
     return [i for i in instances if not change.task(i).state.terminal]
@@ -208,6 +212,7 @@ class _NextRuns:
     verb: str
     eligible: Callable[[TaskRuntime], bool]
     check_sla: bool = False
+    by: str = ""
 
 
 def _begin_next_runs(
@@ -219,6 +224,7 @@ def _begin_next_runs(
         return Refused(f"cannot {verb} tasks in a terminated job")
     if change.goal is JobState.KILLED and change.service and verb == "start":
         resume_service(change)
+        change.goal_by = wanted.by
     if change.goal in ENDING_JOB_GOALS:
         return Refused(f"cannot {verb} tasks in a job that is being stopped")
     accepted = [i for i in _created(change, instances) if wanted.eligible(change.task(i))]
@@ -226,7 +232,7 @@ def _begin_next_runs(
         return breach
     for instance in accepted:
         if goal_of(change.goal, change.task(instance)) is not Goal.RESTART:
-            _begin_next_run(active, change, instance, wanted.check_sla)
+            _begin_next_run(active, change, instance, wanted)
     return accepted
 
 
@@ -237,15 +243,18 @@ def _breach(change: Change, instances: Sequence[int]) -> Conflict | None:
     return None if effect.allowed else Conflict(f"the SLA of job {change.job_id} would break: {effect}")
 
 
-def _begin_next_run(active: ActiveJobs, change: Change, instance: int, sla_aware: bool) -> None:
+def _begin_next_run(active: ActiveJobs, change: Change, instance: int, wanted: _NextRuns) -> None:
     """Make the next run the desired one. The run that is to end for it gets the reason, if it is live."""
     task = change.task(instance)
-    ends = sla_aware and task.state is not TaskState.KILLING and not task.state.terminal
+    if wanted.check_sla:
+        how = asked_end(task, TerminationReason.KILLED_FOR_SLA_AWARE_RESTART, wanted.by, always=True)
+    else:
+        how = asked_end(task, TerminationReason.KILLED_FOR_RESTART, wanted.by)
     change.revise(
         instance,
         goal=change.running_goal,
         desired_run=task.run + 1,
-        termination=_SLA_AWARE if ends else task.termination,
+        termination=how,
     )
     active.actions.evaluate(change, instance)
 

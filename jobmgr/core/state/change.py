@@ -89,6 +89,7 @@ class Change:
         "gangs",
         "gangs_again",
         "goal",
+        "goal_by",
         "held",
         "in_flight",
         "job",
@@ -115,6 +116,7 @@ class Change:
         """The newest version."""
         self.specs: dict[int, JobSpec] = job.specs
         self.goal: JobState = job.runtime.goal
+        self.goal_by = job.runtime.goal_by
         self.desired_state_version = job.runtime.desired_state_version
         self.workflow_version = job.runtime.workflow_version
         self.workflow: Workflow | None = job.workflow
@@ -335,6 +337,7 @@ class Change:
             old,
             state=state,
             goal=self.goal,
+            goal_by=self.goal_by,
             config_version=spec.version,
             start_time=old.start_time or (now if self._ran else 0),
             completion_time=(old.completion_time or now) if state.terminal else 0,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -66,6 +66,8 @@ class StopRequested:
 
     job_id: JobId
     instances: Sequence[int] | None
+    by: str = ""
+    """Who asks, here and in the other requests; empty where callers are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class StartRequested:
 
     job_id: JobId
     instances: Sequence[int] | None
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,7 @@ class RestartRequested:
     instances: Sequence[int] | None
     check_sla: bool = False
     """Whether to refuse where more instances of a service would be unavailable than its SLA allows."""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class JobGoalRequested:
     goal: JobState
     expected: EntityVersion | None = None
     """The version that the caller has seen last; None: it does not care."""
+    by: str = ""
 
 
 class WorkflowAction(Enum):
@@ -127,6 +132,7 @@ class WorkflowSteered:
     opaque_data: str = ""
     expected: EntityVersion | None = None
     workflow_id: WorkflowId = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +185,8 @@ class Draining:
     runs: Sequence[Run]
     cluster: str = UNNAMED
     """The Mesos cluster of these hosts."""
+    maintenances: Mapping[str, str] = field(default_factory=dict)
+    """By host, who began its maintenance and when, as text; hosts of which that is not known are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Now
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.task_states import ENDED, Cause
+from jobmgr.core.task.authors import asked_within_sla, author_of_end, told_end, unlaunched, with_author
 from jobmgr.core.task.goal import ENDING_GOALS, RULES, Action, Goal, goal_of
 from jobmgr.core.task.retry import (
     THROTTLED,
@@ -201,13 +202,14 @@ class TaskActions:
         self._clear(change, instance)
         restarted = goal is Goal.RESTART
         reason = restart_reason(change.task(instance)) if restarted else TerminationReason.KILLED_ON_REQUEST
+        by = author_of_end(change, change.task(instance))
         task = change.move(
             instance,
             Cause.CANCELLED,
             goal=TaskState.KILLED if goal is Goal.STOP else change.task(instance).goal,
             completion_time=self.now.wall,
-            termination=Termination(reason),
-            message=message,
+            termination=Termination(reason, by=by),
+            message=unlaunched(message, by)[:MAX_MESSAGE],
             reason="",
             health=_health_at_end(change.task_spec(instance)),
         )
@@ -254,7 +256,8 @@ class TaskActions:
         evicted = requested is not None and requested.reason in EVICTIONS
         done = evicted and state is TaskState.SUCCEEDED
         stays = evicted and task.goal is TaskState.PREEMPTING
-        message = f"{task.message}; {status.message}" if evicted and not done else status.message
+        asked = requested is not None and bool(requested.by) and state is TaskState.KILLED
+        message = told_end(task, status) if asked or (evicted and not done) else status.message
         change.move(
             instance,
             ENDED[state],
@@ -272,19 +275,27 @@ class TaskActions:
 
     def kill(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Store KILLING, and kill the run for its removal, update or restart, or on request."""
-        goal = goal_of(change.goal, task)
+        goal, by = goal_of(change.goal, task), author_of_end(change, task)
+        restarts = goal is Goal.RESTART and (not change.updating or asked_within_sla(task))
         if goal is Goal.REMOVE:
-            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be removed")
-        elif goal is Goal.RESTART and (not change.updating or task.termination is not None):
-            self._kill(change, instance, task.goal, restart_reason(task), "to be restarted")
+            self._kill_by(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "removed", by)
+        elif restarts:
+            self._kill_by(change, instance, task.goal, restart_reason(task), "restarted", by)
         elif change.updating and task.desired_run > task.run:
-            self._kill(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "to be updated")
+            self._kill_by(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "updated", by)
         else:
-            self.kill_for(change, instance, TerminationReason.KILLED_ON_REQUEST, "to be stopped")
+            reason = TerminationReason.KILLED_ON_REQUEST
+            self._kill_by(change, instance, TaskState.KILLED, reason, "stopped", by)
 
     def kill_for(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
         """Stop the task for a given reason."""
-        self._kill(change, instance, TaskState.KILLED, reason, message)
+        self._kill(change, instance, TaskState.KILLED, Termination(reason), message)
+
+    def _kill_by(
+        self, change: Change, instance: int, goal: TaskState, reason: TerminationReason, done: str, by: str
+    ) -> None:
+        message = with_author(done, by) if by else f"to be {done}"
+        self._kill(change, instance, goal, Termination(reason, by=by), message)
 
     def evictable(self, change: Change, instance: int) -> bool:
         """Return whether a run is on a host, is not to end anyway, and has no pending operation."""
@@ -300,12 +311,12 @@ class TaskActions:
         task = change.task(instance)
         preempted = reason is TerminationReason.PREEMPTED_RESOURCES
         if preempted and change.task_spec(instance).kill_on_preempt:
-            self._kill(change, instance, TaskState.PREEMPTING, reason, message)
+            self._kill(change, instance, TaskState.PREEMPTING, Termination(reason), message)
             return
         change.revise(
             instance, desired_run=task.run + 1, desired_host=change.next_host(task, volume_host(task))
         )
-        self._kill(change, instance, task.goal, reason, message)
+        self._kill(change, instance, task.goal, Termination(reason), message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Kill the run, and set the deadline at which the kill is repeated.
@@ -320,13 +331,13 @@ class TaskActions:
         self.set_deadline(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
 
     def _kill(
-        self, change: Change, instance: int, goal: TaskState, reason: TerminationReason, message: str
+        self, change: Change, instance: int, goal: TaskState, termination: Termination, message: str
     ) -> None:
         task = change.move(
             instance,
             Cause.KILL,
             goal=goal,
-            termination=Termination(reason),
+            termination=termination,
             message=message,
             reason="",
         )

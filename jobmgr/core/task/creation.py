@@ -5,12 +5,14 @@ from __future__ import annotations
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.task_states import Cause, state_after
 from jobmgr.core.task.actions import NO_PORTS
+from jobmgr.core.task.authors import unlaunched
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
 
-def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
+def first_runtime(change: Change, instance: int, stopped: bool, by: str = "") -> TaskRuntime:
     """Return the first runtime of an instance; one that was `stopped` before it was created has ended."""
+    who = by or change.goal_by
     cause = Cause.CREATED_STOPPED if stopped else Cause.CREATED
     state = state_after(change.job_id, instance, change.task(instance), cause)
     version, now = change.spec.version, change.timestamp()
@@ -23,8 +25,8 @@ def first_runtime(change: Change, instance: int, stopped: bool) -> TaskRuntime:
         desired_run=1,
         ports=NO_PORTS,
         completion_time=now if stopped else 0,
-        termination=Termination(TerminationReason.KILLED_ON_REQUEST) if stopped else None,
-        message="stopped before it was enqueued" if stopped else "",
+        termination=Termination(TerminationReason.KILLED_ON_REQUEST, by=who) if stopped else None,
+        message=unlaunched("stopped before it was enqueued", who) if stopped else "",
         created_at=now,
         updated_at=now,
     )

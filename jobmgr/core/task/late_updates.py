@@ -81,7 +81,7 @@ def _message(task: TaskRuntime, status: TaskStatus) -> str:
     if _contains(task.message, status):
         return task.message
     requested = task.termination
-    if requested is not None and requested.reason is TerminationReason.PREEMPTED_RESOURCES:
+    if requested is not None and (requested.by or requested.reason is TerminationReason.PREEMPTED_RESOURCES):
         return f"{task.message}; {status.message}"[:MAX_MESSAGE]
     return status.message[:MAX_MESSAGE]
 

@@ -86,8 +86,10 @@ def termination(end: TaskState, requested: Termination | None, message: str) -> 
     if end is TaskState.SUCCEEDED:
         return None
     reason = requested.reason if requested and end is TaskState.KILLED else TerminationReason.FAILED
+    by = requested.by if requested and end is TaskState.KILLED else ""
     exited, signalled = _EXITED.search(message), _SIGNALLED.search(message)
-    return Termination(reason, int(exited[1]) if exited else 0, signalled[1].strip() if signalled else "")
+    code, signal = int(exited[1]) if exited else 0, signalled[1].strip() if signalled else ""
+    return Termination(reason, code, signal, by)
 
 
 def restart_reason(task: TaskRuntime) -> TerminationReason:

@@ -79,7 +79,8 @@ def steered(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: Workflo
     if running is None or (event.workflow_id and running.id != event.workflow_id):
         return _none_runs(change, event)
     try:
-        _steer(change, _take_opaque(change, running, event.opaque_data), event.action, cycle.now.wall)
+        running = _take_opaque(change, running, event.opaque_data)
+        _steer(change, running, event.action, cycle.now.wall, event.by)
     except InvalidArgument as error:
         return error
     rollouts.wake(event.job_id)
@@ -131,6 +132,7 @@ def _begin(change: Change, event: WorkflowRequested, now: int) -> None:
     change.put_workflow(fresh, event_of(fresh, WHOLE_WORKFLOW, WorkflowState.INITIALIZED, now))
     if fresh.type is WorkflowType.START or (update and fresh.options.start_tasks):
         resume_service(change)
+        change.goal_by = fresh.by
 
 
 def _refused(change: Change, event: WorkflowRequested) -> PelotonError | None:
@@ -178,7 +180,7 @@ def _take_opaque(change: Change, workflow: Workflow, opaque_data: str) -> Workfl
     return new
 
 
-def _steer(change: Change, workflow: Workflow, action: WorkflowAction, now: int) -> None:
+def _steer(change: Change, workflow: Workflow, action: WorkflowAction, now: int, by: str) -> None:
     """Carry an action out. Raises InvalidArgument for a rollback of what cannot be rolled back."""
     paused = workflow.state is WorkflowState.PAUSED
     if action is WorkflowAction.PAUSE:
@@ -191,21 +193,21 @@ def _steer(change: Change, workflow: Workflow, action: WorkflowAction, now: int)
         back = workflow.rolling_back
         moved(change, workflow, WorkflowCause.RESUME_BACKWARD if back else WorkflowCause.RESUME_FORWARD, now)
     elif action is WorkflowAction.ABORT:
-        moved(change, workflow, WorkflowCause.ABORT, now, "aborted by a user")
+        moved(change, workflow, WorkflowCause.ABORT, now, f"aborted by {by or 'a user'}")
     elif action is WorkflowAction.ABORT_SOFTLY:
         if workflow.aborting:
             return
         change.put_workflow(replace(workflow, aborting=True, revision=workflow.revision + 1))
     else:
-        _turn_back(change, workflow, now)
+        _turn_back(change, workflow, now, by)
         return  # it counts the version itself
     change.workflow_version += 1
 
 
-def _turn_back(change: Change, workflow: Workflow, now: int) -> None:
+def _turn_back(change: Change, workflow: Workflow, now: int, by: str) -> None:
     if workflow.rolling_back:
         return
     if workflow.type is not WorkflowType.UPDATE or not workflow.previous_version:
         what = "possible: only an update of a job that was there before can be rolled back"
         raise InvalidArgument("workflow", workflow.type.name, what)
-    roll_back(change, workflow, now, "rolled back by a user")
+    roll_back(change, replace(workflow, by=by), now, f"rolled back by {by or 'a user'}")

@@ -327,7 +327,7 @@ class _Round:
     def _end(self, next_: Plan) -> None:
         if self._stops_job():
             # It ends once the goal is stored.
-            stop_service(self._active, self._change, JobState.KILLED)
+            stop_service(self._active, self._change, JobState.KILLED, self._workflow.by)
             self._rollouts.wake(self._change.job_id)
             return
         self._count(next_)

@@ -126,7 +126,7 @@ async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
         request = history_pb2.GetHistoryRequest(hostname=name)
         answer = await calls.read("host_history_svc", "GetHistory", request)
     except PelotonError as error:
-        return {"changes": (), "begin": 0.0, "since": 0.0}, str(error)
+        return {"changes": (), "begin": 0.0, "since": 0.0, "by": ""}, str(error)
     kinds = {
         history_pb2.Change.KIND_STATE: "State",
         history_pb2.Change.KIND_GOAL: "Goal",
@@ -140,6 +140,7 @@ async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
         "changes": changes,
         "begin": _seconds(answer.begin),
         "since": _seconds(answer.in_state_since),
+        "by": answer.begun_by,
     }, ""
 
 

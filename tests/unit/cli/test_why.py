@@ -364,3 +364,26 @@ def test_every_state_is_explained() -> None:
 
 def test_states_on_hosts_are_those_of_the_model() -> None:
     assert set(ON_HOST) == {state.name for state in ON_HOST_TASK_STATES}
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            "stopped by alice; Command terminated with signal Terminated",
+            "stopped by alice, signal Terminated",
+        ),
+        ("restarted by bob", "restarted by bob, signal Terminated"),
+        (
+            "preempted: /a was over; /b waits for its share; Command terminated",
+            "preempted: /a was over; /b waits for its share, signal Terminated",
+        ),
+        ("Command terminated", "killed on request, signal Terminated"),
+    ],
+)
+def test_a_killed_task_says_who_killed_it(message: str, cause: str) -> None:
+    task = info("KILLED", message=message)
+    end = task.runtime.terminationStatus
+    end.reason = task_pb2.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
+    end.signal = "Terminated"
+    assert explain_task(task, None, None, NOW).cause == cause

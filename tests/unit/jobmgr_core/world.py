@@ -15,6 +15,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
+from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
@@ -188,6 +189,9 @@ class World:
             self.status(run.mesos_task_id, state, message, mesos_pb2.TaskStatus.REASON_RECONCILIATION)
         return reconcile_pb2.ReconcileTasksResponse()
 
+    async def GetMaintenances(self, request: Any) -> Any:
+        return history_pb2.GetMaintenancesResponse()
+
     async def GetTasksByHostState(self, request: Any) -> Any:
         assert request.host_state == host_pb2.HOST_STATE_DRAINING
         await _holds(lambda: any(host in self.draining for host in self.alive.values()))
@@ -298,7 +302,7 @@ class Running:
             waiting=world,
             holding=world,
             preemption=world,
-            hostmgrs=lambda cluster: Hostmgr(world, world, world, world, world),
+            hostmgrs=lambda cluster: Hostmgr(world, world, world, world, world, world),
             finish_within=self._finish_within,
         )
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import grpc
@@ -100,9 +101,10 @@ async def test_one_workflow_excludes_another(service: Service) -> None:
     running = await service.workflow()
     for method in ("ReplaceJob", "PatchJob"):
         code, told = await service.refused(method)
-        assert (code, told) == (
-            INVALID,
-            f"workflow: 'UPDATE' is not possible while {running} is ROLLING_FORWARD: abort it, or wait",
+        begun = "(INITIALIZED|ROLLING_FORWARD)"  # it has its first round in a cycle of its own
+        assert code is INVALID
+        assert re.fullmatch(
+            f"workflow: 'UPDATE' is not possible while {running} is {begun}: abort it, or wait", told
         )
 
 
