@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom clean
+.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults fuzz demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom clean
 
 setup: $(READY)
 
@@ -47,6 +47,10 @@ screenshots: $(READY) web-browser
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)
 	@GRPC_VERBOSITY=NONE $(BIN)/python -m tests.faults $(ARGS)
+
+# One million inputs take about half an hour on two cores. SEED repeats a run.
+fuzz: $(READY)
+	@$(BIN)/python -m tests.fuzz $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 demo: $(READY)
 	@$(BIN)/python -m minicluster.demo.batch $(ARGS)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Refused
 
 E = TypeVar("E")
 
@@ -36,7 +36,7 @@ class UnknownClient(PelotonError):
     """The name is not that of one of the ring's clients."""
 
 
-class StreamChanged(PelotonError):
+class StreamChanged(Refused):
     """The stream id is not the current one: the client starts over."""
 
     def __init__(self, current: str) -> None:
@@ -44,7 +44,7 @@ class StreamChanged(PelotonError):
         super().__init__(f"the stream is {current} now")
 
 
-class OutOfRange(PelotonError):
+class OutOfRange(Refused):
     """The requested event is no longer, or not yet, in the ring."""
 
     def __init__(self, requested: int, first: int, end: int) -> None:

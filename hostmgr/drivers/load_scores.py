@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from hostmgr.core.table import HostTable
 from peloton.errors import Unavailable
 from peloton.model.backoff import exponential
 from peloton.model.cluster import UNNAMED, in_cluster, mesos_hostname
+from peloton.plainjson import parse_json
 
 Scores = Mapping[str, float]
 Source = Callable[[], Awaitable[Scores]]
@@ -115,7 +115,7 @@ def scores_from_query(body: bytes, label: str, url: str) -> Scores:
     that is no instant vector.
     """
     try:
-        answer = json.loads(body)
+        answer = parse_json(body)
         data = answer["data"]
         if data["resultType"] != "vector":
             raise Unavailable(f"{url}: the answer is a {data['resultType']}, not an instant vector")

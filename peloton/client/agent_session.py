@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.client.sandbox import Agent, AgentUnreachable
 from peloton.errors import NotFound, PelotonError
+from peloton.plainjson import parse_json
 from peloton.recordio import RECORDIO, MalformedStream, RecordParser, frame
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class AgentSession:
         try:
             for piece in response.iter_bytes():
                 for record in records.feed(piece):
-                    message = json.loads(record)
+                    message = parse_json(record)
                     if message["type"] == "DATA":
                         write(message["data"]["type"], base64.b64decode(message["data"]["data"]))
         except (MalformedStream, ValueError, KeyError, TypeError) as error:
@@ -96,8 +97,8 @@ class AgentSession:
         with _Answer(self, {"type": kind, kind.lower(): {"container_id": self._id()}}) as response:
             body = response.read()
         try:
-            status = json.loads(body)[kind.lower()].get("exit_status")
-        except (ValueError, KeyError, TypeError) as error:
+            status = parse_json(body)[kind.lower()].get("exit_status")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PelotonError(f"{self.agent} tells the end in an unknown form: {error!r}") from error
         if status is None:
             raise PelotonError("how the command ended is not known: its task has ended, or its agent")

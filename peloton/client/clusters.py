@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from peloton.client.matching import suggestion
 from peloton.errors import NotFound, PelotonError
+from peloton.plainjson import parse_json
 
 FILES = (Path("~/.peloton/clusters.json"), Path("/etc/peloton/clusters.json"))
 
@@ -34,7 +34,7 @@ def zookeeper_of(cluster: str, files: tuple[Path, ...] = FILES) -> str:
 def _clusters(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and ZooKeeper servers of each cluster of a file."""
     try:
-        content = json.loads(file.read_bytes())
+        content = parse_json(file.read_bytes())
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:

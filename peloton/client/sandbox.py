@@ -5,13 +5,13 @@ A Mesos agent answers at most 64 KiB to `/files/read`, and puts bytes that are n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.plainjson import parse_json
 
 if TYPE_CHECKING:
     import httpx  # slow to import, so it is imported when a file is read
@@ -64,7 +64,7 @@ class Agent:
         """Return what a folder holds. Raises NotFound where there is none."""
         body = self.read("/files/browse", {"path": folder})
         try:
-            return [Entry(str(one["path"]), str(one["mode"]).startswith("d")) for one in json.loads(body)]
+            return [Entry(str(one["path"]), str(one["mode"]).startswith("d")) for one in parse_json(body)]
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
 
@@ -167,7 +167,7 @@ def _client() -> httpx.Client:
 def file_data(body: bytes, where: str = "agent") -> bytes:
     """Return the `data` of an answer of `/files/read`, byte for byte. Raises PelotonError for another."""
     try:
-        data = json.loads(body.decode("utf-8", "surrogateescape"), strict=False)["data"]
+        data = parse_json(body.decode("utf-8", "surrogateescape"), strict=False)["data"]
         return str(data).encode("utf-8", "surrogateescape")
     except (ValueError, KeyError, TypeError) as error:
         raise PelotonError(f"{where} gave no file data: {error}") from error

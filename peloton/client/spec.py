@@ -32,6 +32,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from peloton.client.matching import enum_numbers, field_names, normalized, suggestion
 from peloton.client.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, entries, line_of, read_text
+from peloton.required_fields import missing_fields
 
 M = TypeVar("M", bound=Message)
 
@@ -63,8 +64,7 @@ def parse_spec(message_type: type[M], text: str, source: str = "<text>", *, nega
     message = message_type()
     reader = _Reader(source, negative)
     reader.fill(message, compose(text, source), "")
-    missing: list[str] = message.FindInitializationErrors()  # type: ignore[attr-defined]
-    for path in missing:
+    for path in missing_fields(message):
         raise SpecError("is missing", source=source, path=path)
     return message
 

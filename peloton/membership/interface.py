@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from peloton import __version__
 from peloton.membership.lease import Standing
 from peloton.model.cluster import UNNAMED
+from peloton.plainjson import parse_json
 
 
 class Role(Enum):
@@ -69,7 +70,7 @@ class Address:
     @classmethod
     def from_json(cls, text: str) -> Address:
         """Decode an address, ignoring unknown keys. Raises ValueError for an invalid one."""
-        held = json.loads(text)
+        held = parse_json(text)
         try:
             return cls(
                 str(held["hostname"]),

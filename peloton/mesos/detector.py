@@ -7,7 +7,6 @@ Each master creates an ephemeral node `json.info_<number>` with its MasterInfo a
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +16,7 @@ from typing import Protocol
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.membership.connection import Connection, Watch
+from peloton.plainjson import parse_json
 
 INFO = "json.info_"
 PAUSE = 0.2
@@ -203,7 +203,7 @@ class ElectedMaster:
 def announced(value: bytes) -> Elected | None:
     """Parse the node of a master; log and return None where it holds no address."""
     try:
-        info = json.loads(value)
+        info = parse_json(value)
         held = info["address"]
         master_id, name = str(info["id"]), str(info.get("hostname", ""))
         return Elected(master_id, MasterAddress(str(held["ip"]), int(held["port"]), name, master_id))

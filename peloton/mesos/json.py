@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from peloton import required_fields
+
 M = TypeVar("M", bound=Message)
 Json = dict[str, Any]
 
@@ -129,7 +131,7 @@ def _refuse(field: FieldDescriptor, value: Any) -> JsonError:
 def _from_text(field: FieldDescriptor, text: str, kind: str) -> Any:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if value is None or _kind(value) != kind:
         raise JsonError(
@@ -242,6 +244,21 @@ def _near(text: str, error: json.JSONDecodeError) -> str:
     return rest.split("\n", 1)[0].strip() if error.msg == "Extra data" else ""
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape that is half of a character; without the other half, which would follow, it is no text."""
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return a document whose texts have a question mark for each half of a character."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(each) for each in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+    return value
+
+
 def loads(body: bytes) -> Any:
     """Parse JSON text.
 
@@ -249,7 +266,8 @@ def loads(body: bytes) -> Any:
     """
     text = body.decode("utf-8", "replace")
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        return _without_surrogates(value) if _SURROGATE.search(text) else value
     except json.JSONDecodeError as error:
         where = f"syntax error at line {error.lineno} near: {_near(text, error)}"
         raise JsonError(f"Failed to parse body into JSON: {where}") from error
@@ -262,8 +280,7 @@ def missing_fields(message: Message) -> list[str]:
 
     A newer Mesos may report states that the stubs do not have; such a status has none.
     """
-    errors: list[str] = message.FindInitializationErrors()  # type: ignore[attr-defined]
-    return [path for path in errors if not _STATE_OF_STATUS.search(path)]
+    return [path for path in required_fields.missing_fields(message) if not _STATE_OF_STATUS.search(path)]
 
 
 def decode(body: bytes, kind: type[M], name: str = "Call") -> M:

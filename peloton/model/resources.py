@@ -23,12 +23,12 @@ MAX_AMOUNT = 1e12
 def milli(amount: float) -> int:
     """Convert an amount to thousandths, to the nearest one.
 
-    Raises InvalidArgument for an amount that is not finite. For amounts of requests use `checked_milli`.
+    Raises InvalidArgument for an amount that is not finite, or too large for sums of it to be exact. For
+    amounts of requests use `checked_milli`.
     """
-    try:
-        return round(amount * MILLI)
-    except (ValueError, OverflowError):
-        raise InvalidArgument("amount", amount, "a finite number") from None
+    if not -MAX_AMOUNT <= amount <= MAX_AMOUNT:  # also where it is not a number
+        raise InvalidArgument("amount", amount, f"a number from -{MAX_AMOUNT:.0f} to {MAX_AMOUNT:.0f}")
+    return round(amount * MILLI)
 
 
 def checked_milli(path: str, amount: float, most: float = MAX_AMOUNT) -> int:

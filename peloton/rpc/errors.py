@@ -19,8 +19,17 @@ from peloton.errors import (
     Unavailable,
 )
 
+
+class InvalidRequest(PelotonError):
+    """The server rejects our request: a defect of ours, or input that only the server can check.
+
+    Who passes on a request of its caller answers with the same status.
+    """
+
+
 _CODES: dict[type[PelotonError], grpc.StatusCode] = {
     InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     Refused: grpc.StatusCode.FAILED_PRECONDITION,
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
@@ -43,10 +52,6 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
 }
-
-
-class InvalidRequest(PelotonError):
-    """The server rejects our request: a defect of ours, or input that only the server can check."""
 
 
 def status_of(error: PelotonError) -> grpc.StatusCode:

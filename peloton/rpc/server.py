@@ -23,10 +23,12 @@ from google.protobuf.message import DecodeError
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
 from peloton.identity.principal import current
 from peloton.identity.request import Said, enter
+from peloton.required_fields import missing_fields
 from peloton.rpc.audit import Audit
 from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
 from peloton.rpc.metrics import CALL_SECONDS, CALLS, CALLS_BY_CALLER
+from peloton.rpc.numbers import require_finite
 
 MAX_MESSAGE = 256 * 1024 * 1024
 OPTIONS = (
@@ -241,20 +243,25 @@ def _serializer(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
 
 
 def _parser(path: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Return a parser that checks requests of private services for missing required fields.
+    """Return a parser that refuses numbers that are not finite.
 
-    Messages of Mesos have required fields, and an answer that echoes one without them cannot be serialised.
-    The public services check this themselves.
+    It checks requests of private services for missing required fields, too. Messages of Mesos have required
+    fields, and an answer that echoes one without them cannot be serialised. The public services check this
+    themselves.
     """
+
+    def parse_finite(raw: bytes) -> Any:
+        request = parse(raw)
+        require_finite(request, raw)
+        return request
+
     if not path.startswith(PRIVATE):
-        return parse
+        return parse_finite
 
     def parse_whole(raw: bytes) -> Any:
-        request = parse(raw)
-        if not request.IsInitialized():
-            raise InvalidArgument(
-                request.FindInitializationErrors()[0], None, "given; it is a required field"
-            )
+        request = parse_finite(raw)
+        if missing := missing_fields(request):
+            raise InvalidArgument(missing[0], None, "given; it is a required field")
         return request
 
     return parse_whole

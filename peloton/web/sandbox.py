@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.client.refusals import check
 from peloton.client.sandbox import file_data
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
+from peloton.plainjson import parse_json
 from peloton.web.cluster import Calls
 
 CHUNK = 64 * 1024
@@ -68,7 +68,7 @@ class Sandbox:
                     float(one["mtime"]),
                     str(one["mode"]),
                 )
-                for one in json.loads(body)[:MOST_ENTRIES]
+                for one in parse_json(body)[:MOST_ENTRIES]
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
@@ -86,7 +86,7 @@ class Sandbox:
         """Return the size of a file now. Raises NotFound, Unavailable."""
         body = await self._body("/files/read", {"path": self._at(path)}, LARGEST_READ)
         try:
-            return int(json.loads(body)["offset"])
+            return int(parse_json(body)["offset"])
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} gave no size: {error!r}") from error
 

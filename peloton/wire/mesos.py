@@ -30,6 +30,8 @@ TASK_STATES: Mapping[int, TaskState] = {
 
 _REASONS = {number: name.removeprefix("REASON_") for name, number in mesos_pb2.TaskStatus.Reason.items()}
 _DUPLICATE = "Task has duplicate ID"
+LATEST_SECONDS = 2**63 / NANOSECONDS
+"""Times beyond this are not stored."""
 
 
 def reason_name(status: mesos_pb2.TaskStatus) -> str:
@@ -49,6 +51,14 @@ def is_of_another_launch(status: mesos_pb2.TaskStatus) -> bool:
     return TASK_STATES.get(status.state) is TaskState.FAILED and _DUPLICATE in status.message
 
 
+def _nanoseconds(seconds: float) -> int:
+    """Return a time as it is stored; 0, as where none is told, for what is no time before the year 2262.
+
+    The status counts in any case: its state is what matters.
+    """
+    return round(seconds * NANOSECONDS) if 0 <= seconds < LATEST_SECONDS else 0
+
+
 def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
     """Decode a status of Mesos; one without a uuid needs no acknowledgement.
 
@@ -59,7 +69,7 @@ def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
     return TaskStatus(
         mesos_task_id=wire.task_id.value,
         state=TASK_STATES[wire.state],
-        timestamp=round(wire.timestamp * NANOSECONDS),
+        timestamp=_nanoseconds(wire.timestamp),
         agent_id=wire.agent_id.value,
         message=wire.message,
         reason=reason_name(wire),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from peloton.errors import NotFound, Unavailable
+from peloton.plainjson import parse_json
 
 TIMEOUT = 10.0
 """Seconds for one answer, the connection included."""
@@ -59,6 +59,6 @@ class AgentHttp:
 
 def _parsed(url: str, body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return parse_json(body)
     except ValueError:
         raise Unavailable(f"{url} answered something that is not JSON") from None

@@ -9,6 +9,7 @@ import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 
+from peloton.required_fields import missing_fields
 from peloton.web.api.failures import Failure
 from peloton.web.api.methods import Method
 
@@ -22,9 +23,8 @@ def parse(method: Method, body: bytes) -> Any:
     except (ParseError, ValueError, RecursionError) as error:
         text = str(error) or type(error).__name__
         raise _refused(f"{message.DESCRIPTOR.full_name}: {_one_line(text)}") from None
-    if not message.IsInitialized():
-        missing = ", ".join(message.FindInitializationErrors())
-        raise _refused(f"{message.DESCRIPTOR.full_name}: required and not given: {missing}")
+    if missing := missing_fields(message):
+        raise _refused(f"{message.DESCRIPTOR.full_name}: required and not given: {', '.join(missing)}")
     return message
 
 

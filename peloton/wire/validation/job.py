@@ -11,6 +11,7 @@ from peloton.model.ids import ROOT_POOL, JobId, PoolId, is_uuid
 from peloton.model.job import MAX_INSTANCES
 from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
+from peloton.required_fields import missing_fields
 from peloton.wire.overrides import merged
 from peloton.wire.validation.task import check_command, check_enum, check_labels, check_task
 from peloton.wire.validation.texts import check_texts
@@ -65,8 +66,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
 
 def _check_complete(config: job_pb2.JobConfig) -> None:
     """Check the required fields of Mesos' messages: without them a config cannot be serialised."""
-    missing: list[str] = [] if config.IsInitialized() else config.FindInitializationErrors()  # type: ignore[attr-defined]
-    if missing:
+    if missing := missing_fields(config):
         raise InvalidArgument(missing[0], None, "given; it is a required field")
 
 

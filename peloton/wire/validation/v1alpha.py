@@ -11,6 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
+from peloton.required_fields import missing_fields
 from peloton.wire.v1alpha.job_config import job_config_of
 from peloton.wire.v1alpha.paths import v1alpha_error
 from peloton.wire.validation.job import validated
@@ -23,8 +24,7 @@ def check_spec(
 
     Raises InvalidArgument with the path of the field in the spec. Takes some 100 µs per instance_spec.
     """
-    missing: list[str] = [] if spec.IsInitialized() else spec.FindInitializationErrors()  # type: ignore[attr-defined]
-    if missing:
+    if missing := missing_fields(spec):
         raise InvalidArgument(missing[0], None, "given; it is a required field")
     _check_enums(spec, "")
     for path, pod in _pods(spec):

@@ -1,0 +1,1 @@
+"""Inputs that nobody would send, and what must hold after them. `python -m tests.fuzz --help`."""
