@@ -233,6 +233,15 @@ class MethodRate(Rate):
     """`service:method`; `*` and `?` stand for any letters."""
 
 
+class PrincipalRateSettings(Settings):
+    """Token buckets that each principal has for itself."""
+
+    methods: tuple[MethodRate, ...] = ()
+    """Token buckets of methods; the first one counts whose `methods` matches."""
+    default: Rate = Rate()
+    """The bucket of all other methods together."""
+
+
 class RateLimitSettings(Settings):
     """How many calls are served; what exceeds it is answered RESOURCE_EXHAUSTED."""
 
@@ -240,6 +249,31 @@ class RateLimitSettings(Settings):
     """Token buckets of methods; the first one counts whose `methods` matches."""
     default: Rate = Rate()
     """The bucket of all other methods together."""
+    principal: PrincipalRateSettings = PrincipalRateSettings()
+    """How many calls of each principal are served."""
+
+
+class CallLimitSettings(Settings):
+    """How many calls run and wait; what exceeds it is answered RESOURCE_EXHAUSTED.
+
+    A principal is a user; where auth.type is NOOP, what a caller calls itself (rpc-caller) at its address.
+    Daemons are not limited.
+    """
+
+    running: int = Field(200, ge=1)
+    """Calls that run at once, beside one of each principal. Further ones wait; principals take turns."""
+    principal_running: int = Field(100, ge=1)
+    """Calls of a principal that run at once."""
+    waiting: int = Field(20_000, ge=0)
+    """Calls that wait."""
+    principal_waiting: int = Field(2_000, ge=0)
+    """Calls of a principal that wait."""
+    principal_bytes: int = Field(512 * 1024 * 1024, ge=0)
+    """Bytes of the requests of a principal that are served or wait. One alone may be larger."""
+    principal_streams: int | None = Field(None, ge=0)
+    """Streams of a principal, such as watches. Where not set: 500; 1000 where auth.type is NOOP."""
+    connection_streams: int = Field(1_500, ge=1)
+    """Calls and streams of a connection; a client holds further ones back by itself."""
 
 
 class TracingSettings(Settings):
@@ -299,6 +333,8 @@ class DaemonSettings(ProcessSettings):
     """Who may call this daemon."""
     rate_limit: RateLimitSettings = RateLimitSettings()
     """How many calls are served."""
+    call_limits: CallLimitSettings = CallLimitSettings()
+    """How many calls run and wait."""
     tracing: TracingSettings = TracingSettings()
     """Where traces of jobs go."""
     audit: str = ""

@@ -47,8 +47,9 @@ from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
+from peloton.rpc.fairness import Fairness
 from peloton.rpc.gate import Gate
-from peloton.rpc.limits import RateLimits
+from peloton.rpc.limits import PrincipalRates, RateLimits
 from peloton.rpc.server import RpcServer, Service
 from peloton.rpc.standard import health, reflection
 from peloton.rpc.tls import tls_of
@@ -86,8 +87,17 @@ class Daemon(Generic[S]):
         """What asks callers who they are; None where nobody is asked."""
         self.audit = audit_log(settings.audit, self.clock.wall)
         """What users have changed; None where it is not written."""
-        gate = Gate(self.door, RateLimits(limits) if RateLimits.needed(limits) else None, self.audit)
-        self.rpc = RpcServer(self._who_leads, [gate] if gate.needed else [], self.audit)
+        rates = PrincipalRates(limits) if PrincipalRates.needed(limits) else None
+        fairness = Fairness(settings.call_limits, rates, self.door is not None, self.audit)
+        shared = RateLimits(limits) if RateLimits.needed(limits) else None
+        gate = Gate(self.door, shared, self.audit, fairness.pacer)
+        self.rpc = RpcServer(
+            self._who_leads,
+            [gate] if gate.needed else [],
+            self.audit,
+            fairness,
+            settings.call_limits.connection_streams,
+        )
         self.tls = tls_of(settings.tls)
         """What encrypts calls; None where nothing does."""
         https = None if self.tls is None else self.tls.http()

@@ -5,6 +5,7 @@ It makes the call's `Principal`, which the rest of the call has as `peloton.iden
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from peloton.identity.roles import is_open
 from peloton.rpc.audit import Audit
 from peloton.rpc.certificates import asking
 from peloton.rpc.errors import status_of
+from peloton.rpc.fair_queue import Pacer
+from peloton.rpc.fairness import pause, peer_of
 from peloton.rpc.limits import RateLimits
 from peloton.rpc.metrics import REFUSED
 
@@ -27,11 +30,18 @@ from peloton.rpc.metrics import REFUSED
 class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     """Lets calls in that are granted."""
 
-    def __init__(self, door: Door | None, limits: RateLimits | None, audit: Audit | None = None) -> None:
+    def __init__(
+        self,
+        door: Door | None,
+        limits: RateLimits | None,
+        audit: Audit | None = None,
+        pacer: Pacer | None = None,
+    ) -> None:
         """Without a door, nobody is asked; without limits, any number of calls is served.
 
-        Refusals are noted in the audit log.
+        Refusals are noted in the audit log. `pacer` spreads those of an address over time.
         """
+        self._pacer = pacer
         self._door = door
         self._limits = limits
         self._audit = audit
@@ -48,7 +58,9 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if self._door is not None and self._door.by_certificate:
             return asking(await continuation(details), partial(self._refused, details))
         error = await self._refused(details)
-        return await continuation(details) if error is None else _refusal(error, details.method)
+        if error is not None:
+            return _refusal(error, details.method, self._pacer)
+        return await continuation(details)
 
     async def _refused(
         self, details: grpc.HandlerCallDetails, names: Sequence[str] = ()
@@ -81,7 +93,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             self._audit.note(details.method, current(), metadata, code, 0.0, why=str(error))
 
 
-def _refusal(error: PelotonError, path: str) -> Any:
+def _refusal(error: PelotonError, path: str, pacer: Pacer | None) -> Any:
     """Return a handler that answers an error without reading a request, for calls of any kind.
 
     Of a stream of requests, which only reflection takes, one is read: some clients cannot tell an answer that
@@ -92,6 +104,8 @@ def _refusal(error: PelotonError, path: str) -> Any:
     async def refuse(requests: Any, context: Any) -> None:
         if path.startswith(f"/{REFLECTION}"):
             await context.read()
+        if pacer is not None:
+            await pause(pacer, peer_of(context), time.monotonic())
         await context.abort(code, text)
 
     return grpc.stream_stream_rpc_method_handler(refuse)

@@ -1,4 +1,7 @@
-"""Rate limits of a server: token buckets by method (docs/behaviour/operation.md)."""
+"""Rate limits of a server: token buckets by method, of all callers and of each principal.
+
+docs/behaviour/operation.md, Rate limits.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from peloton.config.settings import Rate, RateLimitSettings
+from cachetools import LRUCache
+
+from peloton.config.settings import MethodRate, Rate, RateLimitSettings
 from peloton.errors import ResourceExhausted
 from peloton.identity.methods import split
 
 MAX_PATHS = 10_000
+MAX_PRINCIPALS = 10_000
+"""Buckets of principals that are kept; those of who has not called for longest are dropped."""
 
 
 class Bucket:
@@ -31,16 +38,61 @@ class Bucket:
         self._left -= 1
         return True
 
+    @property
+    def seconds(self) -> float | None:
+        """After how many seconds another call may be served; None for never."""
+        return (1 - self._left) / self.rate if self.rate > 0 and self.burst >= 1 else None
+
+
+def in_words(seconds: float | None) -> str:
+    """Return when to try again, for messages."""
+    if seconds is None:
+        return "after the setting has been changed"
+    return f"in {max(seconds, 0.01):.2g} s" if seconds < 10 else f"in {seconds:.0f} s"
+
+
+class _Rules:
+    """Which rule is a method's: the first one that matches, or the default."""
+
+    def __init__(self, methods: tuple[MethodRate, ...], default: Rate, setting: str) -> None:
+        self._patterns = [each.methods.partition(":")[::2] for each in methods]
+        self.rates: list[tuple[str, Rate]] = [
+            *((f"rate_limit.{setting}methods: {each.methods}", each) for each in methods),
+            (f"rate_limit.{setting}default", default),
+        ]
+        self._of_path: dict[str, int] = {}
+
+    def find(self, path: str) -> int:
+        """Return the rule's place."""
+        found = self._of_path.get(path)
+        if found is None:
+            found = self._match(*split(path))
+            if len(self._of_path) < MAX_PATHS:
+                self._of_path[path] = found
+        return found
+
+    def _match(self, service: str, method: str) -> int:
+        for at, (of_service, of_method) in enumerate(self._patterns):
+            if fnmatchcase(service, of_service) and fnmatchcase(method, of_method):
+                return at
+        return len(self._patterns)
+
+    def refuse(self, path: str, at: int, bucket: Bucket, whose: str = "") -> ResourceExhausted:
+        """Return the refusal of a call."""
+        return ResourceExhausted(
+            f"{whose}{path.lstrip('/')}: more than {bucket.rate:g} calls a second, {bucket.burst} at once "
+            f"({self.rates[at][0]}): try again {in_words(bucket.seconds)}"
+        )
+
 
 class RateLimits:
-    """The buckets of all methods."""
+    """The buckets of all methods, which all callers share."""
 
     def __init__(self, settings: RateLimitSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._rules = _Rules(settings.methods, settings.default, "")
         now = clock()
-        self._buckets = [(each.methods, Bucket(each, now)) for each in settings.methods]
-        self._default = Bucket(settings.default, now)
-        self._of_path: dict[str, Bucket] = {}
+        self._buckets = [Bucket(rate, now) for _, rate in self._rules.rates]
 
     @staticmethod
     def needed(settings: RateLimitSettings) -> bool:
@@ -49,20 +101,32 @@ class RateLimits:
 
     def take(self, path: str) -> None:
         """Count a call. Raises ResourceExhausted."""
-        bucket = self._of_path.get(path)
-        if bucket is None:
-            bucket = self._find(path)
-            if len(self._of_path) < MAX_PATHS:
-                self._of_path[path] = bucket
+        at = self._rules.find(path)
+        bucket = self._buckets[at]
         if not bucket.take(self._clock()):
-            raise ResourceExhausted(
-                f"{path.lstrip('/')}: more than {bucket.rate:g} calls a second (rate_limit): try again later"
-            )
+            raise self._rules.refuse(path, at, bucket)
 
-    def _find(self, path: str) -> Bucket:
-        service, method = split(path)
-        for pattern, bucket in self._buckets:
-            of_service, _, of_method = pattern.partition(":")
-            if fnmatchcase(service, of_service) and fnmatchcase(method, of_method):
-                return bucket
-        return self._default
+
+class PrincipalRates:
+    """The buckets of each principal."""
+
+    def __init__(self, settings: RateLimitSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        each = settings.principal
+        self._rules = _Rules(each.methods, each.default, "principal.")
+        self._buckets: LRUCache[tuple[str, int], Bucket] = LRUCache(MAX_PRINCIPALS)
+
+    @staticmethod
+    def needed(settings: RateLimitSettings) -> bool:
+        """Return whether there is any limit."""
+        each = settings.principal
+        return each.default.rate >= 0 or any(rate.rate >= 0 for rate in each.methods)
+
+    def take(self, principal: str, path: str) -> None:
+        """Count a call of a principal. Raises ResourceExhausted."""
+        at, now = self._rules.find(path), self._clock()
+        bucket = self._buckets.get((principal, at))
+        if bucket is None:
+            bucket = self._buckets[principal, at] = Bucket(self._rules.rates[at][1], now)
+        if not bucket.take(now):
+            raise self._rules.refuse(path, at, bucket, f"{principal}: ")

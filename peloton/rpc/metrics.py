@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 CALLS = Counter("rpc_calls", "Calls served, by method and status.", ["method", "status"])
 CALL_SECONDS = Histogram(
@@ -14,6 +14,7 @@ CALL_SECONDS = Histogram(
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60),
 )
 REFUSED = Counter("rpc_refused", "Calls refused before they began, by status.", ["status"])
+WAITING = Gauge("rpc_calls_waiting", "Calls that wait for their turn (call_limits.running).")
 CALLER_CALLS = Counter(
     "rpc_calls_by_caller", "Calls begun, by what they say of caller and service.", ["caller", "service"]
 )

@@ -27,6 +27,7 @@ from peloton.required_fields import missing_fields
 from peloton.rpc.audit import Audit
 from peloton.rpc.caller import CallerIdentity, Terms, caller_of
 from peloton.rpc.errors import status_of
+from peloton.rpc.fairness import Fairness
 from peloton.rpc.metrics import CALL_SECONDS, CALLS, CALLS_BY_CALLER
 from peloton.rpc.numbers import require_finite
 
@@ -113,11 +114,16 @@ class RpcServer:
         leader: Callable[[], str],
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         audit: Audit | None = None,
+        fairness: Fairness | None = None,
+        connection_streams: int | None = None,
     ) -> None:
         """Use `leader` to describe, for users, which instance answers instead of this one.
 
-        All calls pass through the interceptors, also those of services that are not served.
+        All calls pass through the interceptors, also those of services that are not served. `fairness` lets
+        calls begin; without it all begin at once. `connection_streams` bounds the calls of a connection.
         """
+        self._fairness = fairness
+        self._connection_streams = connection_streams
         self._leader = leader
         self._audit = audit
         self._interceptors = tuple(interceptors)
@@ -139,7 +145,7 @@ class RpcServer:
         """
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         _require_free(host, port, where)
-        server = grpc.aio.server(interceptors=self._interceptors, options=SERVER_OPTIONS)
+        server = grpc.aio.server(interceptors=self._interceptors, options=self._options())
         server.add_generic_rpc_handlers((_Router(self), *further))
         try:
             if credentials is None:
@@ -153,6 +159,11 @@ class RpcServer:
         await server.start()
         self._server = server
         return int(bound)
+
+    def _options(self) -> tuple[tuple[str, int], ...]:
+        if self._connection_streams is None:
+            return SERVER_OPTIONS
+        return (*SERVER_OPTIONS, ("grpc.max_concurrent_streams", self._connection_streams))
 
     async def stop(self, grace: float = 0.5) -> None:
         """Stop accepting calls, and finish those in progress."""
@@ -171,7 +182,9 @@ class RpcServer:
             for name in each.names:
                 for method, handler in each.methods.items():
                     path = f"/{name}/{method}"
-                    self._handlers[path] = _wrapped(path, handler, self._terms, fenced, self._audit)
+                    self._handlers[path] = _wrapped(
+                        path, handler, self._terms, fenced, self._audit, self._fairness
+                    )
 
     def deactivate(self, services: Sequence[Service]) -> None:
         """Stop serving services."""
@@ -220,21 +233,29 @@ class _Router(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _wrapped(
-    path: str, handler: Any, terms: Terms, fence: Callable[[], None], audit: Audit | None = None
+    path: str,
+    handler: Any,
+    terms: Terms,
+    fence: Callable[[], None],
+    audit: Audit | None = None,
+    fairness: Fairness | None = None,
 ) -> Any:
-    """Wrap a handler in parsing, checks of terms, translation of errors, and metrics."""
+    """Wrap a handler in limits, parsing, checks of terms, translation of errors, and metrics."""
     if handler.request_streaming:
         raise NotImplementedError(f"{path}: no service of ours takes a stream")
     parse, seconds = _parser(path, handler.request_deserializer), CALL_SECONDS.labels(path)
+    serialize = _serializer(handler.response_serializer)
+    if fairness is not None and not fairness.concerns(path):
+        fairness = None
     if handler.response_streaming:
-        return grpc.unary_stream_rpc_method_handler(
-            _stream(path, handler.unary_stream, parse, terms, fence),
-            response_serializer=_serializer(handler.response_serializer),
-        )
-    return grpc.unary_unary_rpc_method_handler(
-        _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe, audit),
-        response_serializer=_serializer(handler.response_serializer),
-    )
+        stream = _stream(path, handler.unary_stream, parse, terms, fence)
+        if fairness is not None:
+            stream = fairness.stream(path, stream, serialize)
+        return grpc.unary_stream_rpc_method_handler(stream, response_serializer=serialize)
+    unary = _unary(path, handler.unary_unary, parse, terms, fence, seconds.observe, audit)
+    if fairness is not None:
+        unary = fairness.unary(path, unary, serialize)
+    return grpc.unary_unary_rpc_method_handler(unary, response_serializer=serialize)
 
 
 def _serializer(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:

@@ -281,7 +281,8 @@ async def test_what_exceeds_the_limit_is_answered_so() -> None:
         assert [code for code, _ in answers[:2]] == [grpc.StatusCode.OK] * 2
         assert answers[2] == (
             grpc.StatusCode.RESOURCE_EXHAUSTED,
-            "peloton.api.v0.job.JobManager/Query: more than 0 calls a second (rate_limit): try again later",
+            "peloton.api.v0.job.JobManager/Query: more than 0 calls a second, 2 at once "
+            "(rate_limit.methods: *.JobManager:Query): try again after the setting has been changed",
         )
         assert await served.call("/peloton.api.v0.job.JobManager/Get", ()) is grpc.StatusCode.OK
 
