@@ -209,7 +209,7 @@ def flood(
     out: Any,
 ) -> None:
     """The process of a flooder."""
-    out.put(asyncio.run(flood_calls(target, method, pool, job_id, connections, outstanding, stop, out)))
+    asyncio.run(flood_calls(target, method, pool, job_id, connections, outstanding, stop, out))
 
 
 async def flood_calls(
@@ -221,7 +221,7 @@ async def flood_calls(
     outstanding: int,
     stop: Event,
     out: Any,
-) -> Counter[str]:
+) -> None:
     codes: Counter[str] = Counter()
     channels = [
         grpc.aio.insecure_channel(target, options=(("grpc.use_local_subchannel_pool", 1),))
@@ -242,13 +242,12 @@ async def flood_calls(
     codes.clear()
     out.put(None)
     await asyncio.to_thread(stop.wait)
-    found = codes.copy()
+    out.put(codes.copy())
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for channel in channels:
         await channel.close()
-    return found
 
 
 if __name__ == "__main__":
