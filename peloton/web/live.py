@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
@@ -18,11 +18,14 @@ from starlette.responses import StreamingResponse
 
 from peloton.client.auth import BasicAuth
 from peloton.errors import PelotonError, ResourceExhausted
-from peloton.web.pages import Found, Reader, digest
+from peloton.web.pages import Found, Reader
+from peloton.web.templating import digest
 
 KEEPALIVE_SECONDS = 15.0
 """A comment is sent after so long without an event, so that a connection that is gone is noticed."""
 RETRY_MILLISECONDS = 2000
+AGAIN = "again"
+"""The id of the last event that a browser got, which it sends when it connects again."""
 FRAGMENT, TROUBLE = "fragment", "trouble"
 log = logging.getLogger(__name__)
 
@@ -45,8 +48,14 @@ class Watcher:
     """A browser: what it is still to be sent, the newest of each kind only."""
 
     pending: dict[str, bytes] = field(default_factory=dict)
+    seen: dict[str, str] = field(default_factory=dict)
+    """Digests of the pieces that it got with the page, by name, until the first event of each."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
+
+    def begin(self, name: str, digest: str) -> bool:
+        """Return whether this content is to be sent: it is not what came with the page."""
+        return self.seen.pop(name, "") != digest
 
     def put(self, name: str, event: bytes) -> None:
         """Send this in place of what is still to be sent under the same name."""
@@ -81,7 +90,7 @@ class Subject:
             seen = digest(html)
             if self.digests.get(name) != seen:
                 self.digests[name] = seen
-                self._send(name, event(FRAGMENT, {"name": name, "html": html}))
+                self._send(name, event(FRAGMENT, {"name": name, "html": html}), seen)
 
     def note(self, trouble: str) -> None:
         """Tell all watchers why the page is not current; empty where it is."""
@@ -89,10 +98,11 @@ class Subject:
             self.trouble = trouble
             self._send(" trouble", event(TROUBLE, {"text": trouble}))
 
-    def _send(self, name: str, encoded: bytes) -> None:
+    def _send(self, name: str, encoded: bytes, seen: str = "") -> None:
         self.events[name] = encoded
         for watcher in self.watchers:
-            watcher.put(name, encoded)
+            if not seen or watcher.begin(name, seen):
+                watcher.put(name, encoded)
 
 
 class Hub:
@@ -121,11 +131,16 @@ class Hub:
         """Number of event streams that are open."""
         return self._others + sum(len(subject.watchers) for subject in self._subjects.values())
 
-    def watch(self, url: str, auth: BasicAuth | None) -> AsyncIterator[bytes]:
-        """Return the events of a page, for one browser. Raises NotFound, ResourceExhausted."""
+    def watch(
+        self, url: str, auth: BasicAuth | None, seen: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        """Return the events of a page, for one browser, which has `seen` pieces with these digests already.
+
+        Raises NotFound, ResourceExhausted.
+        """
         found = self.reader.find(url)
         self._check()
-        return self._events(found, auth)
+        return self._events(found, auth, Watcher(seen=dict(seen or {})))
 
     def counted(self, events: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
         """Return another stream's events; it counts among those that are open. Raises ResourceExhausted."""
@@ -159,9 +174,10 @@ class Hub:
             poller.cancel()
         await asyncio.gather(*pollers, return_exceptions=True)
 
-    async def _events(self, found: Found, auth: BasicAuth | None) -> AsyncIterator[bytes]:
-        yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
-        watcher = Watcher()
+    async def _events(
+        self, found: Found, auth: BasicAuth | None, watcher: Watcher
+    ) -> AsyncIterator[bytes]:
+        yield f"id: {AGAIN}\nretry: {RETRY_MILLISECONDS}\n\n".encode()
         subject = self._enter(found, auth, watcher)
         try:
             while not watcher.ended and not self._closing:
@@ -180,7 +196,8 @@ class Hub:
             subject.poller = asyncio.create_task(self._poll(subject), name=f"page {found.url}")
         subject.watchers.add(watcher)
         for name, encoded in subject.events.items():
-            watcher.put(name, encoded)
+            if name not in subject.digests or watcher.begin(name, subject.digests[name]):
+                watcher.put(name, encoded)
         return subject
 
     def _leave(self, subject: Subject, watcher: Watcher) -> None:
@@ -204,5 +221,10 @@ class Hub:
 
 
 async def answer(hub: Hub, request: Request, auth: BasicAuth | None) -> EventStream:
-    """Answer GET /live?page=URL. Raises NotFound, ResourceExhausted."""
-    return EventStream(hub.watch(request.query_params.get("page", "/"), auth))
+    """Answer GET /live?page=URL&seen=NAME:DIGEST,…. Raises NotFound, ResourceExhausted."""
+    query = request.query_params
+    # A browser that connects again by itself has had changes since, and sends the same address.
+    again = "last-event-id" in request.headers
+    pairs = () if again else (each.partition(":") for each in query.get("seen", "").split(","))
+    seen = {name: digest for name, _, digest in pairs if digest}
+    return EventStream(hub.watch(query.get("page", "/"), auth, seen))

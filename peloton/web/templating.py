@@ -37,7 +37,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.environment.filters.update(formats.FILTERS)
+        self.environment.filters.update(formats.FILTERS, digest=digest)
         self.environment.globals.update(
             cluster_name=cluster_name,
             version=__version__,
@@ -70,6 +70,11 @@ class Templates:
         if len(self._pieces) > MOST_PIECES:
             self._pieces.popitem(last=False)
         return html
+
+
+def digest(text: str) -> str:
+    """Return a short name of a text's content."""
+    return hashlib.blake2b(text.encode(), digest_size=9).hexdigest()
 
 
 _DIGESTS: dict[str, str] = {}

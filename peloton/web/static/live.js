@@ -75,6 +75,15 @@
     }
     showTimes(template.content);
     morphChildren(place, template.content);
+    place.removeAttribute("data-seen");
+  };
+
+  // What came with the page need not be sent again: that would double the work of a table of a thousand rows.
+  const LONGEST_SEEN = 8000;
+  const seen = () => {
+    const places = document.querySelectorAll("[data-live][data-seen]");
+    const pairs = [...places].map(({ dataset }) => `${dataset.live}:${dataset.seen}`).join(",");
+    return pairs && pairs.length < LONGEST_SEEN ? `&seen=${encodeURIComponent(pairs)}` : "";
   };
 
   const note = (text) => {
@@ -85,7 +94,7 @@
 
   const open = () => {
     if (source) return;
-    source = new EventSource(`/live?page=${encodeURIComponent(page)}`);
+    source = new EventSource(`/live?page=${encodeURIComponent(page)}${seen()}`);
     source.addEventListener("open", () => note(""));
     source.addEventListener("fragment", (event) => { show(JSON.parse(event.data)); state("Live"); });
     source.addEventListener("trouble", (event) => {

@@ -14,7 +14,7 @@ from peloton.errors import NotFound, PelotonError, ResourceExhausted, Unavailabl
 from peloton.web.live import Hub, Subject, Watcher, event
 from peloton.web.pages import Page, Reader
 from peloton.web.pages import Subject as Request
-from peloton.web.templating import Templates
+from peloton.web.templating import Templates, digest
 from peloton.web.views.problems import Problem
 from tests.unit.web.fake import NOW, FakeCluster, application, browser
 
@@ -75,6 +75,23 @@ async def test_a_watcher_gets_all_blocks_and_then_those_that_change() -> None:
         assert [each["name"] for each in found if "second" in each["html"]] == ["problems"]
         assert "daemons" not in [each["name"] for each in found[1:]]
         assert "&lt;second&gt;" in found[-1]["html"]
+    await hub.close()
+
+
+async def test_what_came_with_the_page_is_not_sent_until_it_changes() -> None:
+    source = Source()
+    hub = hub_of(source)
+    shown = await hub.reader.fragments(hub.reader.find("/"), None)
+    seen = {"problems": digest(shown["problems"]), "daemons": "another"}
+    async with aclosing(hub.watch("/", None, seen)) as events:  # type: ignore[type-var]
+        first = await told(events, "daemons")
+        assert [each["name"] for each in first] == ["daemons"]
+        async with aclosing(hub.watch("/", None, seen)) as others:  # type: ignore[type-var]
+            assert [each["name"] for each in await told(others, "daemons")] == ["daemons"]
+        source.text = "second"
+        assert [each["name"] for each in await told(events, "second")] == ["problems"]
+        source.text = "first"
+        assert [each["name"] for each in await told(events, "first")] == ["problems"]
     await hub.close()
 
 
