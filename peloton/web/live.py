@@ -174,9 +174,7 @@ class Hub:
             poller.cancel()
         await asyncio.gather(*pollers, return_exceptions=True)
 
-    async def _events(
-        self, found: Found, auth: BasicAuth | None, watcher: Watcher
-    ) -> AsyncIterator[bytes]:
+    async def _events(self, found: Found, auth: BasicAuth | None, watcher: Watcher) -> AsyncIterator[bytes]:
         yield f"id: {AGAIN}\nretry: {RETRY_MILLISECONDS}\n\n".encode()
         subject = self._enter(found, auth, watcher)
         try:

@@ -53,9 +53,10 @@ class Page:
     shows relative to its clock. `csrf` is empty; the browser fills in its own.
 
     Where `load` returns `pieces` (a template and a hashable item by name), each is kept current too, and is
-    rendered only when its item changes: for tables of a thousand rows. The page's template shows one by
-    `{% set made = piece(template, item) %}<tbody data-live="{{ name }}" data-seen="{{ made | digest }}">{{ made
-    }}</tbody>`: a browser that has a piece already is not sent it again when it begins to watch.
+    rendered only when its item changes: for tables of a thousand rows. With
+    `{% set made = piece(template, item) %}` the page's template shows one by
+    `<tbody data-live="{{ name }}" data-seen="{{ made | digest }}">{{ made }}</tbody>`: a browser that has a
+    piece already is not sent it again when it begins to watch.
     """
 
     path: str

@@ -1,30 +1,24 @@
-"""Gauges of pools and queues, updated periodically rather than on every change."""
+"""Figures of pools and queues, taken periodically rather than on every change."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter as Counts
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
-from prometheus_client import REGISTRY, Counter, Gauge
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client import REGISTRY, Counter, Gauge, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from peloton.model.resources import KINDS, MILLI, Resources
+from peloton.model.resources import KINDS, MILLI
+from resmgr.core.monitoring.figures import PoolFigures, pool_figures
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.amounts import Vector
 from resmgr.core.state.histograms import BOUNDS, Histogram
-from resmgr.core.state.pools import Pool
-from resmgr.core.state.queues import PendingQueues
+from resmgr.core.state.queues import NAMES, PendingQueues, PoolQueues
 
-_BY_KIND = ["pool", "kind"]
-ALLOCATION = Gauge("resmgr_pool_allocation", "Allocation including slack, in units of the kind.", _BY_KIND)
-SLACK = Gauge("resmgr_pool_slack_allocation", "Allocation of revocable tasks.", _BY_KIND)
-ENTITLEMENT = Gauge("resmgr_pool_entitlement", "Entitlement of the pool.", _BY_KIND)
-DEMAND = Gauge("resmgr_pool_demand", "Requests of queued gangs.", _BY_KIND)
-RESERVATION = Gauge("resmgr_pool_reservation", "Configured reservation.", _BY_KIND)
-LIMIT = Gauge("resmgr_pool_limit", "Configured limit.", _BY_KIND)
-PENDING = Gauge("resmgr_pool_pending", "Gangs in the pool's queues, and gangs set aside.", ["pool", "queue"])
 READY = Gauge("resmgr_ready_gangs", "Admitted gangs that wait for a placement engine.", ["type"])
 PLACED = Gauge("resmgr_placements", "Placements that wait for the job manager.")
 LEASED = Gauge("resmgr_leased_tasks", "Tasks that are leased to an engine or to the job manager.")
@@ -40,67 +34,87 @@ SETTLED = Gauge(
     "resmgr_recovery_settled",
     "1 once all tasks that were stored when this instance was elected are restored or queued, else 0.",
 )
-_OF_POOLS = (ALLOCATION, SLACK, ENTITLEMENT, DEMAND, RESERVATION, LIMIT, PENDING)
+_AMOUNTS = {
+    "resmgr_pool_allocation": "Allocation including slack, in units of the kind.",
+    "resmgr_pool_slack_allocation": "Allocation of revocable tasks.",
+    "resmgr_pool_entitlement": "Entitlement of the pool.",
+    "resmgr_pool_demand": "Requests of queued gangs.",
+    "resmgr_pool_reservation": "Configured reservation.",
+    "resmgr_pool_limit": "Configured limit.",
+}
+"""Gauges by pool and kind."""
+Times = tuple[tuple[int, ...], float]
+"""The counts and the sum of a histogram."""
 
 
-class _Waits(Collector):
-    """Collect the histograms of the leaves as last measured."""
+class Measured(NamedTuple):
+    """A pool at the last measurement."""
+
+    path: str
+    amounts: tuple[Vector, ...]
+    """In the order of _AMOUNTS, in thousandths."""
+    queues: Mapping[str, int]
+    """Gangs by the name of the queue; empty unless it is a leaf."""
+    times: tuple[Times, Times] | None
+    """How long gangs and runs of a leaf waited."""
+
+
+class _Pools(Collector):
+    """Collect the gauges and histograms of pools as last measured.
+
+    What is measured is kept as it is, and becomes samples only when somebody asks: of 1,000 pools there are
+    some 60,000.
+    """
 
     def __init__(self) -> None:
-        self._families: Sequence[HistogramMetricFamily] = ()
+        self.measured: Sequence[Measured] = ()
 
-    def collect(self) -> Iterable[HistogramMetricFamily]:
-        return self._families
-
-    def set(self, pools: Sequence[Pool]) -> None:
-        ready = HistogramMetricFamily(
-            "resmgr_pending_to_ready_seconds", "Time of gangs from queued to admitted.", labels=["pool"]
-        )
-        running = HistogramMetricFamily(
-            "resmgr_pending_to_running_seconds", "Time of runs from enqueued to running.", labels=["pool"]
-        )
-        for pool in pools:
-            ready.add_metric([pool.path], _buckets(pool.to_ready), pool.to_ready.total)
-            running.add_metric([pool.path], _buckets(pool.to_running), pool.to_running.total)
-        self._families = (ready, running)
-
-
-WAITS = _Waits()
-REGISTRY.register(WAITS)
+    def collect(self) -> Iterable[Metric]:
+        pools = self.measured
+        for place, (name, about) in enumerate(_AMOUNTS.items()):
+            family = GaugeMetricFamily(name, about, labels=["pool", "kind"])
+            for pool in pools:
+                for kind, amount in zip(KINDS, pool.amounts[place], strict=True):
+                    family.add_metric([pool.path, kind], amount / MILLI)
+            yield family
+        yield _pending(pools)
+        ready = "Time of gangs from queued to admitted."
+        yield _histogram("resmgr_pending_to_ready_seconds", ready, pools, 0)
+        running = "Time of runs from enqueued to running."
+        yield _histogram("resmgr_pending_to_running_seconds", running, pools, 1)
 
 
-def _buckets(times: Histogram) -> list[tuple[str, float]]:
+def _pending(pools: Iterable[Measured]) -> GaugeMetricFamily:
+    about = "Gangs in the pool's queues, and gangs set aside."
+    family = GaugeMetricFamily("resmgr_pool_pending", about, labels=["pool", "queue"])
+    for pool in pools:
+        for name, count in pool.queues.items():
+            family.add_metric([pool.path, name], count)
+    return family
+
+
+def _histogram(name: str, about: str, pools: Iterable[Measured], place: int) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, about, labels=["pool"])
     ends = [*map(str, BOUNDS), "+Inf"]
-    return list(zip(ends, accumulate(times.counts), strict=True))
+    for pool in pools:
+        if pool.times is not None:
+            counts, total = pool.times[place]
+            family.add_metric([pool.path], list(zip(ends, accumulate(counts), strict=True)), total)
+    return family
 
 
-class _Measured:
-    """Which pools have gauges. Those are dropped when pools change only: it takes long to make them."""
-
-    def __init__(self) -> None:
-        self._of: tuple[frozenset[tuple[str, bool]], frozenset[str]] = (frozenset(), frozenset())
-
-    def follow(self, pools: frozenset[tuple[str, bool]], aside: frozenset[str]) -> None:
-        """Drop all gauges of pools unless these are the pools, and those with gangs set aside, as before."""
-        if self._of != (pools, aside):
-            self._of = (pools, aside)
-            for gauge in _OF_POOLS:
-                gauge.clear()
-
-
-MEASURED = _Measured()
+POOLS = _Pools()
+REGISTRY.register(POOLS)
 
 
 def measure(scheduler: Scheduler) -> None:
-    """Set all gauges and drop those of deleted pools."""
-    pools = list(scheduler.tree)
+    """Take over the figures of all pools, and set all other gauges."""
     aside = Counts(gang.pool.path for gang in scheduler.infeasible)
-    MEASURED.follow(frozenset((pool.path, pool.leaf) for pool in pools), frozenset(aside))
-    for pool in pools:
-        _measure_pool(pool, scheduler.pending)
-    WAITS.set(list(scheduler.tree.leaves()))
-    for path, count in aside.items():
-        PENDING.labels(path, scheduler.infeasible.name).set(count)
+    name, pending = scheduler.infeasible.name, scheduler.pending
+    POOLS.measured = [
+        _measured(each, pending, {name: aside[each.pool.path]} if each.pool.path in aside else {})
+        for each in pool_figures(scheduler)
+    ]
     for kind, ready in scheduler.ready.items():
         READY.labels(kind.name).set(len(ready))
     PLACED.set(len(scheduler.placements))
@@ -110,24 +124,35 @@ def measure(scheduler: Scheduler) -> None:
 
 
 async def keep_measuring(scheduler: Scheduler, seconds: float) -> None:
-    """Set all gauges periodically."""
+    """Measure periodically."""
     while True:
         measure(scheduler)
         await asyncio.sleep(seconds)
 
 
-def _measure_pool(pool: Pool, pending: PendingQueues) -> None:
-    allocation = pool.allocation()
-    _set(ALLOCATION, pool, allocation["total"])
-    _set(SLACK, pool, allocation["slack"])
-    _set(ENTITLEMENT, pool, Resources(*pool.entitlement))
-    _set(DEMAND, pool, pool.total_demand())
-    _set(RESERVATION, pool, Resources(*pool.reservation))
-    _set(LIMIT, pool, Resources(*pool.limit))
-    for queue in pending.of(pool).all if pool.leaf else ():
-        PENDING.labels(pool.path, queue.name).set(len(queue))
+def _measured(figures: PoolFigures, pending: PendingQueues, aside: Mapping[str, int]) -> Measured:
+    pool = figures.pool
+    return Measured(
+        pool.path,
+        (
+            figures.allocation,
+            figures.slack,
+            pool.entitlement,
+            figures.demand,
+            pool.reservation,
+            pool.limit,
+        ),
+        {**_lengths(pending.active.get(pool)), **aside} if pool.leaf else aside,
+        (_times(pool.to_ready), _times(pool.to_running)) if pool.leaf else None,
+    )
 
 
-def _set(gauge: Gauge, pool: Pool, amounts: Resources) -> None:
-    for kind, amount in zip(KINDS, amounts.values(), strict=True):
-        gauge.labels(pool.path, kind).set(amount / MILLI)
+def _lengths(queues: PoolQueues | None) -> Mapping[str, int]:
+    return _EMPTY if queues is None else {queue.name: len(queue) for queue in queues.all}
+
+
+_EMPTY = dict.fromkeys(NAMES, 0)
+
+
+def _times(histogram: Histogram) -> Times:
+    return tuple(histogram.counts), histogram.total
