@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 from typing import Any
 
 from peloton.api.v0.task import task_pb2
@@ -43,8 +44,9 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
         """Explain a job's tasks in groups of the same state and cause."""
         scheduler = self._driver.scheduler
         job = scheduler.registry.jobs.get(request.job_id.value)
-        tasks = sorted(job.tasks.values(), key=lambda task: task.instance) if job is not None else []
-        for pool in {task.pool for task in tasks}:
+        held = job.tasks if job is not None else {}
+        tasks = [held[instance] for instance in sorted(held)]
+        for pool in set(map(attrgetter("pool"), tasks)):
             require_job(pool)
         grouping = Grouping(scheduler)
         for at in range(0, len(tasks), _AT_ONCE):

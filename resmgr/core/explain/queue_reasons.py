@@ -135,8 +135,16 @@ class _Members:
     first: Task
     count: int = 0
     instances: list[int] = field(default_factory=list)
-    gangs: dict[Gang, Task] = field(default_factory=dict)
-    """Their gangs that are in a queue, each with one of its tasks."""
+    queue: GangQueue | ReadyQueue | None = None
+    """Where their gangs are."""
+    head: bool = False
+    """Whether they are of the gang that is first there."""
+
+    def has(self, gang: Gang) -> bool:
+        """Return whether a gang of the queue is one of theirs."""
+        task = gang.tasks[0]
+        like = self.first
+        return task.job is like.job and task.state is like.state and task.pool is like.pool
 
 
 class Grouping:
@@ -152,16 +160,38 @@ class Grouping:
     def add(self, tasks: Iterable[Task]) -> None:
         """Add tasks in the order of their instances, over all calls."""
         heads: dict[GangQueue, Gang | None] = {}
+        members: _Members
+        state: TaskState | None = None
+        pool: Pool | None = None
+        last: object = None
+        head: Gang | None = None
         for task in tasks:
-            key = _key(task, heads)
-            members = self._found.get(key)
-            if members is None:
-                members = self._found[key] = _Members(task)
+            gang = task.gang
+            queue = None if gang is None else gang.queue
+            # Of a hundred thousand tasks most wait for what the one before them waits for.
+            alike = (
+                queue is last is not None and gang is not head and task.state is state and task.pool is pool
+            )
+            if not alike:
+                members = self._members(task, heads)
+                state, pool = task.state, task.pool
+                head = heads.get(queue) if isinstance(queue, GangQueue) else None
+                last = queue if isinstance(queue, GangQueue | ReadyQueue) and gang is not head else None
             members.count += 1
             if members.count <= SHOWN:
                 members.instances.append(task.instance)
-            if task.gang is not None and isinstance(task.gang.queue, GangQueue | ReadyQueue):
-                members.gangs.setdefault(task.gang, task)
+
+    def _members(self, task: Task, heads: dict[GangQueue, Gang | None]) -> _Members:
+        """Return the group of a task, a new one where it is the first."""
+        key = _key(task, heads)
+        members = self._found.get(key)
+        if members is None:
+            members = self._found[key] = _Members(task)
+            queue = None if task.gang is None else task.gang.queue
+            if isinstance(queue, GangQueue | ReadyQueue):
+                members.queue = queue
+                members.head = isinstance(queue, GangQueue) and heads[queue] is task.gang
+        return members
 
     def finish(self) -> list[Group]:
         """Return the groups, the largest first."""
@@ -196,17 +226,24 @@ def _key(task: Task, heads: dict[GangQueue, Gang | None]) -> tuple[object, ...]:
 
 
 def _ends(members: _Members) -> tuple[Task, int]:
-    """Return the queued task that is first, and the position of the last one."""
-    queue = next((gang.queue for gang in members.gangs if gang.queue is not None), None)
-    first, last, left = members.first, 0, len(members.gangs)
-    if queue is None:
+    """Return the queued task that is first, and the position of the last one.
+
+    The queue is read from both of its ends: the tasks between may be a hundred thousand.
+    """
+    first = members.first
+    if members.queue is None:
         return first, 0
-    for position, gang in enumerate(queue, 1):
-        if gang in members.gangs:
-            first, last, left = members.gangs[gang] if not last else first, position, left - 1
-            if not left:
-                break
-    return first, last
+    order = members.queue.gangs()
+    if members.head:
+        return first, 1 if order and first.gang is order[0] else 0
+    behind = 1 if isinstance(members.queue, GangQueue) else 0  # the head is a group of its own
+    found = (place for place in range(behind, len(order)) if members.has(order[place]))
+    place = next(found, None)
+    if place is None:
+        return first, 0
+    last = next(at for at in range(len(order) - 1, -1, -1) if members.has(order[at]))
+    tasks = (task for task in order[place].tasks if task.job is first.job)
+    return min(tasks, key=lambda task: task.instance), last + 1
 
 
 class _Heads:
@@ -329,7 +366,7 @@ def _in_queue(queue: GangQueue | ReadyQueue, gangs: set[Gang]) -> Iterator[tuple
 
     A queue may hold a million gangs, so the gangs ahead are counted by charge, which similar gangs share.
     """
-    order = list(queue)
+    order = queue.gangs()
     for gang in gangs:
         position = order.index(gang)
         charges = list(map(_CHARGE, islice(order, position)))

@@ -41,6 +41,9 @@ class _Level:
 
     def __iter__(self) -> Iterator[Gang]:
         """Iterate in the order in which they come first, if no other comes back."""
+        if not self.returns:
+            yield from self.gangs
+            return
         yield from self.late
         behind = iter(self.returned)
         back = next(behind, None)
@@ -109,6 +112,14 @@ class GangQueue:
         """Iterate in the order in which admission tries them."""
         for negated in self._order:
             yield from self._levels[-negated]
+
+    def gangs(self) -> list[Gang]:
+        """Return all gangs in that order, faster than by iterating."""
+        found: list[Gang] = []
+        for negated in self._order:
+            level = self._levels[-negated]
+            found += level if level.returns else level.gangs
+        return found
 
     def add(self, gang: Gang) -> None:
         """Add at the tail of its priority. The gang must be in no queue."""
@@ -184,6 +195,10 @@ class ReadyQueue:
 
     def __iter__(self) -> Iterator[Gang]:
         return iter(self._gangs)
+
+    def gangs(self) -> list[Gang]:
+        """Return all gangs in order."""
+        return list(self._gangs)
 
     def add(self, gang: Gang) -> None:
         """Add at the tail. The gang must be in no queue."""

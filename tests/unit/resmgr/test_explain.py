@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
@@ -164,6 +166,33 @@ def test_a_jobs_tasks_are_grouped_by_cause() -> None:
     behind = found[0]
     assert behind.first.position is not None
     assert (behind.first.run.instance, behind.first.position.position, behind.last_position) == (2, 2, 4)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), min_size=1, max_size=12), st.integers(3, 12))
+def test_a_group_reaches_from_its_first_task_to_its_last(
+    gangs: list[tuple[bool, int]], admitted: int
+) -> None:
+    world = World(PoolConfig("a", "a", "root", kinds(limit=admitted)))
+    next_instance = 0
+    for ours, size in gangs:
+        members = range(next_instance, next_instance + size)
+        world.enqueue(*members, of=needs(cpu=1), job=JOB if ours else OTHER_JOB)
+        next_instance += size
+    world.admit()
+    jobs = world.scheduler.registry.jobs
+    tasks = [task for _, task in sorted(jobs[JOB].tasks.items())] if JOB in jobs else []
+    grouping = Grouping(world.scheduler)
+    grouping.add(tasks)
+    groups = grouping.finish()
+    assert sum(group.count for group in groups) == len(tasks)
+    alone = {each.run.instance: each for each in explain(world.scheduler, tasks)}
+    for group in groups:
+        same = [alone[instance] for instance in group.instances]
+        assert {each.cause for each in same} == {group.first.cause}
+        places = [each.position.position for each in same if each.position is not None]
+        assert group.first.position is not None
+        assert (group.first.position.position, group.last_position) == (min(places), max(places))
+        assert group.first.run.instance == min(group.instances)
 
 
 async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> None:
