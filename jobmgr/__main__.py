@@ -15,6 +15,7 @@ from jobmgr.engine.job_metrics import JOB_COUNTS
 from jobmgr.server import NAMES, services
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
+from peloton.identity.agents import agent_access
 from peloton.membership.interface import Role
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
@@ -34,6 +35,7 @@ from storage.selection.factory import Stores
 def build(daemon: Daemon[JobmgrSettings]) -> None:
     """Compose the job manager: it serves while it leads."""
     settings, stores = daemon.settings, Stores(daemon.settings.storage)
+    agents = agent_access(settings.agents)
 
     @asynccontextmanager
     async def leading(term: int) -> AsyncIterator[None]:
@@ -87,6 +89,7 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
                         daemon.client(Role.RESMGR, PlanningServiceStub),
                         watches,
                         settings.enable_secrets,
+                        agents,
                     )
                 )
             )

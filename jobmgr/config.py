@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from jobmgr.core.task.actions import Limits
 from jobmgr.drivers.retry import Bucket
-from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.settings import AgentSettings, DaemonSettings, Settings
 from peloton.config.sources import Variable
 from storage.config import StorageSettings
 
@@ -66,6 +66,8 @@ class JobmgrSettings(DaemonSettings):
     """Times after which tasks are reconciled, killed again and started over."""
     lanes: int = Field(4, ge=1, le=64)
     """Loops over which jobs are dealt by their ids. A job whose write cannot be made delays only its lane."""
+    agents: AgentSettings = AgentSettings()
+    """How Mesos agents are asked for the files of tasks."""
     task_kill: RateSettings = RateSettings()
     """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()

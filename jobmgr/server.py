@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.scope import scoped
@@ -33,6 +34,7 @@ from peloton.api.v1alpha.pod.svc.pod_svc_pb2_grpc import add_PodServiceServicer_
 from peloton.api.v1alpha.volume.svc import volume_svc_pb2_grpc as v1alpha_volume_svc
 from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceServicer_to_server
 from peloton.clock import Clock
+from peloton.config.agents import PLAIN, AgentAccess
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
@@ -71,17 +73,18 @@ def services(
     planning: Caller,
     watches: Watches | None = None,
     enable_secrets: bool = False,
+    agents: AgentAccess = PLAIN,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgr` returns the caller of a Mesos cluster's InternalHostService; `feasibility` calls the
     FeasibilityService, `matching` the MatchingService of all; `planning` calls resmgr's
-    PlanningService.
+    PlanningService, `agents` says how Mesos agents are called.
     """
     jobs = JobManager(engine, clock, enable_secrets=enable_secrets)
     updates = UpdateService(engine, clock)
     stateless = JobService(engine, engine.workflows, clock, enable_secrets=enable_secrets)
-    sandboxes = Sandboxes(hostmgr)
+    sandboxes = Sandboxes(hostmgr, AgentHttp(access=agents))
     tasks = TaskManager(engine, sandboxes)
     watching = WatchService(engine, Watches(engine, clock) if watches is None else watches)
     volumes = Volumes(engine)

@@ -89,7 +89,7 @@ class Cluster:
             self._kill_leftover_tasks()
             self._write_settings(settings)
             if settings.secure:
-                make_credentials(self.layout)
+                make_credentials(self.layout, settings.secure_agents)
             else:
                 remove_certificates(self.layout)
             parts = self.components()
@@ -137,6 +137,9 @@ class Cluster:
             found["BASIC_AUTH_CONFIG"] = str(self.layout.credentials_of(ADMIN))
             found["PELOTON_CA_FILE"] = str(self.layout.authority)
             found |= {"PELOTON_CERT_FILE": str(certificate), "PELOTON_KEY_FILE": str(key)}
+        if self._settings().secure_agents:
+            found["PELOTON_AGENT_CA_FILE"] = str(self.layout.authority)
+            found["PELOTON_AGENT_AUTH"] = str(self.layout.agent_auth)
         if servers := self.zookeeper_servers():
             return {**found, "ZK_SERVERS": servers}
         leaders = registered(self.layout.membership).leaders

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from minicluster.credentials import AGENT, PRINCIPAL
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, zookeeper
 from minicluster.settings import Agent, ClusterSettings, NamedCluster
@@ -86,7 +87,7 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
                 agent_component(
                     *(i, agent, master, layout, ports),
                     images=cluster.images,
-                    launches=_launches(cluster, seed=i),
+                    launches=[*_launches(cluster, seed=i), *_agent_security(cluster, layout)],
                 )
                 for i, agent in enumerate(cluster.agents)
             )
@@ -107,7 +108,7 @@ def _further_mesos(
         yield agent_component(
             *(first + i, agent, master.addresses["http"], layout, ports),
             images=cluster.images,
-            launches=_launches(cluster, seed=first + i),
+            launches=[*_launches(cluster, seed=first + i), *_agent_security(cluster, layout)],
             name=f"mesos-agent{i}-{named.name}",
         )
 
@@ -194,7 +195,7 @@ def agent_component(
     launches: Sequence[str],
     name: str = "",
 ) -> Component:
-    """Return the component of one agent; `launches` are its flags for the costs of launches."""
+    """Return the component of one agent; `launches` are its flags for the costs of launches, and others."""
     name = name or f"mesos-agent{index}"
     http, _ = ports(name, "mesos-agent", index)
     flags = [
@@ -265,7 +266,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     own: dict[str, Tree] = {
         "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
         "resmgr": store,
-        "jobmgr": {**store, "enable_secrets": True} if cluster.secure else store,
+        "jobmgr": {**store, "enable_secrets": True, **_agents(cluster, layout)} if cluster.secure else store,
         "archiver": store,
     }
     for kind in ("hostmgr", "resmgr", "jobmgr", "archiver"):
@@ -291,8 +292,28 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
             "http_port": http,
             "membership": membership,
             **_tls(WEB, cluster, layout),
+            **_agents(cluster, layout),
         }
         yield Component(f"{WEB}{i}", WEB, http, 0, merged(settings, cluster.settings.web))
+
+
+def _agent_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
+    if not cluster.secure_agents:
+        return []
+    certificate, key = layout.certificate_of(AGENT)
+    return [
+        f"--tls-certificate={certificate}",
+        f"--tls-key={key}",
+        f"--credentials={layout.agent_credentials}",
+    ]
+
+
+def _agents(cluster: ClusterSettings, layout: Layout) -> Tree:
+    """Return the setting by which a process calls agents."""
+    if not cluster.secure_agents:
+        return {}
+    shown = {"principal": PRINCIPAL, "secret_file": str(layout.agent_secret)}
+    return {"agents": {"tls": True, "ca_file": str(layout.authority), **shown}}
 
 
 def _auth(cluster: ClusterSettings, layout: Layout) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 import shutil
 import ssl
@@ -14,10 +15,13 @@ from minicluster.layout import Layout
 if TYPE_CHECKING:
     from peloton.client.auth import Auth
     from peloton.client.tls import Tls
+    from peloton.config.agents import AgentAccess
 
 ADMIN, VIEWER = "admin", "viewer"
 CLIENT = "client"
 """The name of the certificate that clients show. It is nobody's: who they are, they say by a password."""
+AGENT, PRINCIPAL = "mesos-agent", "peloton"
+"""The name of the certificate of the agents, and the principal that they let in."""
 CERTIFIED = ("jobmgr", "resmgr", "hostmgr", "placement", "archiver")
 """Daemons that know each other by their certificates."""
 READING = ("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan")
@@ -34,14 +38,22 @@ class Identity(TypedDict, total=False):
 
     auth: Auth
     tls: Tls
+    agents: AgentAccess
 
 
-def make_credentials(layout: Layout) -> None:
-    """Make users, keys and certificates, only for this user to read, unless they are there."""
+def make_credentials(layout: Layout, agents: bool = False) -> None:
+    """Make users, keys and certificates, only for this user to read, unless they are there.
+
+    With `agents`, credentials for these too.
+    """
     if not layout.users.exists():
         _make_users(layout)
     if not layout.authority.exists():
         _make_certificates(layout)
+    if not agents:
+        layout.agent_auth.unlink(missing_ok=True)
+    elif not layout.agent_auth.exists():
+        _make_agent_credentials(layout)
 
 
 def remove_certificates(layout: Layout) -> None:
@@ -58,10 +70,15 @@ def client_identity(directory: Path) -> Identity:
     from peloton.client.tls import Tls
 
     certificate, key = layout.certificate_of(CLIENT)
-    return {
+    found: Identity = {
         "auth": read_auth(layout.credentials_of(ADMIN)),
         "tls": Tls(str(layout.authority), str(certificate), str(key)),
     }
+    if layout.agent_auth.exists():
+        from peloton.client.agents import agents_by
+
+        found["agents"] = agents_by(str(layout.authority), str(layout.agent_auth))
+    return found
 
 
 def https_context(layout: Layout) -> ssl.SSLContext | None:
@@ -90,6 +107,14 @@ def _make_users(layout: Layout) -> None:
     dump(layout.users, {"users": users, "certificates": certificates, "roles": ROLES})
 
 
+def _make_agent_credentials(layout: Layout) -> None:
+    secret = secrets.token_urlsafe(24)
+    allowed = {"credentials": [{"principal": PRINCIPAL, "secret": secret}]}
+    _write(layout.agent_credentials, json.dumps(allowed))
+    _write(layout.agent_secret, secret + "\n")
+    _write(layout.agent_auth, json.dumps({"username": PRINCIPAL, "password": secret}))  # JSON is YAML
+
+
 def _make_certificates(layout: Layout) -> None:
     """Make an authority, and a certificate for each kind of component and for clients: all or none."""
     import datetime
@@ -100,7 +125,7 @@ def _make_certificates(layout: Layout) -> None:
     draft = layout.root / f".{layout.certificates.name}"
     shutil.rmtree(draft, ignore_errors=True)
     make_authority(draft, "minicluster", now)
-    for name in (*CERTIFIED, "web", CLIENT):
+    for name in (*CERTIFIED, "web", AGENT, CLIENT):
         issue(draft, name, LOOPBACK, DAYS, now)
     draft.rename(layout.certificates)
 

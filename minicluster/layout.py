@@ -75,6 +75,21 @@ class Layout:
         return self.auth / "secret-keys"
 
     @property
+    def agent_credentials(self) -> Path:
+        """Whom the agents of a cluster with `secure_agents` let in, as their `--credentials` take it."""
+        return self.certificates / "agents.json"
+
+    @property
+    def agent_secret(self) -> Path:
+        """The secret of the only principal there."""
+        return self.certificates / "agents.secret"
+
+    @property
+    def agent_auth(self) -> Path:
+        """The same principal, as `--agentAuth` takes it."""
+        return self.certificates / "agents.yaml"
+
+    @property
     def audit(self) -> Path:
         """What users have changed, a JSON line for each call."""
         return self.root / "audit.jsonl"

@@ -133,6 +133,8 @@ class ClusterSettings(Settings):
     """Whether the daemons and the web UI speak TLS, know each other by certificates, encrypt secrets of jobs,
     and ask callers who they are, by users that are made with the cluster: admin may do everything, viewer may
     read. Their passwords are in the cluster's folder `auth`, the authority in `certificates`."""
+    secure_agents: bool = False
+    """Whether the agents of a secure cluster speak TLS, too, and ask for a principal's secret."""
     clusters: tuple[NamedCluster, ...] = ()
     """Further Mesos clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()
@@ -222,6 +224,12 @@ class ClusterSettings(Settings):
             raise ValueError(f"clusters: names must differ: {', '.join(names)}")
         if names and self.mesos:
             raise ValueError("clusters: further ones are started beside an own master only")
+        return self
+
+    @model_validator(mode="after")
+    def _agents_as_secure(self) -> Self:
+        if self.secure_agents and not self.secure:
+            raise ValueError("secure_agents: count with `secure: true` only")
         return self
 
     @field_validator("agents")

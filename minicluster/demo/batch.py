@@ -81,7 +81,7 @@ def first_line(client: PelotonClient, job_id: str, instance: int) -> str:
     path = path_of(list(sandbox.paths), "stdout")
     if path is None:
         return f"(no output: {' '.join(str(sandbox.error).split()) or 'no file stdout'})"
-    agent = Agent(sandbox.hostname, int(sandbox.port), TIMEOUT)
+    agent = Agent(sandbox.hostname, int(sandbox.port), TIMEOUT, client.agents)
     text = SandboxFile(agent, path).read(0).decode(errors="replace")
     return text.partition("\n")[0]
 

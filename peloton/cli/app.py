@@ -158,6 +158,22 @@ GROUPS = {
     help="Its key.",
 )
 @click.option(
+    "--agentCa",
+    "agent_ca",
+    envvar="PELOTON_AGENT_CA_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    help="Certificates of the authorities of Mesos agents, which are then called by HTTPS.",
+)
+@click.option(
+    "--agentAuth",
+    "agent_auth",
+    envvar="PELOTON_AGENT_AUTH",
+    show_envvar=True,
+    metavar="FILE",
+    help="YAML with username and password for Mesos agents that ask for them.",
+)
+@click.option(
     "-t",
     "--timeout",
     type=Duration(),
@@ -181,7 +197,9 @@ def session_of(ctx: click.Context, flags: Mapping[str, Any]) -> Session:
     output = "json" if flags["json"] else flags["output"] or ""
     tls = flags["tls_ca"], flags["tls_cert"], flags["tls_key"]
     targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout, tls if flags["zk_tls"] else None)
-    return Session(output, flags["debug"], timeout, targets, flags["basic_auth"], flags["mesos_cluster"], tls)
+    agents = flags["agent_ca"], flags["agent_auth"]
+    cluster, basic_auth = flags["mesos_cluster"], flags["basic_auth"]
+    return Session(output, flags["debug"], timeout, targets, basic_auth, cluster, tls, agents)
 
 
 def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[TargetSource, TargetSource]:

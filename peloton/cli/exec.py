@@ -30,7 +30,6 @@ def find_container(session: Session, job_id: str, instance: int) -> tuple[Agent,
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.task import task_pb2
     from peloton.client.agent_session import container_of
-    from peloton.client.sandbox import Agent
 
     job = peloton_pb2.JobID(value=job_id)
     found = session.call("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=instance))
@@ -43,7 +42,7 @@ def find_container(session: Session, job_id: str, instance: int) -> tuple[Agent,
     if refusal:
         raise Refused(refusal)
     check(answer)
-    agent = Agent(answer.hostname, int(answer.port or 5051), session.timeout)
+    agent = session.agent(answer)
     return agent, container_of(answer.paths)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.cli.failures import CallFailed, check
 from peloton.cli.session import Session
-from peloton.client.sandbox import Agent, Sandbox, SandboxFile
+from peloton.client.sandbox import Sandbox, SandboxFile
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.states import TaskState
 
@@ -91,7 +91,7 @@ class Logs:
             refusal = response.error.notRunning.message or response.error.failure.message
             return Refused(refusal or f"instance {self.instance} has no sandbox: it was not launched")
         check(response)
-        agent = Agent(response.hostname, int(response.port or 5051), self.session.timeout)
+        agent = self.session.agent(response)
         sandbox = Sandbox(agent, tuple(response.paths))
         try:
             file: SandboxFile = self._with_retries(lambda: sandbox.file(self.filename))

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from peloton.cli.listing import Listing
     from peloton.client import Discovery, PelotonClient
     from peloton.client.auth import Auth
+    from peloton.client.sandbox import Agent
     from peloton.client.tls import Tls
+    from peloton.config.agents import AgentAccess
 
 CALLER = "peloton-cli"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
@@ -38,6 +40,8 @@ class Session:
     """The Mesos cluster whose host manager is called; empty: by the hosts that a request names."""
     tls_files: tuple[str | None, str | None, str | None] = (None, None, None)
     """Of the authorities, of the own certificate and of its key."""
+    agent_files: tuple[str | None, str | None] = (None, None)
+    """Of the authorities of Mesos agents, and of the credentials for them."""
     _client: PelotonClient | None = field(default=None, repr=False)
     _sessions: dict[str, Session] = field(default_factory=dict, repr=False)
     """Of Mesos clusters."""
@@ -66,6 +70,12 @@ class Session:
         if self._client is None:
             self._client = self._connect()
         return self._client
+
+    def agent(self, sandbox: Any) -> Agent:
+        """Return the Mesos agent that an answer of BrowseSandbox names."""
+        from peloton.client.sandbox import Agent
+
+        return Agent(sandbox.hostname, int(sandbox.port or 5051), self.timeout, self.client.agents)
 
     def call_clusters(self, service: str, method: str, request: Any) -> list[Any]:
         """Call the host managers of all Mesos clusters, or of the one that is named; return the answers.
@@ -203,20 +213,23 @@ class Session:
             self._client.close()
             self._client = None
 
-    def _identity(self, discovery: Discovery) -> tuple[Auth | None, Tls | None]:
+    def _identity(self, discovery: Discovery) -> tuple[Auth | None, Tls | None, AgentAccess]:
         """Return whose calls these are, and what encrypts them: as given, or as a minicluster needs it."""
+        from peloton.client.agents import agents_by
         from peloton.client.auth import read_auth
         from peloton.client.tls import Tls
 
         auth = read_auth(self.basic_auth) if self.basic_auth else None
         tls = Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
+        agents = agents_by(*self.agent_files)
         folder = getattr(discovery, "minicluster", None)
-        if folder is None or (auth and tls):
-            return auth, tls
+        if folder is None:
+            return auth, tls, agents
         from minicluster.credentials import client_identity
 
         own = client_identity(folder)
-        return auth or own.get("auth"), tls or own.get("tls")
+        agents = agents if any(self.agent_files) else own.get("agents", agents)
+        return auth or own.get("auth"), tls or own.get("tls"), agents
 
     def _connect(self) -> PelotonClient:
         from peloton.cli.output import say
@@ -224,13 +237,14 @@ class Session:
         from peloton.client.discovery import InCluster
 
         discovery = self.targets.discovery((lambda text: None) if self.quiet else say)
-        auth, tls = self._identity(discovery)
+        auth, tls, agents = self._identity(discovery)
         return PelotonClient(
             CALLER,
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
             timeout=self.timeout,
             auth=auth,
             tls=tls,
+            agents=agents,
         )
 
 

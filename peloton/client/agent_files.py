@@ -7,11 +7,12 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import urlencode
 
 from peloton.client.driving import Driver
 from peloton.client.failures import CODES, CallError
+from peloton.config.agents import PLAIN, AgentAccess
 
 BYTES_PER_READ = 64 * 1024
 AGENT_SECONDS = 20.0
@@ -24,6 +25,7 @@ class AgentFile:
     host: str
     port: int
     path: str
+    access: AgentAccess = PLAIN
 
     async def download(self, driver: Driver) -> AsyncGenerator[bytes, None]:
         """Yield the file. Raises CallError."""
@@ -56,6 +58,13 @@ class AgentFile:
         return f"agent {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
+def _connection(file: AgentFile) -> HTTPConnection:
+    tls = file.access.tls
+    if tls is None:
+        return HTTPConnection(file.host, file.port, timeout=AGENT_SECONDS)
+    return HTTPSConnection(file.host, file.port, timeout=AGENT_SECONDS, context=tls())
+
+
 class _Question:
     """One request to an agent; `abort` may be called by another thread."""
 
@@ -63,12 +72,12 @@ class _Question:
         self._file = file
         self._endpoint = endpoint
         self._query = query
-        self._connection = HTTPConnection(file.host, file.port, timeout=AGENT_SECONDS)
+        self._connection = _connection(file)
         self._socket: socket.socket | None = None
         self._answer: HTTPResponse | None = None
 
     def ask(self) -> None:
-        headers = {"Connection": "close", "Accept-Encoding": "identity"}
+        headers = {"Connection": "close", "Accept-Encoding": "identity", **self._file.access.headers}
         try:
             self._connection.connect()
             self._socket = self._connection.sock  # the connection leaves it to the answer
@@ -77,7 +86,8 @@ class _Question:
         except (OSError, HTTPException) as error:
             raise CallError(CODES.UNAVAILABLE, f"{self._file} cannot be reached: {error}") from error
         if self._answer.status != 200:
-            code = CODES.NOT_FOUND if self._answer.status == 404 else CODES.UNKNOWN
+            codes = {404: CODES.NOT_FOUND, 401: CODES.UNAUTHENTICATED}
+            code = codes.get(self._answer.status, CODES.UNKNOWN)
             raise CallError(code, f"{self._file} answered {self._answer.status} to {self._endpoint}")
 
     def read(self, amount: int | None = BYTES_PER_READ) -> bytes:

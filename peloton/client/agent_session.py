@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from peloton.client.sandbox import Agent, AgentUnreachable
-from peloton.errors import NotFound, PelotonError
+from peloton.errors import NotFound, PelotonError, Unauthenticated
 from peloton.plainjson import parse_json
 from peloton.recordio import RECORDIO, MalformedStream, RecordParser, frame
 
@@ -124,7 +124,7 @@ class AgentSession:
 
         headers = {"Content-Type": RECORDIO, "Message-Content-Type": _JSON, "Accept": _JSON}
         try:
-            with _client() as client:
+            with _client(self.agent) as client:
                 client.post(self._url(), content=body, headers=headers, timeout=None)
         except httpx.HTTPError:
             return
@@ -143,7 +143,9 @@ class AgentSession:
     def _url(self) -> httpx.URL:
         import httpx
 
-        return httpx.URL(scheme="http", host=self.agent.host, port=self.agent.port, path=_API)
+        return httpx.URL(
+            scheme=self.agent.access.scheme, host=self.agent.host, port=self.agent.port, path=_API
+        )
 
 
 class _Answer:
@@ -160,7 +162,7 @@ class _Answer:
         # It may be silent for as long as the command runs.
         timeout = httpx.Timeout(session.agent.timeout, read=None)
         headers = _STREAM if "launch" in str(self._call["type"]).lower() else {**_STREAM, "Accept": _JSON}
-        self._client = _client()
+        self._client = _client(session.agent)
         try:
             self._context = self._client.stream(
                 "POST", session._url(), json=self._call, headers=headers, timeout=timeout
@@ -185,17 +187,20 @@ class _Answer:
             raise AgentUnreachable(f"{self._session.agent}: the connection broke: {error}") from error
 
 
-def _client() -> httpx.Client:
+def _client(agent: Agent) -> httpx.Client:
     import httpx
 
     # Without `trust_env`: agents are not behind the user's proxy.
-    return httpx.Client(trust_env=False, headers={"Connection": "close", "Accept-Encoding": "identity"})
+    headers = {"Connection": "close", "Accept-Encoding": "identity", **agent.access.headers}
+    return httpx.Client(trust_env=False, verify=agent.access.verify, headers=headers)
 
 
 def _refusal(agent: Agent, response: httpx.Response) -> PelotonError:
     text = " ".join(response.text.split()) or f"status {response.status_code}"
     if response.status_code == 404:
         return NotFound(f"{agent}: {text}: the task has ended, or the agent serves no sessions")
+    if response.status_code == 401:
+        return Unauthenticated(f"{agent} asks for credentials: give --agentAuth FILE, or right ones")
     return PelotonError(f"{agent} runs no command in this container: {text}")
 
 

@@ -204,7 +204,8 @@ class AsyncJobs(AsyncWatches):
         if not fitting:
             names = ", ".join(path.rpartition("/")[2] for path in answer.paths)
             raise CallError(CODES.NOT_FOUND, f"no file {file!r} in the sandbox; there: {names or 'nothing'}")
-        return AgentFile(answer.hostname, int(answer.port or 5051), min(fitting, key=len))
+        path, agents = min(fitting, key=len), self._client.agents
+        return AgentFile(answer.hostname, int(answer.port or 5051), path, agents)
 
     def _rest(self, end: float | None) -> float | None:
         """Return the time-out of a call that is one of several before an end."""

@@ -9,6 +9,7 @@ from peloton.client.auth import Auth
 from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
 from peloton.client.tls import Tls
+from peloton.config.agents import PLAIN, AgentAccess
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,7 +56,10 @@ class BaseClient:
         auth: Auth | None = None,
         discovery: Discovery | None = None,
         tls: Tls | None = None,
+        agents: AgentAccess = PLAIN,
     ) -> None:
+        """Call Mesos agents, for the output of tasks, as `agents` says."""
+        self.agents = agents
         self.name = name
         self.timeout = timeout
         self._auth = auth
@@ -98,9 +102,8 @@ class BaseClient:
     def in_cluster(self, cluster: str) -> Self:
         """Return a client whose host manager is that of one Mesos cluster. Close it before this one."""
         discovery = InCluster(self._discovery, cluster)
-        return type(self)(
-            self.name, timeout=self.timeout, auth=self._auth, discovery=discovery, tls=self._tls
-        )
+        shared: dict[str, Any] = {"auth": self._auth, "tls": self._tls, "agents": self.agents}
+        return type(self)(self.name, timeout=self.timeout, discovery=discovery, **shared)
 
     def _opened(self, role: str) -> Any:
         raise NotImplementedError

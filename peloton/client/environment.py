@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.client.agents import agents_by
 from peloton.client.auth import Auth, BearerAuth, read_auth
 from peloton.client.clusters import zookeeper_of
 from peloton.client.discovery import Discovery, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.tls import Tls
+from peloton.config.agents import PLAIN
 
 ROLES = ("JOBMGR", "RESMGR", "HOSTMGR")
 
@@ -19,9 +21,9 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
 
     JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, ZK_SERVERS, ZK_ROOT, CLUSTER_NAME and BASIC_AUTH_CONFIG are those of
     the command line; PELOTON_TOKEN is a bearer token, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE
-    are for TLS, with ZK_TLS=1 that to ZooKeeper, too. Where it names no cluster, a minicluster that runs on
-    this machine is taken, as by the command line, with what a call of it needs. Raises PelotonError for a
-    value that is wrong.
+    are for TLS, with ZK_TLS=1 that to ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH are for
+    Mesos agents. Where it names no cluster, a minicluster that runs on this machine is taken, as by the
+    command line, with what a call of it needs. Raises PelotonError for a value that is wrong.
     """
     given = {key: value for key, value in variables.items() if value}
     servers = ",".join(given.get("ZK_SERVERS", "").split())
@@ -37,6 +39,9 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
         "auth": _auth(given),
         "tls": _tls(given),
     }
+    agents = agents_by(given.get("PELOTON_AGENT_CA_FILE", ""), given.get("PELOTON_AGENT_AUTH", ""))
+    if agents is not PLAIN:
+        found["agents"] = agents
     if servers and given.get("ZK_TLS", "").lower() in ("1", "true"):
         found["discovery"] = _by_encrypted_zookeeper(found)
     return {**found, **{key: value for key, value in own.items() if not found.get(key)}}

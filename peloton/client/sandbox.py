@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.config.agents import PLAIN, AgentAccess
+from peloton.errors import NotFound, PelotonError, Unauthenticated, Unavailable
 from peloton.plainjson import parse_json
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Agent:
     host: str
     port: int
     timeout: float
+    access: AgentAccess = PLAIN
 
     def stream(self, endpoint: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the body of an answer as it arrives.
@@ -43,8 +45,10 @@ class Agent:
 
         failure = f"{self} cannot be reached"
         try:
-            url = httpx.URL(scheme="http", host=self.host, port=self.port, path=endpoint, params=query)
-            with _client().stream("GET", url, timeout=self.timeout) as response:
+            scheme = self.access.scheme
+            url = httpx.URL(scheme=scheme, host=self.host, port=self.port, path=endpoint, params=query)
+            headers = self.access.headers
+            with _client(self.access).stream("GET", url, timeout=self.timeout, headers=headers) as response:
                 self._check(response.status_code, endpoint, query["path"])
                 failure = f"{self}: the connection broke"
                 yield from response.iter_bytes()
@@ -71,6 +75,8 @@ class Agent:
     def _check(self, status: int, endpoint: str, path: str) -> None:
         if status == 404:
             raise NotFound(f"{self} has no file {path}")
+        if status == 401:
+            raise Unauthenticated(f"{self} asks for credentials: give --agentAuth FILE, or right ones")
         if status != 200:
             raise PelotonError(f"{self} answered {status} to {endpoint}")
 
@@ -157,11 +163,12 @@ class SandboxFile:
 
 
 @cache
-def _client() -> httpx.Client:
+def _client(access: AgentAccess) -> httpx.Client:
     import httpx
 
     # Without `trust_env`: agents are not behind the user's proxy.
-    return httpx.Client(trust_env=False, headers={"Connection": "close", "Accept-Encoding": "identity"})
+    headers = {"Connection": "close", "Accept-Encoding": "identity"}
+    return httpx.Client(trust_env=False, verify=access.verify, headers=headers)
 
 
 def file_data(body: bytes, where: str = "agent") -> bytes:

@@ -15,6 +15,7 @@ from peloton.backoff import Backoff
 from peloton.client.discovery import NoLeader
 from peloton.client.driving import ClientClosed, Driver
 from peloton.client.failures import CODES, CallError, call_error
+from peloton.config.agents import AgentAccess
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
@@ -50,6 +51,7 @@ class Stubs(Protocol):
     respool_svc: Any
     watch_svc: Any
     timeout: float | None
+    agents: AgentAccess
 
 
 class AsyncWatches:

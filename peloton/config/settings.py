@@ -217,6 +217,27 @@ class TlsSettings(Settings):
         return self
 
 
+class AgentSettings(Settings):
+    """Calls of the HTTP servers of Mesos agents, which have the files of tasks."""
+
+    tls: bool = False
+    """Whether they speak TLS, with certificates for the addresses by which they register."""
+    ca_file: Path | None = None
+    """Certificates of the trusted authorities, PEM; without it, those of the system are trusted."""
+    principal: str = ""
+    """The principal for Basic authentication; empty: none."""
+    secret_file: Path | None = None
+    """File, mode 0600, with the principal's secret on one line."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.ca_file and not self.tls:
+            raise ValueError("ca_file is given, but tls is not true")
+        if bool(self.principal) != bool(self.secret_file):
+            raise ValueError("principal and secret_file must be given together")
+        return self
+
+
 class Rate(Settings):
     """A token bucket."""
 

@@ -16,6 +16,7 @@ from peloton.daemon import log as logs
 from peloton.daemon.http import bound_socket
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import PelotonError
+from peloton.identity.agents import agent_access
 from peloton.membership.factory import membership
 from peloton.rpc.tls import tls_of
 from peloton.web.api.caller import LeaderCaller
@@ -48,6 +49,7 @@ async def serve(settings: WebSettings) -> str:
     listener = bound_socket(settings.host, settings.http_port)
     tls = tls_of(settings.tls)
     cluster = Cluster(membership(settings.membership), settings.call_seconds, settings.cache_seconds, tls)
+    cluster.agents = agent_access(settings.agents)
     templates = Templates(settings.cluster)
     hub = Hub(Reader(PAGES, templates, cluster), settings.poll_seconds, settings.max_watchers)
     caller = LeaderCaller(MembershipDiscovery(cluster.membership), tls=tls)

@@ -18,6 +18,7 @@ from peloton.client.discovery import NoLeader
 from peloton.client.following import repeatable
 from peloton.client.refusals import check
 from peloton.client.services import SERVICES
+from peloton.config.agents import PLAIN
 from peloton.errors import PelotonError, Unauthenticated, Unavailable
 from peloton.membership.interface import Address, Group, Member, Membership, Role
 from peloton.model.cluster import UNNAMED
@@ -105,6 +106,8 @@ class Cluster:
         self.cache_seconds = cache_seconds
         self.shared = Shared()
         self.tls = tls
+        self.agents = PLAIN
+        """How Mesos agents are called."""
         self._channels = Channels(tls)
         self._joined = False
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from peloton.config.settings import ProcessSettings
+from peloton.config.settings import AgentSettings, ProcessSettings
 from peloton.config.sources import Variable
 
 DEFAULT_PORT = 5297
@@ -21,6 +21,8 @@ class WebSettings(ProcessSettings):
     """Names by which browsers may call it, without ports; requests under other names are refused, so that no
     other site can make a browser act here under a name of its own. Where empty: on a loopback address
     localhost, 127.0.0.1 and ::1, else any name."""
+    agents: AgentSettings = AgentSettings()
+    """How Mesos agents are asked for the files of tasks."""
     call_seconds: float = Field(5.0, ge=0.5, le=60.0)
     """Time after which a daemon that does not answer counts as unreachable."""
     poll_seconds: float = Field(1.0, ge=0.2, le=60.0)

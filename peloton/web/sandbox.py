@@ -12,6 +12,7 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client.refusals import check
 from peloton.client.sandbox import file_data
+from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.plainjson import parse_json
 from peloton.web.cluster import Calls
@@ -55,6 +56,7 @@ class Sandbox:
     """The agent's path of the folder; empty where the sandbox has no file that would tell."""
     seconds: float
     """Time-out of connecting, and of each read."""
+    access: AgentAccess = PLAIN
 
     async def browse(self, path: str) -> list[Entry]:
         """Return what a folder holds, folders first. Raises NotFound, Unavailable."""
@@ -113,13 +115,13 @@ class Sandbox:
     @asynccontextmanager
     async def _answer(self, endpoint: str, query: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        url = f"http://{host}:{self.port}{endpoint}"
+        url = f"{self.access.scheme}://{host}:{self.port}{endpoint}"
+        headers = {"accept-encoding": "identity", **self.access.headers}
         try:
-            # Without `trust_env`: agents are not behind a proxy of the environment. Without `verify`: reading
-            # the certificates of authorities takes a quarter of a second, and agents are called by HTTP.
+            # Without `trust_env`: agents are not behind a proxy of the environment.
             async with (
-                httpx.AsyncClient(trust_env=False, verify=False, timeout=self.seconds) as client,
-                client.stream("GET", url, params=query, headers={"accept-encoding": "identity"}) as answer,
+                httpx.AsyncClient(trust_env=False, verify=self.access.verify, timeout=self.seconds) as client,
+                client.stream("GET", url, params=query, headers=headers) as answer,
             ):
                 if answer.status_code == httpx.codes.NOT_FOUND:
                     raise NotFound(
@@ -170,4 +172,5 @@ async def find(calls: Calls, job_id: str, instance: int, run: str) -> Sandbox:
     root = min(answer.paths, key=len).rpartition("/")[0] if answer.paths else ""
     if not root:
         raise Refused("the sandbox is empty")
-    return Sandbox(answer.hostname, int(answer.port or 5051), root, calls.cluster.call_seconds)
+    cluster = calls.cluster
+    return Sandbox(answer.hostname, int(answer.port or 5051), root, cluster.call_seconds, cluster.agents)

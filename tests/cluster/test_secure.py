@@ -21,7 +21,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.credentials import CERTIFIED, CLIENT, client_identity, https_context
+from minicluster.credentials import AGENT, CERTIFIED, CLIENT, client_identity, https_context
 from minicluster.discovery import VARIABLE
 from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0 import peloton_pb2
@@ -47,7 +47,7 @@ HEALTH = "/grpc.health.v1.Health/Check"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     found = Cluster(tmp_path_factory.mktemp("secure") / "cluster")
-    found.up(ClusterSettings(ports="free", secure=True, instances=Instances(web=1)))
+    found.up(ClusterSettings(ports="free", secure=True, secure_agents=True, instances=Instances(web=1)))
     try:
         yield found
     finally:
@@ -188,6 +188,44 @@ def test_clients_find_what_a_local_cluster_needs(cluster: Cluster, monkeypatch: 
         assert found.hostmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60).name == "admin"
 
 
+def test_agents_are_read_by_those_who_may(cluster: Cluster, harness: Harness) -> None:
+    job = harness.create(harness.config("echo hello of $PELOTON_INSTANCE_ID; sleep 600"))
+    harness.running(job)
+    variables = {**os.environ, **cluster.urls()}
+
+    def peloton(*arguments: str) -> str:
+        command = [sys.executable, "-m", "peloton.cli", *arguments]
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    lines = harness.client.jobs.logs(job, 0, follow=True)
+    assert next(lines) == b"hello of 0\n"
+    assert peloton("task", "logs", job, "0") == "hello of 0\n"
+    assert peloton("task", "exec", job, "0", "echo", "beside") == "beside\n"
+    request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=job), instanceId=0)
+    found = harness.client.task_svc.BrowseSandbox(request, timeout=60)
+    path = next(path for path in found.paths if path.endswith("/stdout"))
+    auth = (viewer(cluster).username, viewer(cluster).password)
+    agent = f"{found.hostname}:{found.port}"
+    assert httpx.get(f"https://{agent}/health", timeout=60, verify=https(cluster)).status_code == 200
+    for page in (f"files/download?path={path}", "state", "api/v1"):
+        refused = httpx.get(f"https://{agent}/{page}", timeout=60, verify=https(cluster), auth=auth)
+        assert refused.status_code == 401, page
+    streamed = {"content-type": "application/recordio", "message-content-type": "application/json"}
+    posted = httpx.post(
+        f"https://{agent}/api/v1", content=b"2\n{}", headers=streamed, timeout=60, verify=https(cluster)
+    )
+    assert posted.status_code == 401
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"http://{agent}/health", timeout=60)
+    stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
+    harness.client.task_svc.Stop(stop, timeout=60)
+    harness.ended(job)
+
+
 def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     folder = cluster.layout.auth
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -197,7 +235,7 @@ def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     keys = {
         file.stem: stat.S_IMODE(file.stat().st_mode) for file in cluster.layout.certificates.glob("*.key")
     }
-    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, "web", "ca"), 0o600)
+    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, AGENT, "web", "ca"), 0o600)
 
 
 def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Harness) -> None:
@@ -217,6 +255,7 @@ def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Har
     assert isinstance(auth, BasicAuth)
     secrets = [given, base64.b64encode(given.encode()).decode(), viewer(cluster).password, auth.password]
     secrets += [cluster.layout.secret_keys.read_text().strip()]
+    secrets += [cluster.layout.agent_secret.read_text().strip()]
     secrets += [file.read_text().splitlines()[1] for file in cluster.layout.certificates.glob("*.key")]
     texts: dict[Path | str, bytes] = {file: file.read_bytes() for file in cluster.layout.log.glob("*.log")}
     texts |= {file: file.read_bytes() for file in cluster.layout.root.glob("peloton.db*")}

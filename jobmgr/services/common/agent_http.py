@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import NotFound, Unavailable
 from peloton.plainjson import parse_json
 
@@ -18,16 +19,19 @@ CONCURRENT_REQUESTS = 4
 class AgentHttp:
     """A client of any agent's HTTP server."""
 
-    def __init__(self, timeout: float = TIMEOUT, max_answer: int = MAX_ANSWER) -> None:
+    def __init__(
+        self, timeout: float = TIMEOUT, max_answer: int = MAX_ANSWER, access: AgentAccess = PLAIN
+    ) -> None:
+        self._access = access
         self._timeout = timeout
         self._max_answer = max_answer
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def get(self, address: str, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return the JSON at `http://<address><path>`. Raise NotFound for a 404, else Unavailable."""
+        """Return the JSON at `<address><path>`. Raise NotFound for a 404, else Unavailable."""
         import httpx  # slow to import, and most job managers never ask an agent
 
-        url = f"http://{address}{path}"
+        url = f"{self._access.scheme}://{address}{path}"
         async with self._slots:
             try:
                 async with asyncio.timeout(self._timeout):
@@ -42,8 +46,8 @@ class AgentHttp:
 
         # Without `trust_env`: agents are never behind the user's proxy.
         async with (
-            httpx.AsyncClient(trust_env=False, timeout=self._timeout) as client,
-            client.stream("GET", url, params=query) as answer,
+            httpx.AsyncClient(trust_env=False, timeout=self._timeout, verify=self._access.verify) as client,
+            client.stream("GET", url, params=query, headers=self._access.headers) as answer,
         ):
             if answer.status_code == httpx.codes.NOT_FOUND:
                 raise NotFound(f"{url}: 404")

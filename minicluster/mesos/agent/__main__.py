@@ -17,7 +17,15 @@ from minicluster.mesos.agent.memory_limits import detect, remove_cgroup
 from minicluster.mesos.agent.service import AgentConfig, AgentService
 from minicluster.mesos.common import launch_costs, resource_notation
 from minicluster.mesos.common import resources as res
-from minicluster.mesos.common.server_process import Refusal, listen, prepare_directory, run, write_ready_file
+from minicluster.mesos.common.basic_auth import read_credentials
+from minicluster.mesos.common.server_process import (
+    Refusal,
+    listen,
+    prepare_directory,
+    run,
+    server_tls,
+    write_ready_file,
+)
 from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
 from peloton.errors import InvalidArgument
 from peloton.mesos.detector import detecting, parse_master
@@ -45,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
         default=Images.REFUSE.value,
         help="a task that asks for an image fails as without docker, is run by docker, or plainly",
     )
+    add("--tls-certificate", type=Path, help="PEM file: speak HTTPS")
+    add("--tls-key", type=Path, help="PEM file of its key")
+    add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')
     launch_costs.add_flags(parser)
     return parser
 
@@ -82,6 +93,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         attributes=attributes,
         first_retry=options.status_update_retry_interval,
         costs=costs,
+        credentials=read_credentials(options.credentials),
         flags={name: str(value) for name, value in sorted(vars(options).items()) if value is not None},
     )
 
@@ -94,13 +106,14 @@ async def _serve(options: argparse.Namespace) -> None:
         raise Refusal("--images docker: no docker engine answers; start one, or take refuse or plain")
     layout = Layout(options.work_dir.absolute())
     layout.make()
+    tls = server_tls(options.tls_certificate, options.tls_key, None)
     socket = listen(options.ip, options.port)
     port = socket.getsockname()[1]
     config = _config(options, port)
     limits = detect(layout, options.launcher == "auto")
     service = AgentService(config, layout, Launcher(layout, limits, images))
     service.recover()
-    await service.server.serve(socket)
+    await service.server.serve(socket, tls)
     await _until_stopped(service, options, port)
     await service.server.stop()
     remove_cgroup(layout)

@@ -22,7 +22,8 @@ from minicluster.mesos.agent.state_json import state
 from minicluster.mesos.agent.volumes import Volumes
 from minicluster.mesos.common import agent_link
 from minicluster.mesos.common import resources as res
-from minicluster.mesos.common.http import JSON, NOT_FOUND, Connection, Request, Response, Server
+from minicluster.mesos.common.basic_auth import Credentials, principal_of, unauthorized
+from minicluster.mesos.common.http import JSON, NOT_FOUND, Body, Connection, Request, Response, Server
 from minicluster.mesos.common.launch_costs import NO_COSTS, LaunchCosts
 from minicluster.mesos.common.server_process import Refusal, machine_figures
 from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
@@ -48,6 +49,8 @@ class AgentConfig:
     first_retry: float = FIRST_RETRY_SECONDS
     costs: LaunchCosts = NO_COSTS
     flags: Mapping[str, str] = field(default_factory=dict)
+    credentials: Credentials | None = None
+    """Of those who may read files and run commands; None: everybody may."""
 
 
 class _Ended(Exception):
@@ -73,7 +76,7 @@ class AgentService:
         self.runs.on_end = self._sessions.end_of
         self._session_api = SessionApi(self._sessions, self.runs.in_docker)
         self.agent_id: str | None = None
-        self.server = Server(self._handle, lambda: None, self._session_api.streamed)
+        self.server = Server(self._handle, lambda: None, self._streamed)
 
     # --- identity ---
 
@@ -248,6 +251,8 @@ class AgentService:
 
     def _handle(self, request: Request, connection: Connection) -> Response | None:
         path = request.path.removeprefix("/slave(1)") or "/"
+        if path != "/health" and not self._may(request):
+            return unauthorized("mesos-agent-readonly")
         if path == "/api/v1":
             return self._session_api.handle(request, connection)
         if request.method not in ("GET", "HEAD"):
@@ -265,6 +270,13 @@ class AgentService:
         if path.startswith("/files/"):
             return self._files.handle(path.removeprefix("/files/").removesuffix(".json"), request)
         return NOT_FOUND
+
+    def _may(self, request: Request) -> bool:
+        credentials = self._config.credentials
+        return credentials is None or principal_of(request, credentials) is not None
+
+    def _streamed(self, request: Request, connection: Connection) -> Body | None:
+        return self._session_api.streamed(request, connection) if self._may(request) else None
 
     def _figures(self) -> dict[str, float]:
         registered, uptime = self._writer is not None, time.time() - self._started

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minicluster.mesos.common import launch_costs, resource_notation
+from minicluster.mesos.common.basic_auth import read_credentials
 from minicluster.mesos.common.server_process import (
     Refusal,
     listen,
@@ -28,7 +28,6 @@ from minicluster.mesos.master.core.state import MasterConfig
 from minicluster.mesos.master.election import Deposed, Election
 from minicluster.mesos.master.history import History
 from minicluster.mesos.master.registry import FileRegistry, RegistryError
-from minicluster.mesos.master.scheduler_api import Credentials
 from minicluster.mesos.master.service import MasterService
 from peloton.errors import InvalidArgument
 from peloton.membership.connection import Connection
@@ -66,17 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--simulated-seed", type=int, default=0, help="seed of the ids that they make")
     launch_costs.add_flags(parser, "simulated-")
     return parser
-
-
-def _credentials(path: Path | None) -> Credentials | None:
-    if path is None:
-        return None
-    try:
-        entries = json.loads(path.read_text())["credentials"]
-        return {str(item["principal"]): str(item["secret"]) for item in entries}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        right = '{"credentials": [{"principal": "p", "secret": "s"}]}'
-        raise Refusal(f"--credentials {path}: {error!r}; right is {right}") from error
 
 
 def _simulation(options: argparse.Namespace) -> SimulationConfig | None:
@@ -170,7 +158,7 @@ async def _serve(options: argparse.Namespace) -> None:
     gc.set_threshold(50_000, 20, 50)  # nearly everything here lives long, and little of it in cycles
     prepare_directory(options.work_dir, "--work-dir")
     flags = {name: str(value) for name, value in vars(options).items() if value is not None}
-    credentials, simulation = _credentials(options.credentials), _simulation(options)
+    credentials, simulation = read_credentials(options.credentials), _simulation(options)
     where = _election_path(options.zk) if options.zk else None
     tls = server_tls(options.tls_certificate, options.tls_key, options.tls_client_ca)
     socket = listen(options.ip, options.port)

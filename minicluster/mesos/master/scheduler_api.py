@@ -7,21 +7,20 @@ it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
+from minicluster.mesos.common import basic_auth
+from minicluster.mesos.common.basic_auth import Credentials, principal_of
 from minicluster.mesos.common.http import ACCEPTED, JSON, PROTOBUF, Request, Response, refuse
 from minicluster.mesos.master.core import accept, frameworks, operations, tasks
 from minicluster.mesos.master.core.state import Cluster, Framework
 from peloton.mesos import json as mesos_json
 
 Call = scheduler.Call
-Credentials = dict[str, str]
 """Secrets by principal."""
 
 _BODIES: dict[int, str] = {
@@ -45,19 +44,7 @@ _TYPES = "application/json or application/x-protobuf"
 
 def unauthorized(realm: str) -> Response:
     """Return the 401 of one of Mesos' realms (``scheduler``, ``readwrite``, ``readonly``)."""
-    return refuse(401, "401 Unauthorized.", ("WWW-Authenticate", f'Basic realm="mesos-master-{realm}"'))
-
-
-def principal_of(request: Request, credentials: Credentials) -> str | None:
-    """Return who sends a request with right Basic credentials, None for anybody else."""
-    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
-    if scheme != "Basic":
-        return None
-    try:
-        name, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return name if name in credentials and credentials[name] == secret else None
+    return basic_auth.unauthorized(f"mesos-master-{realm}")
 
 
 def method_error(request: Request, allowed: str = "POST") -> Response | None:

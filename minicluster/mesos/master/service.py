@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import agent_link
+from minicluster.mesos.common.basic_auth import Credentials, principal_of
 from minicluster.mesos.common.http import (
     JSON,
     NOT_FOUND,
@@ -35,10 +36,8 @@ from minicluster.mesos.master.history import History
 from minicluster.mesos.master.operator_api import OperatorApi
 from minicluster.mesos.master.registry import recover, snapshot
 from minicluster.mesos.master.scheduler_api import (
-    Credentials,
     Subscription,
     handle,
-    principal_of,
     unauthorized,
 )
 from peloton.mesos import json as mesos_json

@@ -119,10 +119,10 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
 
     With -j, the file is the text of one JSON object.
     """
-    from peloton.client.sandbox import Agent, Sandbox
+    from peloton.client.sandbox import Sandbox
 
     response = _call(session, "BrowsePodSandbox", name, run)
-    agent = Agent(response.hostname, int(response.port or 5051), session.timeout)
+    agent = session.agent(response)
     file = Sandbox(agent, tuple(response.paths)).file(filename)
     if session.json:
         text = b"".join(file.download()).decode(errors="replace")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
 import os
 import re
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -25,8 +27,10 @@ from minicluster.mesos.common.http import Server
 from minicluster.mesos.common.server_process import listen
 from peloton.api.v0.task import task_pb2
 from peloton.client.agent_session import AgentSession, command_info
+from peloton.client.agents import agents_by
 from peloton.client.sandbox import Agent, AgentUnreachable
 from peloton.errors import NotFound, PelotonError
+from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -41,8 +45,12 @@ class SessionAgent:
     """An agent with one running task, in a thread of its own."""
 
     def __init__(
-        self, sandbox: Path, make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+        self,
+        sandbox: Path,
+        make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         variable = mesos.Environment.Variable(name="COLOUR", value="green")
         command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
         task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
@@ -59,7 +67,7 @@ class SessionAgent:
     async def _serve(self) -> None:
         api = SessionApi(self.sessions, lambda container: self.in_docker)
         server, socket = Server(api.handle, lambda: None, api.streamed), listen("127.0.0.1", 0)
-        await server.serve(socket)
+        await server.serve(socket, self._tls)
         self.address = socket.getsockname()
         self._ready.set()
         await self._over.wait()
@@ -91,6 +99,26 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionAg
     made = SessionAgent(tmp_path, request.param)
     yield made
     made.stop()
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_command_runs_by_tls(tmp_path: Path, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    make_authority(tmp_path, "test", now)
+    made = issue(tmp_path, "agent", LOOPBACK, 1, now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    served = SessionAgent(tmp_path, make_loop, context)
+    output: list[bytes] = []
+    pieces = iter([b"hello\n", b""])
+    try:
+        agent = Agent(*served.address, SECONDS, agents_by(str(authority_in(tmp_path).certificate), ""))
+        session = AgentSession(agent, CONTAINER, None)
+        command = command_info(("cat",))
+        assert session.run(command, lambda _, data: output.append(data), lambda: next(pieces)) == 0
+    finally:
+        served.stop()
+    assert b"".join(output) == b"hello\n"
 
 
 @pytest.fixture(autouse=True)
