@@ -10,21 +10,24 @@ import pytest
 from .conftest import ROOT, Shared
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILES = {"go": "main.go", "python": "hello.py", "yaml": "job.yaml"}
+BLOCK = re.compile(r"(?:`([\w.]+)`(?:[^`\n]|\n(?!\n))*:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block, with the name of the file that the sentence before it begins with."""
+PROGRAMS = {"Go": ["main.go"], "Python": ["hello.py", "hello_async.py"], "Java": ["Hello.java", "pom.xml"]}
+END = ["SUCCEEDED", "0 SUCCEEDED", "1 SUCCEEDED", "hello from 1"]
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("language", ["Go", "Python"])
-def test_the_program_of_a_language(shared: Shared, tmp_path: Path, language: str) -> None:
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_the_programs_of_a_language(shared: Shared, tmp_path: Path, language: str) -> None:
     section = PAGE.partition(f"\n## {language}\n")[2].partition("\n## ")[0]
-    spec = next(text for kind, text in BLOCK.findall(PAGE) if kind == "yaml")
-    (tmp_path / "job.yaml").write_text(spec)
-    output = ""
-    for kind, text in BLOCK.findall(section):
-        if kind in FILES:
-            (tmp_path / FILES[kind]).write_text(text)
-        elif kind == "sh":
-            output = shared.run("bash", "-euc", text, cwd=tmp_path, PELOTON=str(ROOT), POOL="/test")
-    lines = output.splitlines()
-    assert lines[-4:] == ["SUCCEEDED", "0 SUCCEEDED", "1 SUCCEEDED", "hello from 1"], output
+    (tmp_path / "job.yaml").write_text(next(text for _, kind, text in BLOCK.findall(PAGE) if kind == "yaml"))
+    outputs = []
+    for name, kind, text in BLOCK.findall(section):
+        if kind == "sh":
+            run = shared.run("bash", "-euc", text, cwd=tmp_path, PELOTON=str(ROOT), POOL="/test")
+            outputs.append(run.splitlines())
+        else:
+            assert name in PROGRAMS[language], text
+            (tmp_path / name).write_text(text)
+    assert all((tmp_path / name).exists() for name in PROGRAMS[language])
+    assert outputs and [output[-4:] for output in outputs] == [END] * len(outputs), outputs

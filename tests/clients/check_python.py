@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from pathlib import Path
 
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
-from peloton.client import CallError, PelotonClient
+from peloton.client import AsyncPelotonClient, CallError, PelotonClient
 from peloton.client.watching import EventKind
 from tools.clients import OUTPUT
 
@@ -76,6 +82,68 @@ def test_calls_and_watches_outlive_the_leader(shared: Shared, loss: str) -> None
         assert len(set(created)) == 100
         for job in created:
             assert client.jobs.wait(job, SECONDS).state == job_pb2.SUCCEEDED
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("loss", ["kill", "freeze"])
+async def test_calls_and_watches_of_asyncio_outlive_the_leader(shared: Shared, loss: str) -> None:
+    servers = shared.environment["ZK_SERVERS"]
+    async with AsyncPelotonClient("tests", zk_servers=servers, timeout=60) as client:
+        watched = await client.jobs.create(POOL, spec(shared, "sleep 20", 4))
+        created: list[str] = []
+
+        async def watch() -> None:
+            ended = set()
+            async with aclosing(client.jobs.watch_pods(watched)) as events:
+                async for event in events:
+                    state = event.subject.status.state if event.subject is not None else None
+                    if event.kind is EventKind.CHANGED and state == pod_pb2.POD_STATE_SUCCEEDED:
+                        ended.add(event.name)
+                    if len(ended) == 4:
+                        return
+
+        async def call() -> None:
+            for _ in range(20):
+                await client.jobs.get(watched)
+                created.append(await client.jobs.create(POOL, spec(shared, "true", 1)))
+
+        async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as tasks:
+            for work in (watch, watch, watch, call, call, call, call, call):
+                tasks.create_task(work())
+            await asyncio.to_thread(shared.control, loss, "jobmgr")
+        await asyncio.to_thread(shared.control, "restore", "jobmgr")
+        assert len(set(created)) == 100
+        ends = await asyncio.gather(*(client.jobs.wait(job, SECONDS) for job in created))
+        assert {end.state for end in ends} == {job_pb2.SUCCEEDED}
+    assert not [each.name for each in threading.enumerate() if each.name.startswith("peloton-client")]
+
+
+async def test_asyncio_with_progress_instances_and_logs(shared: Shared) -> None:
+    async with AsyncPelotonClient("tests", zk_servers=shared.environment["ZK_SERVERS"]) as client:
+        job = await client.jobs.create(POOL, spec(shared, "echo one; sleep 1; echo two", 3))
+        followed = [piece async for piece in client.jobs.logs(job, 1, follow=True)]
+        assert b"".join(followed) == b"one\ntwo\n"
+        steps: list[int] = []
+        end = await client.jobs.wait(job, SECONDS, lambda runtime: steps.append(runtime.state))
+        assert (end.state, steps[-1]) == (job_pb2.SUCCEEDED, job_pb2.SUCCEEDED)
+        assert [task.instanceId async for task in client.jobs.instances(job)] == [0, 1, 2]
+        assert b"".join([piece async for piece in client.jobs.logs(job, 2)]) == b"one\ntwo\n"
+        endless = await client.jobs.create(POOL, spec(shared, "echo here; sleep 600", 1))
+        reading = asyncio.create_task(all_of(client.jobs.logs(endless, 0, follow=True)))
+        async with aclosing(client.jobs.watch_pods(endless)) as events:
+            async for event in events:
+                if event.subject is not None and event.subject.status.state == pod_pb2.POD_STATE_RUNNING:
+                    break
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=endless))
+        await client.task_svc.Stop(stop)
+        assert (await client.jobs.wait(endless, SECONDS)).state == job_pb2.KILLED
+
+
+async def all_of(pieces: AsyncGenerator[bytes, None]) -> bytes:
+    return b"".join([piece async for piece in pieces])
 
 
 def test_the_wheel_brings_no_daemon(tmp_path: Path) -> None:
