@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from peloton.client.agents import agents_by
@@ -57,6 +58,8 @@ def _by_encrypted_zookeeper(found: Mapping[str, Any]) -> Discovery:
 
 def _minicluster(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return arguments for the minicluster that runs on this machine; none where none does."""
+    if find_spec("minicluster") is None:
+        return {}  # the client was installed alone
     from minicluster import discovery
     from minicluster.credentials import client_identity
     from minicluster.layout import Layout

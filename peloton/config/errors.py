@@ -9,14 +9,11 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from peloton.errors import PelotonError, shown
+from peloton.config.config_error import ConfigError as ConfigError
+from peloton.errors import shown
 
 C = TypeVar("C", bound=BaseModel)
 _REWORDED = (("Value error, ", ""), ("Input should be", "should be"), ("String should", "should"))
-
-
-class ConfigError(PelotonError):
-    """A setting is wrong; the message names it, its value and what would be right, one line per setting."""
 
 
 @dataclass(frozen=True, slots=True)

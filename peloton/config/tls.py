@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from peloton.config.errors import ConfigError
+from peloton.config.config_error import ConfigError
 
 
 def client_context(

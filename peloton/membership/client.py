@@ -21,7 +21,7 @@ from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 
 from peloton.clock import SystemClock
-from peloton.config.errors import ConfigError
+from peloton.config.config_error import ConfigError
 from peloton.config.tls import describe
 
 CONNECT_SHARE = 0.2
