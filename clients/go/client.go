@@ -144,7 +144,7 @@ func (c *Client) resolve() error {
 func (c *Client) dialOptions() []grpc.DialOption {
 	secrecy := insecure.NewCredentials()
 	if c.config.TLS != nil {
-		secrecy = credentials.NewTLS(c.config.TLS)
+		secrecy = &certified{credentials.NewTLS(c.config.TLS), &sync.Map{}}
 	}
 	return append([]grpc.DialOption{
 		grpc.WithTransportCredentials(secrecy),

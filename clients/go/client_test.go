@@ -259,6 +259,60 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+func TestTLSWithoutACertificateOfTheClient(t *testing.T) {
+	authority := newAuthority(t)
+	server := &tls.Config{Certificates: []tls.Certificate{authority.issue(t)}}
+	fake := serve(t, &fakeServer{get: answered(job.JobState_RUNNING)}, grpc.Creds(credentials.NewTLS(server)))
+	client := connect(t, Config{JobManager: fake.address, TLS: &tls.Config{RootCAs: authority.pool()}})
+	if _, err := client.Job(within(t, minute), "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// In TLS 1.3 the client's handshake is over before the server looks at its certificate.
+func TestServerThatEndsConnectionsAfterTheHandshake(t *testing.T) {
+	authority := newAuthority(t)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{authority.issue(t)}, NextProtos: []string{"h2"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*tls.Conn).Handshake() // what it says is told to the client, too
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close(); <-done })
+	client := connect(t, Config{JobManager: listener.Addr().String(), TLS: &tls.Config{RootCAs: authority.pool()}})
+	_, err = client.Job(within(t, minute), "1")
+	if !errors.Is(err, ErrUnauthenticated) || !strings.Contains(err.Error(), "refuses the client's certificate") {
+		t.Error(err)
+	}
+}
+
+func TestWrongAddresses(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	for _, address := range []string{listener.Addr().String(), "nowhere.invalid:5392"} {
+		client := connect(t, Config{JobManager: address, Timeout: time.Second})
+		_, err := client.Job(context.Background(), "1")
+		if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrDeadlineExceeded) {
+			t.Error(address, err)
+		}
+	}
+}
+
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey

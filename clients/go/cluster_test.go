@@ -3,17 +3,22 @@
 package peloton
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	apiv0 "peloton.internal/client/api/v0"
 	"peloton.internal/client/api/v0/job"
+	"peloton.internal/client/api/v0/query"
 	"peloton.internal/client/api/v1alpha/job/stateless"
 	"peloton.internal/client/api/v1alpha/pod"
 )
@@ -56,6 +61,23 @@ defaultConfig:
 		t.Fatal(err)
 	}
 	return config
+}
+
+func service(t *testing.T, name string) *stateless.JobSpec {
+	t.Helper()
+	made := &stateless.JobSpec{}
+	if err := ParseSpec([]byte(`
+name: `+name+`
+instance_count: 1
+default_spec:
+  containers:
+  - resource: {cpu_limit: 0.1, mem_limit_mb: 16, disk_limit_mb: 8}
+    entrypoint: {value: sleep 1000}
+  mesos_spec: {shell: true}
+`), "spec", made); err != nil {
+		t.Fatal(err)
+	}
+	return made
 }
 
 func TestClusterJob(t *testing.T) {
@@ -106,19 +128,7 @@ func TestClusterErrors(t *testing.T) {
 
 func TestClusterServiceIsWatched(t *testing.T) {
 	client, ctx := fromEnv(t), within(t, patience)
-	service := &stateless.JobSpec{}
-	if err := ParseSpec([]byte(`
-name: go-service
-instance_count: 1
-default_spec:
-  containers:
-  - resource: {cpu_limit: 0.1, mem_limit_mb: 16, disk_limit_mb: 8}
-    entrypoint: {value: sleep 1000}
-  mesos_spec: {shell: true}
-`), "spec", service); err != nil {
-		t.Fatal(err)
-	}
-	id, err := client.CreateService(ctx, os.Getenv("PELOTON_TEST_POOL"), service)
+	id, err := client.CreateService(ctx, os.Getenv("PELOTON_TEST_POOL"), service(t, "go-service"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,71 +142,188 @@ default_spec:
 	}
 }
 
-// Each way of losing the leader happens under 200 calls of four kinds and three open watches.
-func TestClusterLosesItsLeader(t *testing.T) {
-	client := fromEnv(t)
-	ctx := within(t, 2*patience)
-	pool := os.Getenv("PELOTON_TEST_POOL")
-	watched, err := client.CreateJob(ctx, pool, spec(t, "sleep 20", 4))
-	if err != nil {
+func TestClusterIsFoundByItsName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clusters.json")
+	text := fmt.Sprintf(`{"clusters": [{"clusterName": "here", "zkURL": "zk://%s"}]}`, os.Getenv("ZK_SERVERS"))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, Config{Caller: "go-tests", Cluster: "here", ClusterFiles: []string{file}})
+	if _, err := client.PoolID(within(t, patience), os.Getenv("PELOTON_TEST_POOL")); err != nil {
+		t.Error(err)
+	}
+}
+
+// lossTest is 200 calls and three watches while leaders are lost.
+type lossTest struct {
+	t       *testing.T
+	ctx     context.Context
+	client  *Client
+	pool    string
+	watched string
+	service *stateless.JobSpec
+	begun   sync.WaitGroup // until some calls have been answered
+	lost    chan struct{}  // closed when the leaders are lost
+
+	mu       sync.Mutex
+	created  []string
+	answered map[string]bool // by the name of a job that was created without an id
+}
+
+const (
+	callers        = 10
+	callsPerCaller = 20
+)
+
+// The leaders of two daemons are lost under 200 calls of four kinds and three open watches: some calls are
+// answered before that, some are under way, some are made when nobody leads.
+func TestClusterLosesItsLeaders(t *testing.T) {
+	test := &lossTest{
+		t: t, ctx: within(t, 3*patience), client: fromEnv(t), pool: os.Getenv("PELOTON_TEST_POOL"),
+		lost: make(chan struct{}), answered: map[string]bool{}, service: service(t, "go-"+newID()),
+	}
+	var err error
+	if test.watched, err = test.client.CreateJob(test.ctx, test.pool, spec(t, "sleep 20", 4)); err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
-	for range 3 {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			succeeded := map[string]bool{}
-			for event, err := range client.WatchPods(ctx, watched) {
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if event.Pod.GetStatus().GetState() == pod.PodState_POD_STATE_SUCCEEDED {
-					succeeded[event.Name] = true
-				}
-				if len(succeeded) == 4 {
-					return
-				}
-			}
-		}()
+	group.Go(test.watchPods)
+	group.Go(test.watchPods)
+	group.Go(test.watchServices)
+	group.Go(test.createService)
+	prefix := "once-" + newID() + "-"
+	test.begun.Add(callers)
+	for caller := range callers {
+		group.Go(func() { test.call(caller, prefix) })
 	}
-	var mu sync.Mutex
-	var created []string
-	for worker := range 10 {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			for call := range 20 {
-				if worker%2 == 0 {
-					if _, err := client.Job(ctx, watched); err != nil {
-						t.Error(err)
-					}
-					continue
-				}
-				id, err := client.CreateJob(ctx, pool, spec(t, "true", 1))
-				if err != nil {
-					t.Error(call, err)
-					continue
-				}
-				mu.Lock()
-				created = append(created, id)
-				mu.Unlock()
-				if !pause(ctx, 100*time.Millisecond) {
-					return
-				}
-			}
-		}()
-	}
-	control(t, os.Getenv("PELOTON_TEST_LOSS"), "jobmgr")
+	test.begun.Wait()
+	control(t, os.Getenv("PELOTON_TEST_LOSS"), "jobmgr", "resmgr")
+	close(test.lost)
 	group.Wait()
-	control(t, "restore", "jobmgr")
-	if len(created) != 100 {
-		t.Error(len(created), "jobs")
+	control(t, "restore", "jobmgr", "resmgr")
+	if len(test.created) != callers/2*callsPerCaller/2 {
+		t.Error(len(test.created), "jobs")
 	}
-	for _, id := range created {
-		if end, err := client.Wait(ctx, id, nil); err != nil || end.GetState() != job.JobState_SUCCEEDED {
+	for _, id := range test.created {
+		if end, err := test.client.Wait(test.ctx, id, nil); err != nil || end.GetState() != job.JobState_SUCCEEDED {
 			t.Error(id, end, err)
 		}
+	}
+	test.checkOnce(prefix)
+}
+
+func (l *lossTest) call(caller int, prefix string) {
+	for call := range callsPerCaller {
+		switch {
+		case call == callsPerCaller/4:
+			l.begun.Done()
+		case call == callsPerCaller*3/4:
+			<-l.lost
+		}
+		switch {
+		case caller%2 == 0:
+			if _, err := l.client.Job(l.ctx, l.watched); err != nil {
+				l.t.Error(err)
+			}
+		case call%2 == 0:
+			l.create()
+		default:
+			l.createOnce(fmt.Sprintf("%s%d-%d", prefix, caller, call))
+		}
+	}
+}
+
+func (l *lossTest) create() {
+	id, err := l.client.CreateJob(l.ctx, l.pool, spec(l.t, "true", 1))
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.created = append(l.created, id)
+}
+
+// createOnce makes a call that may not be repeated: it has no id.
+func (l *lossTest) createOnce(name string) {
+	pool, err := l.client.PoolID(l.ctx, l.pool)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	config := spec(l.t, "true", 1)
+	config.Name, config.RespoolID = name, &apiv0.ResourcePoolID{Value: pool}
+	answer, err := l.client.Jobs.Create(l.ctx, &job.CreateRequest{Config: config})
+	if err == nil {
+		err = Check(answer)
+	}
+	if err != nil && !passing(err) {
+		l.t.Error(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered[name] = err == nil
+}
+
+// checkOnce looks whether what was answered is there once, and nothing twice.
+func (l *lossTest) checkOnce(prefix string) {
+	answer, err := l.client.Jobs.Query(l.ctx, &job.QueryRequest{
+		Spec: &job.QuerySpec{Name: prefix + "*", Pagination: &query.PaginationSpec{Limit: 100}}, SummaryOnly: true,
+	})
+	if err != nil || Check(answer) != nil {
+		l.t.Fatal(answer, err)
+	}
+	there := map[string]int{}
+	for _, one := range answer.GetResults() {
+		there[one.GetName()]++
+	}
+	unanswered := 0
+	for name, answered := range l.answered {
+		if count := there[name]; count > 1 || answered && count != 1 {
+			l.t.Errorf("%s: answered %v, there %d times", name, answered, count)
+		}
+		if !answered {
+			unanswered++
+		}
+	}
+	l.t.Logf("%d created once, %d of them without an answer", len(there), unanswered)
+	if len(l.answered) != callers/2*callsPerCaller/2 || len(there) == 0 {
+		l.t.Error(len(l.answered), "calls,", len(there), "jobs")
+	}
+}
+
+func (l *lossTest) watchPods() {
+	succeeded := map[string]bool{}
+	for event, err := range l.client.WatchPods(l.ctx, l.watched) {
+		if err != nil {
+			l.t.Error(err)
+			return
+		}
+		if event.Pod.GetStatus().GetState() == pod.PodState_POD_STATE_SUCCEEDED {
+			succeeded[event.Name] = true
+		}
+		if len(succeeded) == 4 {
+			return
+		}
+	}
+}
+
+// watchServices waits for a service that is made when the leaders are lost.
+func (l *lossTest) watchServices() {
+	for event, err := range l.client.WatchServices(l.ctx, nil) {
+		if err != nil {
+			l.t.Error(err)
+			return
+		}
+		if event.Service.GetName() == l.service.GetName() {
+			return
+		}
+	}
+}
+
+func (l *lossTest) createService() {
+	<-l.lost
+	if _, err := l.client.CreateService(l.ctx, l.pool, l.service); err != nil {
+		l.t.Error(err)
 	}
 }

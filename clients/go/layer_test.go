@@ -116,6 +116,7 @@ func TestWatchGoesOnAfterACut(t *testing.T) {
 		}
 	}
 	var opened atomic.Int32
+	listed := make(chan struct{}, 2)
 	fake := serve(t, &fakeServer{
 		listPods: func(_ *services.ListPodsRequest, stream grpc.ServerStreamingServer[services.ListPodsResponse]) error {
 			mu.Lock()
@@ -126,12 +127,14 @@ func TestWatchGoesOnAfterACut(t *testing.T) {
 					answer.Pods = append(answer.Pods, one)
 				}
 			}
+			listed <- struct{}{}
 			return stream.Send(answer)
 		},
 		watch: func(_ *watches.WatchRequest, stream grpc.ServerStreamingServer[watches.WatchResponse]) error {
 			if err := stream.Send(&watches.WatchResponse{WatchId: "w"}); err != nil {
 				return err
 			}
+			<-listed
 			if opened.Add(1) == 1 {
 				// What the list had already, or newer, then a change; the next ones happen during the cut.
 				if err := stream.Send(&watches.WatchResponse{Pods: []*pod.PodSummary{podAt("1-0", 0, running), podAt("1-1", 2, running)}}); err != nil {

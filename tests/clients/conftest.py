@@ -14,6 +14,7 @@ import pytest
 from minicluster.settings import ClusterSettings, Instances
 from minicluster.temporary import temporary_cluster
 from peloton.client import PelotonClient
+from tests.clients.secured import secured_cluster
 from tests.cluster.conftest import Harness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,9 +33,9 @@ class Shared:
         """Run a program that must succeed; return its output."""
         return run(command, cwd, {**self.environment, **environment})
 
-    def control(self, action: str, role: str) -> None:
-        """Lose the leader of a role, or restore it."""
-        run([self.environment["PELOTON_TEST_CONTROL"], action, role], ROOT, self.environment)
+    def control(self, action: str, *roles: str) -> None:
+        """Lose the leaders of roles, or restore them."""
+        run([self.environment["PELOTON_TEST_CONTROL"], action, *roles], ROOT, self.environment)
 
 
 def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None) -> str:
@@ -54,7 +55,7 @@ def run(command: Sequence[str], cwd: Path, environment: Mapping[str, str] | None
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    settings = ClusterSettings(ports="free", membership="zookeeper", instances=Instances(jobmgr=2))
+    settings = ClusterSettings(ports="free", membership="zookeeper", instances=Instances(jobmgr=2, resmgr=2))
     with temporary_cluster(settings) as cluster:
         harness = Harness(cluster)
         control = tmp_path_factory.mktemp("control") / "control"
@@ -70,6 +71,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
             yield Shared(harness, environment)
         finally:
             harness.client.close()
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The environment of a cluster that asks who calls."""
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as environment:
+        yield environment
 
 
 @pytest.fixture

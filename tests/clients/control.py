@@ -1,4 +1,4 @@
-"""Lose the leader of a role of a minicluster, for the tests of clients: `control DIRECTORY kill|freeze ROLE`.
+"""Lose the leaders of roles of a minicluster, for tests of clients: `control DIRECTORY kill|freeze ROLE…`.
 
 `restore` starts what has ended, and lets what is frozen go on.
 """
@@ -14,17 +14,18 @@ from minicluster.cluster import Cluster, Status
 from peloton.client.discovery import ZooKeeperDiscovery
 
 
-def main(directory: str, action: str, role: str) -> int:
+def main(directory: str, action: str, *roles: str) -> int:
     cluster = Cluster(Path(directory))
     if action == "restore":
         for each in cluster.status():
-            if each.name.startswith(role) and each.pid is not None:
+            if each.name.startswith(roles) and each.pid is not None:
                 os.kill(each.pid, signal.SIGCONT)
         cluster.start(())
         return 0
-    leader = _leader(cluster, role)
-    assert leader.pid is not None
-    os.kill(leader.pid, {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}[action])
+    pids = [_leader(cluster, role).pid for role in roles]
+    for pid in pids:
+        assert pid is not None
+        os.kill(pid, {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}[action])
     return 0
 
 

@@ -1,0 +1,115 @@
+//go:build cluster
+
+package peloton
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"peloton.internal/client/api/v0/job"
+	"peloton.internal/client/api/v1alpha/watch"
+)
+
+// These tests need a cluster that asks who calls: the job manager for certificates and bearer tokens, the
+// resource manager for certificates and passwords. The environment has what is right; PELOTON_TEST_STRANGERS is
+// a folder with certificates of another authority, and tokens that are wrong.
+
+const missingJob = "00000000-0000-4000-8000-000000000000"
+
+func stranger(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(os.Getenv("PELOTON_TEST_STRANGERS"), name)
+}
+
+func strangersToken(name string) func(*testing.T, *Config) {
+	return func(t *testing.T, config *Config) {
+		text, err := os.ReadFile(stranger(t, name+".token"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Token = StaticToken(string(text))
+	}
+}
+
+func certificates(ca, cert, key string) func(*testing.T, *Config) {
+	return func(t *testing.T, config *Config) {
+		made, err := TLSFromFiles(ca, cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLS = made
+	}
+}
+
+func lookUpJob(t *testing.T, client *Client) error {
+	_, err := client.Job(context.Background(), missingJob)
+	return err
+}
+
+func lookUpPool(t *testing.T, client *Client) error {
+	_, err := client.PoolID(context.Background(), "/")
+	return err
+}
+
+func createJob(t *testing.T, client *Client) error {
+	_, err := client.CreateJob(context.Background(), "", &job.JobConfig{Name: "denied"})
+	return err
+}
+
+func watchServices(t *testing.T, client *Client) error {
+	for _, err := range client.WatchServices(context.Background(), &watch.StatelessJobFilter{}) {
+		return err
+	}
+	return nil
+}
+
+func TestSecured(t *testing.T) {
+	ca, cert, key := os.Getenv("PELOTON_CA_FILE"), os.Getenv("PELOTON_CERT_FILE"), os.Getenv("PELOTON_KEY_FILE")
+	theirs := func(name string) string { return stranger(t, name) }
+	noToken := func(_ *testing.T, config *Config) { config.Token = nil }
+	wrongPassword := func(_ *testing.T, config *Config) { config.Basic = &BasicAuth{"admin", "wrong"} }
+	noPassword := func(_ *testing.T, config *Config) { config.Basic = nil }
+	noTLS := func(_ *testing.T, config *Config) { config.TLS, config.Timeout = nil, 3*time.Second }
+	right := func(*testing.T, *Config) {}
+	for name, c := range map[string]struct {
+		change func(*testing.T, *Config)
+		call   func(*testing.T, *Client) error
+		want   error
+	}{
+		"right token":                 {right, lookUpJob, ErrNotFound},
+		"right token of a watch":      {right, watchServices, nil},
+		"right password":              {right, lookUpPool, nil},
+		"forged token":                {strangersToken("forged"), lookUpJob, ErrUnauthenticated},
+		"expired token":               {strangersToken("expired"), lookUpJob, ErrUnauthenticated},
+		"token for another":           {strangersToken("elsewhere"), lookUpJob, ErrUnauthenticated},
+		"garbage for a token":         {strangersToken("garbage"), lookUpJob, ErrUnauthenticated},
+		"no token":                    {noToken, lookUpJob, ErrUnauthenticated},
+		"forged token of a watch":     {strangersToken("forged"), watchServices, ErrUnauthenticated},
+		"a reader's token":            {strangersToken("reader"), lookUpJob, ErrNotFound},
+		"a reader creates":            {strangersToken("reader"), createJob, ErrPermissionDenied},
+		"wrong password":              {wrongPassword, lookUpPool, ErrUnauthenticated},
+		"no password":                 {noPassword, lookUpPool, ErrUnauthenticated},
+		"no certificate":              {certificates(ca, "", ""), lookUpJob, ErrUnauthenticated},
+		"a stranger's certificate": {
+			certificates(ca, theirs("stranger.crt"), theirs("stranger.key")), lookUpJob, ErrUnauthenticated,
+		},
+		"another authority": {certificates(theirs("ca.crt"), cert, key), lookUpJob, ErrUnauthenticated},
+		"no TLS":            {noTLS, lookUpJob, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := ConfigFromEnv("go-tests")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(t, &config)
+			if err := c.call(t, connect(t, config)); !errors.Is(err, c.want) {
+				t.Errorf("%v, not %v", err, c.want)
+			}
+		})
+	}
+}
