@@ -6,7 +6,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY locks locks
 COPY proto proto
 COPY peloton peloton
 COPY jobmgr jobmgr
@@ -16,8 +17,11 @@ COPY hostmgr hostmgr
 COPY archiver archiver
 COPY storage storage
 COPY minicluster minicluster
-# Wheels of our own code, with the stubs made from proto/, and of what it needs: nothing else is compiled.
-RUN pip wheel --only-binary=:all: --constraint constraints.txt --wheel-dir /wheels '.[tracing]'
+# Wheels of what it needs, with the hashes that are known of them, and of our own code with the stubs made from
+# proto/: nothing else is compiled.
+RUN pip wheel --require-hashes --only-binary=:all: --wheel-dir /wheels --requirement locks/image.txt
+RUN pip install --require-hashes --only-binary=:all: --requirement locks/build.txt \
+    && pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 RUN python -m venv --without-pip /opt/peloton \
     && pip --python /opt/peloton/bin/python install --no-index --no-deps /wheels/*.whl
 

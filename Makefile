@@ -9,14 +9,16 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults fuzz demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom clean
+.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults fuzz demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom locks audit clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml setup.py constraints.txt $(PROTOS)
+# The locked files follow pyproject.toml and constraints.txt: these say when to install again.
+$(READY): pyproject.toml setup.py constraints.txt $(PROTOS) | locks/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; call make PYTHON=...")'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' --config-settings editable_mode=compat
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . --config-settings editable_mode=compat
 	@touch $@
 
 lint: $(READY)
@@ -73,6 +75,13 @@ descriptors: $(READY)
 	  -I$$($(BIN)/python -c 'import grpc_tools, pathlib; print(pathlib.Path(grpc_tools.__file__).parent / "_proto")') \
 	  --include_imports --descriptor_set_out=build/descriptors.fds $(patsubst proto/%,%,$(PROTOS))
 	@echo build/descriptors.fds
+
+# Needs uv (pip install uv).
+locks: $(READY)
+	@$(BIN)/python -m tools.lock
+
+audit: $(READY)
+	@$(BIN)/python -m tools.audit "$(DB)"
 
 sbom: $(READY)
 	$(BIN)/python -m tools.sbom > sbom.json

@@ -77,14 +77,19 @@ def test_nothing_else_reaches_the_build() -> None:
 
 def test_all_packages_of_the_project_are_copied() -> None:
     packages = {name.rstrip("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]}
-    assert packages | {"proto", "pyproject.toml", "setup.py", "constraints.txt"} <= set(sources())
+    assert packages | {"proto", "pyproject.toml", "setup.py", "locks"} <= set(sources())
     assert {PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]} <= set(sources())
 
 
 def test_the_wheels_are_pinned_and_not_compiled() -> None:
-    (wheel,) = (shlex.split(run) for run in BUILD.of("RUN") if " wheel " in run)
-    assert "--only-binary=:all:" in wheel
-    assert (ROOT / wheel[wheel.index("--constraint") + 1]).exists()
+    steps = [shlex.split(step) for run in BUILD.of("RUN") for step in run.split("&&") if step.strip()]
+    given = [step for step in steps if "--requirement" in step]
+    for step in given:
+        assert {"--only-binary=:all:", "--require-hashes"} <= set(step)
+        assert (ROOT / step[step.index("--requirement") + 1]).exists()
+    assert len(given) == 2
+    (own,) = (step for step in steps if step[:2] == ["pip", "wheel"] and step not in given)
+    assert {"--no-deps", "--no-build-isolation"} <= set(own)
     assert all("==" in each.partition(";")[0] for each in PROJECT["project"]["dependencies"])
     assert all("==" in each for each in PROJECT["build-system"]["requires"])
 

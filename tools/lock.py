@@ -1,0 +1,52 @@
+"""Write the locked requirements, with the hashes of all files that an index has of each version.
+
+    make locks
+
+`locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
+`make setup` installs. Versions are those of pyproject.toml and constraints.txt. The files hold for
+Python 3.11 to 3.13 on every platform that has wheels, and name no index: any may serve what has these hashes.
+Needs uv.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "locks"
+PYTHON = "3.11"
+"""The oldest one that is supported; uv adds markers for the newer ones."""
+
+
+def lock(name: str, *sources: str, extras: Sequence[str] = (), within: str = "constraints.txt") -> None:
+    """Write a file of locked requirements."""
+    options = ["--universal", "--python-version", PYTHON, "--generate-hashes", "--no-annotate", "--no-header"]
+    options += ["--no-emit-index-url", "--quiet", "--constraint", within]
+    options += [option for extra in extras for option in ("--extra", extra)]
+    command = ["uv", "pip", "compile", *sources, *options, "--output-file", f"locks/{name}"]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def main() -> None:
+    """Write all files."""
+    if shutil.which("uv") is None:
+        sys.exit("lock: uv is needed to write the hashes of all platforms: pip install uv")
+    LOCKS.mkdir(exist_ok=True)
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        requires = tomllib.load(file)["build-system"]["requires"]
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as build:
+        build.write("\n".join(requires))
+        build.flush()
+        lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
+        lock("build.txt", build.name, within="locks/dev.txt")
+        lock("image.txt", "pyproject.toml", extras=("tracing",))
+
+
+if __name__ == "__main__":
+    main()
