@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, StorageState, expect, sync_playwright
 
-from .watched import CHROMIUM, FLAGS, SECONDS, Watched, tab
+from minicluster.credentials import ADMIN, VIEWER
+
+from .watched import CHROMIUM, FLAGS, SECONDS, Watched, session, tab
 from .world import World
 from .world import world as made_world
 
@@ -31,10 +33,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def admin(browser: Browser, world: World) -> StorageState:
+    """The cookies of a browser of somebody who may do everything."""
+    return session(browser, world.url, ADMIN, world.users[ADMIN].password)
+
+
+@pytest.fixture(scope="session")
+def viewer(browser: Browser, world: World) -> StorageState:
+    """The cookies of a browser of somebody who may read."""
+    return session(browser, world.url, VIEWER, world.users[VIEWER].password)
+
+
 @pytest.fixture
-def it(browser: Browser, world: World) -> Iterator[Watched]:
+def it(browser: Browser, world: World, admin: StorageState) -> Iterator[Watched]:
     """A tab of its own for each test; nothing may have gone wrong in it."""
-    with tab(browser, world.url) as opened:
+    with tab(browser, world.url, state=admin) as opened:
         yield opened
         opened.check()
 

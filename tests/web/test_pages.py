@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, StorageState
 from starlette.routing import compile_path
 
 from .places import paths, places
@@ -12,8 +12,10 @@ from .world import World
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=str)
-def test_every_page_is_sound(browser: Browser, world: World, look: Look, subtests: pytest.Subtests) -> None:
-    with tab(browser, world.url, look) as opened:
+def test_every_page_is_sound(
+    browser: Browser, world: World, admin: StorageState, look: Look, subtests: pytest.Subtests
+) -> None:
+    with tab(browser, world.url, look, admin) as opened:
         for name, path in places(world).items():
             with subtests.test(name):
                 opened.open(path)

@@ -1,20 +1,27 @@
-"""A cluster with a web UI and something of everything: what the tests and the screenshots look at."""
+"""A cluster with a web UI and something of everything: what the tests and the screenshots look at.
+
+Its daemons ask callers who they are: `admin` may do everything, `viewer` may read.
+"""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
+from minicluster.credentials import ADMIN, VIEWER, make_credentials
+from minicluster.layout import Layout
 from minicluster.settings import Agent, ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.client.auth import BasicAuth, read_auth
 from tests.cluster.conftest import Harness, wait_for
 from tests.cluster.service_job import ServiceJob
 
@@ -43,10 +50,16 @@ class World:
     waiting: str
     """Asks for more than there is. So does another job, `hopeless`, which a test stops."""
     service: ServiceJob
+    users: Mapping[str, BasicAuth]
+    """`admin` and `viewer`."""
+    folder: Path
+    """Where tests may put files that jobs look for."""
 
 
-def settings() -> ClusterSettings:
-    """A host of another rack, and one whose name and attribute hold HTML."""
+def settings(layout: Layout) -> ClusterSettings:
+    """A host of another rack, and one whose name and attribute hold HTML. `layout` has the users."""
+    files = {"config_file": str(layout.users), "token_file": str(layout.token)}
+    auth = {"auth": {"type": "BASIC", **files}}
     agents = [
         Agent(
             hostname=name,
@@ -59,19 +72,29 @@ def settings() -> ClusterSettings:
         ports="free",
         agents=tuple(agents),
         instances=Instances(web=1),
-        settings=DaemonSettings(hostmgr={"enable_host_pool": True}),
+        settings=DaemonSettings(
+            jobmgr=auth,
+            resmgr=auth,
+            placement=auth,
+            hostmgr={"enable_host_pool": True, **auth},
+            # To check a password takes its time on a busy machine.
+            web={"call_seconds": 30},
+        ),
     )
 
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Bring the cluster up and fill it."""
-    cluster = Cluster(folder / "cluster")
+    cluster, given = Cluster(folder / "cluster"), Layout(folder / "given")
+    make_credentials(given)
     try:
-        cluster.up(settings())
+        cluster.up(settings(given))
+        cluster.layout.auth.mkdir(exist_ok=True)
+        shutil.copy(given.credentials_of(ADMIN), cluster.layout.credentials_of(ADMIN))  # for the harness
         harness = Harness(cluster)
         try:
-            yield _filled(harness)
+            yield _filled(harness, given)
         finally:
             harness.client.close()
     finally:
@@ -85,7 +108,16 @@ def temporary_world() -> Iterator[World]:
         yield made
 
 
-def _filled(harness: Harness) -> World:
+def _users(layout: Layout) -> Mapping[str, BasicAuth]:
+    found = {}
+    for name in (ADMIN, VIEWER):
+        auth = read_auth(layout.credentials_of(name))
+        assert isinstance(auth, BasicAuth)
+        found[name] = auth
+    return found
+
+
+def _filled(harness: Harness, given: Layout) -> World:
     _pools(harness)
     batch = harness.create(
         _named(
@@ -95,7 +127,9 @@ def _filled(harness: Harness) -> World:
             HOSTILE,
         )
     )
-    fails = harness.config("echo about to fail; echo '<script>' >&2; exit 3", 2)
+    fails = harness.config(
+        "echo about to fail; echo '<script>' >&2; mkdir d; echo 'what is inside' > 'd/<b>x'; exit 3", 2
+    )
     # The files of its runs are read after an agent was started again: they would be gone with that agent.
     fails.defaultConfig.constraint.CopyFrom(_away_from(SPARE))
     failed = harness.create(_named(fails, "fails", retries=0))
@@ -104,7 +138,8 @@ def _filled(harness: Harness) -> World:
     waiting = harness.create(_named(too_much, "waits"))
     harness.create(_named(too_much, "hopeless"))
     service = ServiceJob(harness, 3, lambda spec: setattr(spec, "name", "shop"))
-    made = World(harness, f"http://{harness.cluster.web_addresses()[0]}", batch, failed, waiting, service)
+    url = f"http://{harness.cluster.web_addresses()[0]}"
+    made = World(harness, url, batch, failed, waiting, service, _users(given), given.root)
     for instance in range(3):
         harness.running(batch, instance)
     wait_for(lambda: all(t.runtime.state in ENDED for t in harness.tasks(failed).values()), 90)

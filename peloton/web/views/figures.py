@@ -13,7 +13,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Unauthenticated
 from peloton.model.resources import KINDS
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.cluster import Calls
@@ -75,6 +75,8 @@ async def read_figures(calls: Calls) -> Figures:
         cluster, pools = await asyncio.gather(
             calls.read("monitoring_svc", "GetCluster", pb.GetClusterRequest()), all_pools(calls)
         )
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
     except PelotonError as error:
         return Figures(trouble=f"the figures of the pools and the tasks are not known: {error}")
     return figures_of(cluster, pools)
@@ -131,6 +133,8 @@ async def read_jobs(calls: Calls, now: float) -> Jobs:
     failed.completionTimeRange.max.FromSeconds(since + 2 * FAILED_SECONDS)
     try:
         totals = await asyncio.gather(*(_total(calls, spec) for spec in (*specs, failed)))
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
     except PelotonError as error:
         return Jobs(trouble=f"the numbers of jobs are not known: {error}")
     return Jobs(tuple(zip(JOB_STATES, totals, strict=False)), totals[-1])
@@ -157,6 +161,8 @@ async def read_hosts(calls: Calls) -> Maintenance:
         answer = await calls.read(
             "host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest(host_states=states)
         )
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
     except PelotonError as error:
         return Maintenance({}, f"it is not known which hosts are in maintenance: {error}")
     found = dict.fromkeys(MAINTENANCE, 0)

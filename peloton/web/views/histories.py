@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Unauthenticated
 from peloton.model.resources import KINDS
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.charts import Chart, Series, chart
@@ -42,6 +42,8 @@ async def read_history(calls: Calls, span: str, pool_id: str = "") -> tuple[GetH
     request = pb.GetHistoryRequest(pool_id=pool_id, hour=span == HOUR)
     try:
         return await calls.read("monitoring_svc", "GetHistory", request), ""
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
     except PelotonError as error:
         return pb.GetHistoryResponse(), f"the history is not known: {error}"
 

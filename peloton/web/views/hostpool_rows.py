@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from peloton.api.v0.host.host_pb2 import HostPoolInfo
 
 _USES = {
-    DEFAULT: "hosts that are in no other pool; jobs do not use it by themselves",
     SHARED: "preemptible batch jobs",
     BATCH_RESERVED: "batch jobs that are not preemptible",
     STATELESS: "services",

@@ -35,7 +35,7 @@ def job_events(head: JobHead, workflows: Iterable[stateless_pb2.WorkflowInfo]) -
     for info in workflows:
         each = workflow(info)
         if each is not None:
-            name = f"{each.kind} from {each.before} to {each.after}"
+            name = each.kind if each.creates else f"{each.kind} from {each.before} to {each.after}"
             found += [JobEvent(step.at, name, step.state) for step in each.steps]
             if not each.steps and each.created:
                 found.append(JobEvent(each.created, f"{name} began", each.state))

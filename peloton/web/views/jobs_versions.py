@@ -102,8 +102,10 @@ def versions(current: str, workflows: Iterable[stateless_pb2.WorkflowInfo]) -> l
         status = info.status
         number = config_version(status.version.value)
         kind = stateless_pb2.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_").lower()
-        if number and config_version(status.prev_version.value) != number:
-            known[number] = (seconds_of(status.creation_time), "update" if kind == "invalid" else kind)
+        before = config_version(status.prev_version.value)
+        if number and before != number:
+            how = "creation" if not before else "update" if kind == "invalid" else kind
+            known[number] = (seconds_of(status.creation_time), how)
     newest = config_version(current)
     return [
         Version(number, f"{number}-1-1", *known.get(number, (0.0, "")), current=number == newest)

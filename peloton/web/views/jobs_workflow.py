@@ -12,6 +12,7 @@ from peloton.web.formats import seconds_of
 
 MOST_CELLS = 120
 """Batches that are drawn one by one."""
+CREATION = "creation"
 ACTIVE = ("INITIALIZED", "ROLLING_FORWARD", "PAUSED", "ROLLING_BACKWARD")
 
 
@@ -63,6 +64,11 @@ class Workflow:
     steps: Sequence[Step]
 
     @property
+    def creates(self) -> bool:
+        """Whether it is the first: it brings the job's instances up."""
+        return self.kind == CREATION
+
+    @property
     def active(self) -> bool:
         """Whether it is under way."""
         return self.state in ACTIVE
@@ -98,7 +104,7 @@ def workflow(info: stateless_pb2.WorkflowInfo) -> Workflow | None:
     failed = status.num_instances_failed
     done = status.num_instances_completed
     found = Workflow(
-        kind=_kind(status.type),
+        kind=_kind(status),
         state=state,
         done=done,
         failed=failed,
@@ -140,9 +146,11 @@ def _with_cells(found: Workflow) -> Workflow:
     return replace(found, cells=cells)
 
 
-def _kind(number: stateless_pb2.WorkflowType.ValueType) -> str:
+def _kind(status: stateless_pb2.WorkflowStatus) -> str:
     """Return the name of a type; those of the v0 API that v1alpha does not know have none there."""
-    name = stateless_pb2.WorkflowType.Name(number).removeprefix("WORKFLOW_TYPE_").lower()
+    name = stateless_pb2.WorkflowType.Name(status.type).removeprefix("WORKFLOW_TYPE_").lower()
+    if name == "update" and status.prev_version.value.startswith("0-"):
+        return CREATION  # the interface has it as an update of nothing
     return "start or stop" if name == "invalid" else name
 
 

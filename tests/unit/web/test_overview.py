@@ -12,7 +12,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.errors import Unavailable
+from peloton.errors import Unauthenticated, Unavailable
 from peloton.membership.interface import Role
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.views.daemons import daemon_problems, daemon_row
@@ -111,3 +111,15 @@ def test_daemons_without_leader_health_or_answer_are_problems(cluster: FakeClust
     found = [each.text for each in daemon_problems(rows, {"jobmgr": False, "resmgr": True})]
     assert found[0] == "No jobmgr leads" and "No placement engine runs" in found[1]
     assert any("ill" in text for text in found) and any("does not answer /health" in text for text in found)
+
+
+def test_who_has_to_log_in_is_led_to_the_login() -> None:
+    refused = Unauthenticated("no username and password are given")
+    methods = {
+        ("monitoring_svc", "GetCluster"),
+        ("job_svc", "Query"),
+        ("host_svc", "QueryHosts"),
+    }
+    cluster = FakeCluster(dict.fromkeys(methods, refused))
+    led = browser(application(cluster)).get("/", follow_redirects=False)
+    assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2F")
