@@ -141,7 +141,10 @@ def tab(
 ) -> Iterator[Watched]:
     """Open a tab that looks so, in a browser with these cookies; close it."""
     context = browser.new_context(
-        viewport={"width": look.width, "height": look.height}, color_scheme=look.scheme, storage_state=state
+        viewport={"width": look.width, "height": look.height},
+        color_scheme=look.scheme,
+        storage_state=state,
+        ignore_https_errors=True,  # the cluster's certificates are its own
     )
     try:
         context.add_init_script(_REPORTS)

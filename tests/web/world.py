@@ -5,7 +5,6 @@ Its daemons ask callers who they are: `admin` may do everything, `viewer` may re
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
-from minicluster.credentials import ADMIN, VIEWER, make_credentials
+from minicluster.credentials import ADMIN, VIEWER
 from minicluster.layout import Layout
 from minicluster.settings import Agent, ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
@@ -56,10 +55,8 @@ class World:
     """Where tests may put files that jobs look for."""
 
 
-def settings(layout: Layout) -> ClusterSettings:
-    """A host of another rack, and one whose name and attribute hold HTML. `layout` has the users."""
-    files = {"config_file": str(layout.users), "token_file": str(layout.token)}
-    auth = {"auth": {"type": "BASIC", **files}}
+def settings() -> ClusterSettings:
+    """A host of another rack, and one whose name and attribute hold HTML."""
     agents = [
         Agent(
             hostname=name,
@@ -70,13 +67,11 @@ def settings(layout: Layout) -> ClusterSettings:
     ]
     return ClusterSettings(
         ports="free",
+        secure=True,
         agents=tuple(agents),
         instances=Instances(web=1),
         settings=DaemonSettings(
-            jobmgr=auth,
-            resmgr=auth,
-            placement=auth,
-            hostmgr={"enable_host_pool": True, **auth},
+            hostmgr={"enable_host_pool": True},
             # To check a password takes its time on a busy machine.
             web={"call_seconds": 30},
         ),
@@ -86,15 +81,12 @@ def settings(layout: Layout) -> ClusterSettings:
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Bring the cluster up and fill it."""
-    cluster, given = Cluster(folder / "cluster"), Layout(folder / "given")
-    make_credentials(given)
+    cluster = Cluster(folder / "cluster")
     try:
-        cluster.up(settings(given))
-        cluster.layout.auth.mkdir(exist_ok=True)
-        shutil.copy(given.credentials_of(ADMIN), cluster.layout.credentials_of(ADMIN))  # for the harness
+        cluster.up(settings())
         harness = Harness(cluster)
         try:
-            yield _filled(harness, given)
+            yield _filled(harness, folder)
         finally:
             harness.client.close()
     finally:
@@ -117,7 +109,7 @@ def _users(layout: Layout) -> Mapping[str, BasicAuth]:
     return found
 
 
-def _filled(harness: Harness, given: Layout) -> World:
+def _filled(harness: Harness, folder: Path) -> World:
     _pools(harness)
     batch = harness.create(
         _named(
@@ -138,8 +130,8 @@ def _filled(harness: Harness, given: Layout) -> World:
     waiting = harness.create(_named(too_much, "waits"))
     harness.create(_named(too_much, "hopeless"))
     service = ServiceJob(harness, 3, lambda spec: setattr(spec, "name", "shop"))
-    url = f"http://{harness.cluster.web_addresses()[0]}"
-    made = World(harness, url, batch, failed, waiting, service, _users(given), given.root)
+    url = f"https://{harness.cluster.web_addresses()[0]}"
+    made = World(harness, url, batch, failed, waiting, service, _users(harness.cluster.layout), folder)
     for instance in range(3):
         harness.running(batch, instance)
     wait_for(lambda: all(t.runtime.state in ENDED for t in harness.tasks(failed).values()), 90)
