@@ -7,7 +7,6 @@ exit code is 1 then.
 from __future__ import annotations
 
 import argparse
-import logging
 import multiprocessing
 import os
 import random
@@ -16,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tests.fuzz.engine import Report
-from tests.fuzz.surfaces import SHARES, run
+from tests.fuzz.surfaces import SHARES, run_piece
 
 PIECE = 25_000
 """Inputs that a process tries before it is replaced by a new one, at most."""
@@ -31,11 +30,6 @@ def pieces(count: int, seed: int, surfaces: Sequence[str]) -> Iterator[Piece]:
         wanted = max(1, round(count * SHARES[name] / whole))
         for first in range(0, wanted, PIECE):
             yield name, seed, first, min(PIECE, wanted - first)
-
-
-def _run(piece: Piece) -> Report:
-    logging.getLogger().addHandler(logging.NullHandler())  # what the program logs of refusals is no news here
-    return run(*piece)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     report, begun = Report(), time.monotonic()
     context = multiprocessing.get_context("spawn")
     with context.Pool(given.processes, maxtasksperchild=1) as pool:
-        for done in pool.imap_unordered(_run, dealt):
+        for done in pool.imap_unordered(run_piece, dealt):
             new = [found for key, found in done.findings.items() if key not in report.findings]
             report.add(done)
             for found in new:

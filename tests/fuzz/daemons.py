@@ -68,6 +68,9 @@ class Context:
     def invocation_metadata(self) -> Metadata:
         return self._metadata
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:40000"
+
     def set_trailing_metadata(self, metadata: Metadata) -> None: ...
 
     def set_code(self, code: grpc.StatusCode) -> None: ...

@@ -38,7 +38,7 @@ RENEWED = 3_000
 DAEMON_LIFE = 25_000
 """Inputs that the same daemons get."""
 WAITING_SECONDS, LONGEST_SECONDS = 0.02, 30.0
-CANARY_SECONDS = 20.0
+CANARY_SECONDS = 120.0
 DEFECTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}
 SPECIFIED = "Job is not in a terminal state"
 """What v0's Delete answers with INTERNAL, as clients of Peloton expect."""

@@ -236,7 +236,7 @@ class Master:
         for agent in self.agents_by_id.values():
             if not agent.up:
                 continue
-            each = answer.agents.add(active=True, version="1.12.0", pid=f"slave(1)@127.0.0.1:{5051}")
+            each = answer.agents.add(active=True, version="1.12.0", pid="slave(1)@127.0.0.1:1")
             each.agent_info.hostname, each.agent_info.id.value = agent.hostname, agent.id
             resources = [*scalars(agent.total), *port_ranges(range(PORTS[0], PORTS[1] + 1))]
             each.agent_info.resources.extend(resources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import grpc
@@ -12,6 +13,9 @@ from google.protobuf.message import DecodeError
 from peloton.required_fields import missing_fields
 from peloton.web.api.failures import Failure
 from peloton.web.api.methods import Method
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""An escape that is half of a character; the other half may follow."""
 
 
 def parse(method: Method, body: bytes) -> Any:
@@ -51,9 +55,20 @@ def _object(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise ValueError("the body is not UTF-8") from None
     value = json.loads(text, object_pairs_hook=_pairs)
+    if _SURROGATE.search(text):
+        _require_characters(value)
     if not isinstance(value, dict):
         raise ValueError(f"the body is a JSON {type(value).__name__}, not an object")
     return value
+
+
+def _require_characters(value: Any) -> None:
+    """Raise ValueError for a text with an escape that is half of a character: protobuf fails with it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise ValueError(f"the escape {half} is half of a character, without the other half") from None
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

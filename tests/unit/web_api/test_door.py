@@ -123,6 +123,8 @@ def test_details_are_told() -> None:
         (b'{"id": {}, "id": {}}', "'id' is given twice"),
         (b"\xff", "not UTF-8"),
         (b'{"id":' * 100_000, "recursion"),
+        (b'{"id": {"value": "\\ud83d"}}', "half of a character"),
+        (b'{"\\uDE00": 1}', "half of a character"),
     ],
 )
 def test_a_body_that_is_wrong_is_refused(body: bytes, says: str) -> None:
