@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from peloton.client.auth import Auth
+from peloton.client.channel import MAX_MESSAGE_BYTES
 from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
 from peloton.client.tls import Tls
@@ -132,7 +133,12 @@ class BaseClient:
         return lambda: fixed
 
     def _metadata(self, role: str) -> list[tuple[str, str]]:
-        own = [("rpc-caller", self.name), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto")]
+        own = [
+            ("rpc-caller", self.name),
+            ("rpc-service", f"peloton-{role}"),
+            ("rpc-encoding", "proto"),
+            ("peloton-answer-bytes", str(MAX_MESSAGE_BYTES)),
+        ]
         return own + list(self._auth.metadata if self._auth else ())
 
     def _forget(self) -> list[Any]:

@@ -26,6 +26,7 @@ from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
+from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
 from peloton.wire.validation.job import (
@@ -125,20 +126,30 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.err.message = str(error)
         else:
             query = await limited(query, self._engine)
-            self._fill(answer, request, query, await self._engine.store.jobs.query(query))
+            page = await self._engine.store.jobs.query(query)
+            self._fill(answer, request, query, page, Room(taken_by(context)))
         return answer
 
     def _fill(
-        self, answer: job_pb2.QueryResponse, request: job_pb2.QueryRequest, query: JobQuery, page: JobPage
+        self,
+        answer: job_pb2.QueryResponse,
+        request: job_pb2.QueryRequest,
+        query: JobQuery,
+        page: JobPage,
+        room: Room,
     ) -> None:
+        limit = query.limit
         for stored in page.jobs:
             job = as_cached(self._engine, stored)
-            answer.results.append(job_summary_to(job))
+            summary, record = job_summary_to(job), []
             if not request.summaryOnly:
-                answer.records.append(job_info_to(job.job_id, _without_instances(job), job.runtime))
-        answer.pagination.CopyFrom(
-            query_pb2.Pagination(offset=query.offset, limit=query.limit, total=page.total)
-        )
+                record.append(job_info_to(job.job_id, _without_instances(job), job.runtime))
+            if not room.takes(summary, *record):
+                limit = len(answer.results)
+                break
+            answer.results.append(summary)
+            answer.records.extend(record)
+        answer.pagination.CopyFrom(query_pb2.Pagination(offset=query.offset, limit=limit, total=page.total))
         answer.spec.CopyFrom(_applied(request.spec, query))
 
     async def Delete(self, request: job_pb2.DeleteRequest, context: Any) -> job_pb2.DeleteResponse:

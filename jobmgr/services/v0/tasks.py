@@ -20,6 +20,7 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused
 from peloton.model.ids import mesos_task_id
 from peloton.model.states import JobType
+from peloton.rpc.pages import Room, taken_by
 from peloton.wire.constraint import labels_to
 from peloton.wire.task import pod_event_to, runtime_to
 
@@ -131,9 +132,14 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             return answer
         query = task_query(request.spec)
         rows, total = await find(job, query, _Names(job).of)
+        room, limit = Room(taken_by(context)), query.page.limit
         for row in rows:
-            answer.records.append(await job.info(row.instance, row.runtime))
-        page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
+            record = await job.info(row.instance, row.runtime)
+            if not room.takes(record):
+                limit = len(answer.records)
+                break
+            answer.records.append(record)
+        page = query_pb2.Pagination(offset=query.page.offset, limit=limit, total=total)
         answer.pagination.CopyFrom(page)
         return answer
 
@@ -174,7 +180,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
             return answer
         runs = min(request.limit or DEFAULT_RUNS, MAX_RUNS)
         events = await job.store.pod_events.list(job.job_id, instance, run, runs)
-        answer.result.extend(map(pod_event_to, events))
+        Room(taken_by(context)).fill(answer.result, map(pod_event_to, events))
         return answer
 
     async def DeletePodEvents(

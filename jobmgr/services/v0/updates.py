@@ -18,6 +18,7 @@ from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
+from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_spec
 from peloton.wire.validation.job import validated
 from peloton.wire.workflow import options_from, update_cache, update_info
@@ -83,7 +84,9 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
             raise InvalidArgument("limit", request.limit, "a number from 0, which stands for 10")
         limit = min(request.limit or DEFAULT_LIMIT, MAX_LIMIT)
         found = await self._engine.workflows.list(job.job_id, limit)
-        return pb.ListUpdatesResponse(updateInfo=[update_info(each.workflow) for each in found])
+        answer = pb.ListUpdatesResponse()
+        Room(taken_by(context)).fill(answer.updateInfo, (update_info(each.workflow) for each in found))
+        return answer
 
     async def PauseUpdate(self, request: pb.PauseUpdateRequest, context: Any) -> pb.PauseUpdateResponse:
         """Halt an update after what is in flight. Raises NotFound, and InvalidArgument for one that ended."""

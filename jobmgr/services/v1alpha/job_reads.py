@@ -26,6 +26,7 @@ from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import is_uuid, task_id
 from peloton.model.job import JobQuery, JobSummary, TimeRange
 from peloton.model.workflow import EntityVersion
+from peloton.rpc.pages import Room, parts_of, taken_by
 
 PODS_PER_MESSAGE = 500
 JOBS_PER_MESSAGE = 200
@@ -87,12 +88,14 @@ class JobReads(WorkflowReads):
         first, end = 0, job.size
         if request.HasField("range"):
             first, end = bounds(request.range, end)
-        pods, answer = Pods(job), pb.ListPodsResponse()
+        pods, answer, room = Pods(job), pb.ListPodsResponse(), Room()
         async for instance, runtime in job.tasks(first, end):
-            answer.pods.append(await pods.summary(instance, runtime))
-            if len(answer.pods) == PODS_PER_MESSAGE:
+            summary = await pods.summary(instance, runtime)
+            if len(answer.pods) == PODS_PER_MESSAGE or not room.takes(summary):
                 yield answer
-                answer = pb.ListPodsResponse()
+                answer, room = pb.ListPodsResponse(), Room()
+                room.takes(summary)
+            answer.pods.append(summary)
         if answer.pods:
             yield answer
 
@@ -102,22 +105,28 @@ class JobReads(WorkflowReads):
         query = pod_query(request.pagination if request.HasField("pagination") else None, request.spec)
         rows, total = await find(job, query, _naming(job.job_id))
         pods = Pods(job)
-        page = query_pb2.Pagination(offset=query.page.offset, limit=query.page.limit, total=total)
-        return pb.QueryPodsResponse(
-            pods=[await pods.info(row.instance, row.runtime, request.summary_only) for row in rows],
-            pagination=page,
-        )
+        answer, room, limit = pb.QueryPodsResponse(), Room(taken_by(context)), query.page.limit
+        for row in rows:
+            found = await pods.info(row.instance, row.runtime, request.summary_only)
+            if not room.takes(found):
+                limit = len(answer.pods)
+                break
+            answer.pods.append(found)
+        page = query_pb2.Pagination(offset=query.page.offset, limit=limit, total=total)
+        answer.pagination.CopyFrom(page)
+        return answer
 
     async def QueryJobs(self, request: pb.QueryJobsRequest, context: Any) -> pb.QueryJobsResponse:
         """Find jobs of all types; an empty spec finds all."""
         query = v1alpha_job_query(request.spec, await self._engine.store.pools.all(), self._clock.wall())
         query = await limited(query, self._engine)
         page = await self._engine.store.jobs.query(query)
-        return pb.QueryJobsResponse(
-            records=[summary_message(as_cached(self._engine, job)) for job in page.jobs],
-            pagination=query_pb2.Pagination(offset=query.offset, limit=query.limit, total=page.total),
-            spec=applied(request.spec, query),
-        )
+        answer, limit = pb.QueryJobsResponse(spec=applied(request.spec, query)), query.limit
+        found = (summary_message(as_cached(self._engine, job)) for job in page.jobs)
+        if not Room(taken_by(context)).fill(answer.records, found):
+            limit = len(answer.records)
+        answer.pagination.CopyFrom(query_pb2.Pagination(offset=query.offset, limit=limit, total=page.total))
+        return answer
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> AsyncIterator[pb.ListJobsResponse]:
         """Send summaries of all jobs, oldest first. Jobs created meanwhile come last."""
@@ -130,7 +139,9 @@ class JobReads(WorkflowReads):
             jobs = (await self._engine.store.jobs.query(query)).jobs
             if not jobs:
                 return
-            yield pb.ListJobsResponse(jobs=[summary_message(as_cached(self._engine, job)) for job in jobs])
+            found = [summary_message(as_cached(self._engine, job)) for job in jobs]
+            for part in parts_of(pb.ListJobsResponse(jobs=found)):
+                yield part
             last = jobs[-1].runtime.creation_time
             again = sum(1 for job in jobs if job.runtime.creation_time == last)
             sent = again + (sent if last == since else 0)

@@ -15,6 +15,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import mesos_task_id, parse_task_id
 from peloton.model.states import JobType
+from peloton.rpc.pages import Room, taken_by
 from peloton.wire.v1alpha.constraint import labels_to
 from peloton.wire.v1alpha.pod_status import pod_event
 
@@ -65,8 +66,11 @@ class PodService(pod_svc_pb2_grpc.PodServiceServicer):
         if request.limit and runtime is not None and runtime.run > 1:
             runs = min(request.limit, MAX_RUNS)
             events = await job.store.pod_events.list(job.job_id, instance, runs=runs + 1)
+            room = Room(taken_by(context))
+            room.takes(answer.current)
             for past in past_runtimes(events, runtime.run)[:runs]:
-                answer.previous.append(await pods.info(instance, past, request.status_only))
+                if not room.fill(answer.previous, [await pods.info(instance, past, request.status_only)]):
+                    break
         return answer
 
     async def GetPodEvents(self, request: pb.GetPodEventsRequest, context: Any) -> pb.GetPodEventsResponse:
@@ -74,7 +78,9 @@ class PodService(pod_svc_pb2_grpc.PodServiceServicer):
         job, instance = await self._pod(request.pod_name.value)
         run = self._run(job, instance, request.pod_id.value) if request.pod_id.value else None
         events = await job.store.pod_events.list(job.job_id, instance, run, DEFAULT_RUNS)
-        return pb.GetPodEventsResponse(events=map(pod_event, events))
+        answer = pb.GetPodEventsResponse()
+        Room(taken_by(context)).fill(answer.events, map(pod_event, events))
+        return answer
 
     async def BrowsePodSandbox(
         self, request: pb.BrowsePodSandboxRequest, context: Any

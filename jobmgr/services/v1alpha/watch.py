@@ -14,6 +14,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import JobId
+from peloton.rpc.pages import parts_of
 from peloton.wire.v1alpha.pod_status import pod_name
 
 
@@ -39,7 +40,8 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
             yield pb.WatchResponse(watch_id=watch.id, revision=self._watches.revision)
             missing = await self._missing(filter_)
             if missing is not None:
-                yield missing
+                for part in parts_of(missing):
+                    yield part
             async for message in watch.items():
                 yield message
         finally:

@@ -21,6 +21,7 @@ from jobmgr.services.v1alpha.watch_filters import Changes, Filter
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.clock import Clock
 from peloton.errors import NotFound, Refused, ResourceExhausted
+from peloton.rpc.pages import parts_of
 from peloton.rpc.watchqueue import MAX_WATCHES, WatchQueue
 
 GATHER_SECONDS = 0.2
@@ -144,7 +145,7 @@ class Watches:
         self._timer = None
         changes, self._changes = self._changes, self._none()
         self._revision += 1
-        made: dict[bytes, bytes | None] = {}
+        made: dict[bytes, list[bytes]] = {}
         try:
             for watch in list(self._watches.values()):
                 if self._revision >= watch.start_revision:
@@ -153,16 +154,16 @@ class Watches:
             log.exception("changes cannot be sent: all watches end")
             self._finish_all(grpc.StatusCode.INTERNAL, "changes cannot be sent; see the daemon's log")
 
-    def _serialized(self, message: pb.WatchResponse | None) -> bytes | None:
+    def _serialized(self, message: pb.WatchResponse | None) -> list[bytes]:
+        """Return the messages that are sent: several where there are more changes than a client can read."""
         if message is None:
-            return None
+            return []
         message.revision = self._revision
-        return message.SerializeToString()
+        return [part.SerializeToString() for part in parts_of(message)]
 
-    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, bytes | None]) -> None:
+    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, list[bytes]]) -> None:
         key = watch.filter.key
         if key not in made:
             made[key] = self._serialized(watch.filter.message(changes))
-        shared = made[key]
-        if shared is not None and not watch.put(shared):
+        if not all(watch.put(shared) for shared in made[key]):
             self.remove(watch)

@@ -13,6 +13,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.errors import NotFound
 from peloton.model.workflow import WorkflowStatus
+from peloton.rpc.pages import Room, taken_by
 from peloton.wire.v1alpha.workflow import workflow_event, workflow_info
 
 DEFAULT_WORKFLOWS = 10
@@ -30,14 +31,15 @@ class WorkflowReads(stateless_svc_pb2_grpc.JobServiceServicer):
     ) -> pb.ListJobWorkflowsResponse:
         """Return the last workflows of a job, newest first; with what they did to each instance if asked."""
         job = await view(self._engine, request.job_id.value)
-        answer = pb.ListJobWorkflowsResponse()
+        answer, room = pb.ListJobWorkflowsResponse(), Room(taken_by(context))
         for status in await self._workflows.list(job.job_id, request.updates_limit or DEFAULT_WORKFLOWS):
             workflow_id = status.workflow.id
             by_instance = None
             if request.instance_events:
                 by_instance = await self._workflows.all_events(workflow_id, request.instance_events_limit)
             events = await self._workflows.events(workflow_id)
-            answer.workflow_infos.append(workflow_info(status, events, by_instance))
+            if not room.fill(answer.workflow_infos, [workflow_info(status, events, by_instance)]):
+                break
         return answer
 
     async def GetWorkflowEvents(
@@ -52,7 +54,7 @@ class WorkflowReads(stateless_svc_pb2_grpc.JobServiceServicer):
         status = await self._last_workflow(job)
         if status is not None:
             found = await self._workflows.events(status.workflow.id, request.instance_id, request.limit)
-            answer.events.extend(map(workflow_event, found))
+            Room(taken_by(context)).fill(answer.events, map(workflow_event, found))
         if not answer.events and request.instance_id >= job.size:
             raise NotFound(f"no instance {request.instance_id}: the job has {job.size}")
         return answer

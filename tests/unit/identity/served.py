@@ -42,14 +42,15 @@ roles:
 - {role: admin, accept: ["*"]}
 - {role: reader, accept: ["*:Get*", "peloton.api.v0.task.TaskManager:*"], reject: ["*:GetCache"]}
 - {role: unbound}
+- {role: elsewhere, accept: ["*"], pools: [/elsewhere]}
 """
 
 
 def basic_file(folder: Path, more: str = "") -> Path:
-    """Users ann (admin), bob (reader) and eve (unbound), whose passwords are their names and a 1."""
+    """Users ann (admin), bob (reader), eve (unbound), dan (elsewhere); a password is the name and a 1."""
     users = [
         f"- {{username: {name}, password: '{hashed(name + '1', CHEAP)}', role: {role}}}"
-        for name, role in (("ann", "admin"), ("bob", "reader"), ("eve", "unbound"))
+        for name, role in (("ann", "admin"), ("bob", "reader"), ("eve", "unbound"), ("dan", "elsewhere"))
     ]
     return private(folder / "users.yaml", "\n".join(["users:", *users, more, ROLES]))
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from peloton.config.settings import OidcSettings
-from peloton.identity.methods import ACCESS, for_daemons_only, split
+from peloton.identity.methods import ACCESS, for_daemons_only, scoped, split
 from peloton.identity.principal import Kind, Principal
 from tests.unit.identity.served import (
     DAEMON,
@@ -118,6 +118,18 @@ async def test_an_unbound_role_may_only_ask_about_itself(tmp_path: Path) -> None
     async with serving(settings(tmp_path, type="BASIC", config_file=basic_file(tmp_path))) as served:
         await refused(served, as_user("eve"), DENIED)
         assert await served.reflect(as_user("eve")) is OK
+
+
+async def test_a_role_of_another_pool_reaches_only_methods_that_look_at_the_pool(tmp_path: Path) -> None:
+    """Which these are is told by SCOPED. That each of them refuses is tested with the services themselves:
+    tests/unit/jobmgr_services/test_scopes.py and tests/unit/resmgr/test_scoped_methods.py, by descriptors."""
+
+    def looks(path: str) -> bool:
+        service, method = split(path)
+        return service == ACCESS or scoped(service, method)
+
+    async with serving(settings(tmp_path, type="BASIC", config_file=basic_file(tmp_path))) as served:
+        await let_in(served, as_user("dan"), looks)
 
 
 async def test_a_user_of_everything_is_let_in_but_not_to_what_is_the_daemons(tmp_path: Path) -> None:

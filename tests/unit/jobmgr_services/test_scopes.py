@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 from google.protobuf import descriptor_pool, message_factory
 
 from jobmgr.server import NAMES, services
+from jobmgr.services.common.scope import LISTING
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
@@ -19,6 +21,8 @@ from peloton.clock import ManualClock
 from peloton.identity.door import Door
 from peloton.identity.methods import interface, scoped
 from peloton.identity.passwords import hashed
+from peloton.model.job import JobQuery
+from peloton.model.volume import Volume, VolumeState
 from peloton.rpc.audit import Audit
 from peloton.rpc.gate import Gate
 from peloton.rpc.server import RpcServer
@@ -85,7 +89,7 @@ def request_for(service: str, method: str) -> bytes:
     request: Any = message_factory.GetMessageClass(described)()
     for field in described.fields:
         kind = field.message_type.name if field.message_type is not None else ""
-        if kind in ("JobID", "VolumeID"):
+        if kind in ("JobID", "VolumeID", "UpdateID"):
             getattr(request, field.name).value = OURS
         elif kind == "PodName":
             getattr(request, field.name).value = f"{OURS}-0"
@@ -123,13 +127,36 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 def names_a_job(service: str, method: str) -> bool:
     described = DESCRIPTORS.Default().FindServiceByName(service).FindMethodByName(method).input_type
     kinds = {field.message_type.name for field in described.fields if field.message_type is not None}
-    return bool(kinds & {"JobID", "PodName", "JobConfig", "JobSpec"})
+    return bool(kinds & {"JobID", "PodName", "JobConfig", "JobSpec", "UpdateID", "VolumeID"})
 
 
-async def test_a_role_of_another_pool_is_refused_by_every_method_about_a_job(served: Served) -> None:
+def test_every_method_is_about_a_job_or_lists_what_may_be_read() -> None:
+    """A new one is called by the next test, or has to be added here, with a test of what it leaves out."""
+    assert {method for service, method in METHODS if not names_a_job(service, method)} == LISTING
+
+
+async def test_a_role_of_another_pool_is_refused_by_every_method_about_a_job(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find(update_id: str) -> Any:
+        return SimpleNamespace(workflow=SimpleNamespace(job_id=update_id))
+
+    monkeypatch.setattr(served.engine.workflows, "find", find, raising=False)
+    state = VolumeState.CREATED
+    await served.engine.store.volumes.write(Volume(OURS, OURS, 0, "h1", 1, "data", state, state, NOW, NOW))
+    before = await stored(served)
     codes = {path: await served.code("outside", *path) for path in METHODS if names_a_job(*path)}
     assert len(codes) > 50
     assert {path: code for path, code in codes.items() if code is not DENIED} == {}
+    assert await stored(served) == before
+
+
+async def stored(served: Served) -> list[Any]:
+    """What a call could change."""
+    store = served.engine.store
+    job = served.engine.held[OURS]
+    jobs = (await store.jobs.query(JobQuery(limit=100))).jobs
+    return [job.runtime, job.spec, jobs, await store.volumes.all(), list(served.engine.workflows.asked)]
 
 
 async def test_a_role_of_the_pool_is_refused_by_none(served: Served) -> None:
@@ -172,6 +199,12 @@ async def test_lists_leave_out_what_may_not_be_read(served: Served) -> None:
         for user in ("inside", "outside")
     }
     assert {user: len(ids) for user, ids in active.items()} == {"inside": 2, "outside": 0}
+    by_name = svc.GetJobIDFromJobNameRequest(job_name="hello")
+    named = await served.services.GetJobIDFromJobName(by_name, metadata=as_user("inside"))
+    assert len(named.job_id) == 2
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.services.GetJobIDFromJobName(by_name, metadata=as_user("outside"))
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 async def test_an_owner_may_stop_its_own_jobs_only(served: Served) -> None:
