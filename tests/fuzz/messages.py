@@ -80,7 +80,9 @@ class Corpus:
     def _learn(self, name: str, texts: Any) -> None:
         for part, word in WORDS.items():
             if part in name.lower():
-                self.learn(word, *(each for each in list(texts)[:5] if len(each) < 100))
+                # A text of proto2 that is not UTF-8 is read as bytes, which no field would take.
+                short = (each for each in list(texts)[:5] if isinstance(each, str) and len(each) < 100)
+                self.learn(word, *short)
                 return
 
 
