@@ -19,8 +19,6 @@ ARTIFACTS = (
     "org.slf4j:slf4j-simple:2.0.13",
 )
 TICK_MILLISECONDS = 500
-SESSION_SECONDS = 30
-"""The longest session that is granted: a server on a busy machine takes longer to start than twenty ticks."""
 HOST = "127.0.0.1"
 
 
@@ -29,7 +27,6 @@ def configure(folder: Path, port: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "zoo.cfg").write_text(
         f"tickTime={TICK_MILLISECONDS}\n"
-        f"maxSessionTimeout={SESSION_SECONDS * 1000}\n"
         f"dataDir={folder / 'data'}\n"
         f"clientPortAddress={HOST}\n"
         f"clientPort={port}\n"

@@ -60,13 +60,21 @@ def execute(
         target.write(data)
         target.flush()
 
-    descriptor = sys.stdin.fileno() if stdin else -1
+    descriptor = _input() if stdin else None
 
     def read() -> bytes:
-        return os.read(descriptor, _PIECE)
+        return b"" if descriptor is None else os.read(descriptor, _PIECE)
 
     with _raw(session, terminal and stdin):
         return session.run(command_info(words), write, read if stdin else None)
+
+
+def _input() -> int | None:
+    """Return the descriptor of standard input; None where there is none, so that it ends at once."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 @contextmanager

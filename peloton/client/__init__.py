@@ -12,12 +12,12 @@ async with AsyncPelotonClient("my-team", jm_url="localhost:5392") as client:
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from peloton.client.client import AsyncPelotonClient, PelotonClient
-from peloton.client.discovery import Discovery, DiscoveryError, LocalDiscovery
-
 if TYPE_CHECKING:
+    from peloton.client.client import AsyncPelotonClient, PelotonClient
+    from peloton.client.discovery import Discovery, DiscoveryError, LocalDiscovery
     from peloton.client.failures import CallError
 
 __all__ = [
@@ -28,11 +28,18 @@ __all__ = [
     "LocalDiscovery",
     "PelotonClient",
 ]
+_MODULES = {
+    "AsyncPelotonClient": "client",
+    "CallError": "failures",
+    "Discovery": "discovery",
+    "DiscoveryError": "discovery",
+    "LocalDiscovery": "discovery",
+    "PelotonClient": "client",
+}
+"""Modules are imported when they are used: gRPC is slow to import, and not every command needs it."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "CallError":
-        from peloton.client.failures import CallError  # imports gRPC, which is slow
-
-        return CallError
-    raise AttributeError(name)
+    if name in _MODULES:
+        return getattr(import_module(f"peloton.client.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -196,7 +196,7 @@ def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> No
     assert (
         f"{host} is the last host that can run job bound ({service.id.value}): 2 of its 2" in started.stderr
     )
-    blocked = f"to be moved for the maintenance of {host}, but the SLA would break: 1 instance is unavailable"
+    blocked = "but the SLA would break: 1 instance is unavailable"
     wait_for(lambda: blocked in peloton(harness, "status").stdout, SECONDS, lambda: str(service.list()))
     again = peloton(harness, "start", host)
     assert again.stdout.startswith(f"Host {host} is DRAINING already: 1 task is left\n")

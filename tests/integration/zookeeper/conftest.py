@@ -89,3 +89,47 @@ def silent() -> Iterator[str]:
             waiting.setblocking(False)
             waiting.connect_ex(server.getsockname())
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+class Relay:
+    """What clients take for the server: it passes all on, until it is cut."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._server = (host, int(port))
+        self._listening: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    async def start(self) -> None:
+        """Listen, the second time at the same port."""
+        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._listening.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """End all connections and refuse new ones, as a server that was killed."""
+        assert self._listening is not None
+        self._listening.close()
+        for writer in self._open:
+            writer.transport.abort()
+        await self._listening.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection(*self._server)
+        self._open |= {writer, to_writer}
+        await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))
+        self._open -= {writer, to_writer}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+    except OSError:
+        pass  # it was cut; the other side is ended with it
+    finally:
+        writer.close()

@@ -62,14 +62,14 @@ async def test_a_member_is_listed_again_though_the_connection_breaks_once_more(
 async def test_a_lease_is_no_longer_than_the_session_that_the_servers_grant(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which is 30 s at most here."""
+    """Which is 10 s at most here, 20 ticks."""
     caplog.set_level(logging.WARNING)
-    one = make(session_seconds=60)
+    one = make(session_seconds=30)
     await one.start()
     leadership = await one.campaign(member("a"))
-    assert leadership.standing(time.monotonic() + 15) is Standing.HELD
-    assert leadership.standing(time.monotonic() + 30) is Standing.OVER
-    assert "grants sessions of 30 s" in caplog.text and "membership.session_seconds is 60" in caplog.text
+    assert leadership.standing(time.monotonic() + 7) is Standing.HELD
+    assert leadership.standing(time.monotonic() + 10) is Standing.OVER
+    assert "grants sessions of 10 s" in caplog.text and "membership.session_seconds is 30" in caplog.text
 
 
 async def test_servers_that_are_gone_do_not_use_up_the_session(

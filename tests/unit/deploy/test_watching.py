@@ -20,6 +20,11 @@ from tools.dashboards import ALL, as_json
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 COLLECTED = {
+    **{
+        f"resmgr_pool_{name}": {"pool", "kind"}
+        for name in ("allocation", "slack_allocation", "entitlement", "demand", "reservation", "limit")
+    },
+    "resmgr_pool_pending": {"pool", "queue"},
     "resmgr_pending_to_ready_seconds_bucket": {"pool", "le"},
     "resmgr_pending_to_running_seconds_bucket": {"pool", "le"},
     "jobmgr_tasks": {"state"},

@@ -188,7 +188,7 @@ async def test_certificates_that_do_not_count_reach_nothing(tmp_path: Path, case
         ("- {name: a}", "certificates.0: 'a' needs either `daemon`, or the `role` of a user"),
         ("- {name: a, daemon: jobmgr, role: admin}", "needs either `daemon`, or the `role` of a user"),
         ("- {name: a, daemon: jobmgr, user: ann}", "needs either `daemon`, or the `role` of a user"),
-        ("- {name: a, role: king}", "certificates.0.role: 'king' is not one of the roles admin, reader"),
+        ("- {name: a, role: king}", "certificates.0.role: 'king' is not one of the roles admin, elsewhere, "),
         ("- {name: a, role: admin}\n- {name: a, role: reader}", "certificates: 'a' is there 2 times"),
         ("- {name: a, role: admin}", "has none of a daemon, and there is no auth.token_file"),
     ],
