@@ -201,10 +201,9 @@ class Launcher:
             task = None if job is None else job.task(run.instance)
             if job is None or task is None or task.run != run.run:
                 continue
-            missing = await secrets.read(run.job_id, job.spec_of(run.instance).payload.secrets)
-            if missing is not None:
-                text = f"the secret {missing.id} ({missing.path}) is not stored"
-                self._post(SecretMissing((run,), text))
+            wrong = await secrets.read(run.job_id, job.spec_of(run.instance).payload.secrets)
+            if wrong:
+                self._post(SecretMissing((run,), wrong))
                 lacking.append(run)
         return replace(launch, runs=tuple(run for run in launch.runs if run not in lacking))
 

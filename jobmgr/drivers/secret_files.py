@@ -6,7 +6,7 @@ import logging
 
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.api.v0.task import task_pb2
-from peloton.errors import NotFound
+from peloton.errors import NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.payload import SecretRef
 from peloton.wire.secrets import add_secret
@@ -23,26 +23,29 @@ class SecretFiles:
         self._stored = stored
         self._read: dict[tuple[JobId, str], bytes] = {}
 
-    async def read(self, job_id: JobId, refs: Refs) -> SecretRef | None:
-        """Read contents, until the store answers; return the first that is not stored, None where all are."""
+    async def read(self, job_id: JobId, refs: Refs) -> str:
+        """Read contents, until the store answers; return why one cannot be had, empty where all are there."""
         for ref in refs:
-            if (job_id, ref.key) not in self._read and not await self._found(job_id, ref):
-                return ref
-        return None
+            if (job_id, ref.key) not in self._read and (wrong := await self._wrong(job_id, ref)):
+                return f"the secret {ref.id} ({ref.path}) {wrong}"
+        return ""
 
     def put(self, config: task_pb2.TaskConfig, job_id: JobId, refs: Refs) -> None:
         """Add secrets that have been read to a config."""
         for ref in refs:
             add_secret(config, ref.path, self._read[job_id, ref.key])
 
-    async def _found(self, job_id: JobId, ref: SecretRef) -> bool:
+    async def _wrong(self, job_id: JobId, ref: SecretRef) -> str:
         delays = backoff()
         while True:
             try:
                 self._read[job_id, ref.key] = await self._stored.read(job_id, ref.key)
-                return True
+                return ""
             except NotFound:
-                return False
+                return "is not stored"
+            except Refused as error:
+                log.error("%s", error)
+                return f"cannot be read: {error}"
             except TRANSIENT as error:
                 log.warning("cannot read the secrets of job %s, will try again: %s", job_id, error)
             await delays.wait()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import json
 import os
 import ssl
@@ -12,13 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import grpc
 import httpx
 import pytest
 
-from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
 from minicluster.credentials import AGENT, CERTIFIED, CLIENT, client_identity, https_context
@@ -236,42 +232,6 @@ def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
         file.stem: stat.S_IMODE(file.stat().st_mode) for file in cluster.layout.certificates.glob("*.key")
     }
     assert keys == dict.fromkeys((*CERTIFIED, CLIENT, AGENT, "web", "ca"), 0o600)
-
-
-def test_a_secret_of_a_job_is_in_its_sandbox_only(cluster: Cluster, harness: Harness) -> None:
-    """Nor is any other: not in logs, metrics, answers, the store, or the command lines of processes."""
-    given = "secret-of-a-job-7f3a9c"
-    config = harness.config('test -s "$MESOS_SANDBOX/etc/secrets/key"')
-    config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
-    request = job_pb2.CreateRequest(config=config)
-    request.secrets.add(path="/etc/secrets/key").value.data = base64.b64encode(given.encode())
-    answer = harness.client.job_svc.Create(request, timeout=60)
-    assert not answer.HasField("error"), answer.error
-    assert harness.ended(answer.jobId.value).state == job_pb2.SUCCEEDED
-    shown = harness.client.job_svc.Get(job_pb2.GetRequest(id=answer.jobId), timeout=60)
-    assert len(shown.secrets) == 1
-
-    auth = harness.client._auth
-    assert isinstance(auth, BasicAuth)
-    secrets = [given, base64.b64encode(given.encode()).decode(), viewer(cluster).password, auth.password]
-    secrets += [cluster.layout.secret_keys.read_text().strip()]
-    secrets += [cluster.layout.agent_secret.read_text().strip()]
-    secrets += [file.read_text().splitlines()[1] for file in cluster.layout.certificates.glob("*.key")]
-    texts: dict[Path | str, bytes] = {file: file.read_bytes() for file in cluster.layout.log.glob("*.log")}
-    texts |= {file: file.read_bytes() for file in cluster.layout.root.glob("peloton.db*")}
-    texts |= {file: file.read_bytes() for file in cluster.layout.conf.iterdir()}
-    texts[cluster.layout.audit] = cluster.layout.audit.read_bytes()
-    texts["answer"] = shown.SerializeToString()
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended
-            texts[process] = process.read_bytes()
-    for part in cluster.components():
-        if part.kind in DAEMONS:
-            for page in ("metrics", "health"):
-                url = f"https://{part.addresses['http']}/{page}"
-                texts[url] = httpx.get(url, timeout=60, verify=https(cluster)).content
-    assert len(texts) > 20
-    assert {where for where, text in texts.items() if any(each.encode() in text for each in secrets)} == set()
 
 
 def test_what_users_change_is_written_down(cluster: Cluster, harness: Harness) -> None:

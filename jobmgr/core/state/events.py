@@ -248,7 +248,7 @@ class LaunchRefused:
 
 @dataclass(frozen=True, slots=True)
 class SecretMissing:
-    """Runs were not launched: a secret of their job is not stored."""
+    """Runs were not launched: a secret of their job is not stored, or cannot be decrypted."""
 
     runs: Sequence[Run]
     message: str

@@ -14,7 +14,7 @@ from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1alpha
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.payload import SecretBytes, SecretRef
 from peloton.wire.secrets import check_no_secrets, check_takes_secrets, mounted
@@ -141,7 +141,7 @@ class SecretChecks:
     async def _is_stored(self, job_id: JobId, key: str, data: bytes) -> bool:
         try:
             return await self._stored.read(job_id, key) == data
-        except NotFound:  # it was lost: it is stored again
+        except (NotFound, Refused):  # it was lost, or cannot be decrypted: it is stored again
             return False
 
 

@@ -256,6 +256,33 @@ async def test_a_run_without_its_secret_is_killed(store: Store, others: bool) ->
     assert world.launched == [f"{OTHER}-0-1"] * others
 
 
+async def test_a_run_whose_secret_cannot_be_decrypted_is_killed_and_others_go_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was changed in the store, or its key was removed too early: no reason to end the job manager."""
+    read = store.secrets.read
+
+    async def damaged(job_id: JobId, key: str) -> bytes:
+        if job_id == JOB:
+            raise Refused("it was changed in the store")
+        return await read(job_id, key)
+
+    monkeypatch.setattr(store.secrets, "read", damaged)
+    async with Running(Engine(store), World()) as running:
+        await running.engine.create_job(JOB, with_secret(spec(1)), {"a key": b"hidden"})
+        await running.engine.create_job(OTHER, with_secret(spec(1)), {"a key": b"hidden"})
+        for job in (JOB, OTHER):
+            await ended(running.engine, job)
+        task = (await running.engine.load(JOB)).tasks[0]
+        assert (task.state, task.goal, task.reason) == (
+            TaskState.KILLED,
+            TaskState.KILLED,
+            "SECRET_NOT_FOUND",
+        )
+        assert task.message == "the secret an id (/etc/key) cannot be read: it was changed in the store"
+        assert (await running.engine.load(OTHER)).runtime.state is JobState.SUCCEEDED
+
+
 async def test_secrets_are_read_until_the_store_answers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.clock import ManualClock
+from peloton.errors import Refused
 from peloton.model.ids import is_uuid
 from peloton.model.payload import SecretRef
 from peloton.rpc.server import RpcServer
@@ -191,6 +192,23 @@ async def test_a_lost_content_is_stored_again(calls: Calls) -> None:
         spec := calls.engine.held[JOB].spec,
         payload=replace(spec.payload, secrets=(SecretRef(ID, "/etc/key", "lost"),)),
     )
+    assert await calls.update(secret(id=ID)) == "changed the secrets"
+    assert await calls.contents() == [HIDDEN]
+
+
+async def test_a_content_that_cannot_be_decrypted_is_stored_again(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await calls.create(secret(id=ID))
+    (lost,) = calls.refs()
+    read = calls.engine.store.secrets.read
+
+    async def damaged(job: str, key: str) -> bytes:
+        if key == lost.key:
+            raise Refused("it was changed in the store")
+        return bytes(await read(job, key))
+
+    monkeypatch.setattr(calls.engine.store.secrets, "read", damaged)
     assert await calls.update(secret(id=ID)) == "changed the secrets"
     assert await calls.contents() == [HIDDEN]
 
