@@ -52,6 +52,7 @@ def _refusal_text(refusal: Any) -> str:
         return text if known else f"{text}: {value}"
     if kind == "InstanceIdOutOfRange":
         count = refusal.instanceCount
-        return f"no such instance: the job has {count}, 0 to {count - 1}" if count else "no such instance"
+        there = f"{count} instances, 0 to {count - 1}" if count > 1 else "one instance, 0"
+        return f"no such instance: the job has {there}" if count else "no such instance"
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
     return f"{words}: {value}" if value else words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -37,7 +38,7 @@ from peloton.web.requests import Parts, auth_of, parts, render
 from peloton.web.sessions import LoggedIn, Sessions
 from peloton.web.templating import STATIC, Templates
 from peloton.web.views import PAGES, ROUTES
-from peloton.web.views.login import login_url
+from peloton.web.views.login import login_url, own_page
 
 log = logging.getLogger(__name__)
 STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
@@ -121,10 +122,19 @@ async def _failed(request: Request, error: Exception) -> Response:
     """Show what was wrong. Who is not logged in is led to the login, and back."""
     if isinstance(error, Unauthenticated) and request.method in security.SAFE:
         return RedirectResponse(login_url(_address(request)), 303)
+    login = login_url(_page_before(request)) if isinstance(error, Unauthenticated) else ""
     for cls, status, heading in STATUSES:
         if isinstance(error, cls):
-            return _error(request, status, heading, str(error))
+            return _error(request, status, heading, str(error), login)
     return _error(request, 502, "A daemon failed", str(error))
+
+
+def _page_before(request: Request) -> str:
+    """Return the address of the page whose form was sent; the first page where the browser does not tell."""
+    before = urlsplit(request.headers.get("referer", ""))
+    if before.netloc != request.headers.get("host", ""):
+        return "/"
+    return own_page(f"{before.path}?{before.query}" if before.query else before.path)
 
 
 def _address(request: Request) -> str:
@@ -164,5 +174,7 @@ class _Defects:
             await _error(Request(scope), 500, "The web UI has a defect here", text)(scope, receive, send)
 
 
-def _error(request: Request, status: int, heading: str, text: str) -> Response:
-    return render(request, "error.html", {"status": status, "heading": heading, "text": text}, status)
+def _error(request: Request, status: int, heading: str, text: str, login: str = "") -> Response:
+    """Answer with a page that says what was wrong, and where one logs in if that would help."""
+    variables = {"status": status, "heading": heading, "text": text, "login": login}
+    return render(request, "error.html", variables, status)

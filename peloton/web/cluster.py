@@ -134,6 +134,13 @@ class Cluster:
         """Return the leader of a role as last seen."""
         return self.membership.leader(role, cluster)
 
+    def leaderships(self) -> dict[str, bool]:
+        """Return for each daemon that is needed whether one leads, by its name for people."""
+        found = {role.value: self.leader(role) is not None for role in (Role.JOBMGR, Role.RESMGR)}
+        for name in self.clusters.names():
+            found[f"hostmgr of {name}" if name else "hostmgr"] = self.leader(Role.HOSTMGR, name) is not None
+        return found
+
     def members(self, role: Role, cluster: str = UNNAMED) -> Mapping[str, Member]:
         """Return the processes of a role, by their ids, as last seen."""
         return self.membership.members(role, cluster)

@@ -24,6 +24,8 @@ from peloton.web.templating import digest
 KEEPALIVE_SECONDS = 15.0
 """A comment is sent after so long without an event, so that a connection that is gone is noticed."""
 RETRY_MILLISECONDS = 2000
+LATE_SECONDS = 3.0
+"""When a page has been read for so long, those who watch are told that it is not current."""
 AGAIN = "again"
 """The id of the last event that a browser got, which it sends when it connects again."""
 FRAGMENT, TROUBLE = "fragment", "trouble"
@@ -108,8 +110,11 @@ class Subject:
 class Hub:
     """All pages that are watched."""
 
-    def __init__(self, reader: Reader, poll_seconds: float, max_watchers: int) -> None:
+    def __init__(
+        self, reader: Reader, poll_seconds: float, max_watchers: int, late_seconds: float = LATE_SECONDS
+    ) -> None:
         self.reader = reader
+        self._late_seconds = late_seconds
         self._poll_seconds = poll_seconds
         self._max_watchers = max_watchers
         self._subjects: dict[tuple[str, BasicAuth | None], Subject] = {}
@@ -209,13 +214,31 @@ class Hub:
         pause = subject.found.page.poll_seconds or self._poll_seconds
         while True:
             try:
-                subject.publish(await self.reader.fragments(subject.found, subject.auth))
+                subject.publish(await self._read(subject))
             except PelotonError as error:
                 subject.note(str(error))
             except Exception:
                 log.exception("page %s", subject.found.url)
                 subject.note("this page cannot be rendered; the web UI's log says why")
             await asyncio.sleep(pause)
+
+    async def _read(self, subject: Subject) -> dict[str, str]:
+        """Return the blocks of a page; tell those who watch where that takes long."""
+        reading = asyncio.create_task(self.reader.fragments(subject.found, subject.auth))
+        try:
+            ended, _ = await asyncio.wait((reading,), timeout=self._late_seconds)
+            if not ended and not subject.trouble:
+                subject.note(self._late())
+            return await reading
+        finally:
+            reading.cancel()
+
+    def _late(self) -> str:
+        """Return what is known of why a page is not read yet."""
+        away = [name for name, leads in self.reader.cluster.leaderships().items() if not leads]
+        if away:
+            return f"no leader of {' and '.join(away)} is known; it is tried again"
+        return f"the daemons have not answered for {self._late_seconds:.0f} s; they are still asked"
 
 
 async def answer(hub: Hub, request: Request, auth: BasicAuth | None) -> EventStream:

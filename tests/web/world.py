@@ -73,7 +73,7 @@ def settings() -> ClusterSettings:
         settings=DaemonSettings(
             hostmgr={"enable_host_pool": True},
             # To check a password takes its time on a busy machine.
-            web={"call_seconds": 30},
+            web={"call_seconds": 12},
         ),
     )
 

@@ -98,16 +98,8 @@ async def _health(client: httpx.AsyncClient, scheme: str, address: Address) -> s
     return "" if answer.status_code == 200 else " ".join(answer.text.split())[:500] or "unhealthy"
 
 
-def leaderships(cluster: Cluster) -> dict[str, bool]:
-    """Return for each daemon that is needed whether one leads, by its name for people."""
-    found = {role.value: cluster.leader(role) is not None for role in (Role.JOBMGR, Role.RESMGR)}
-    for name in cluster.clusters.names():
-        found[f"hostmgr of {name}" if name else "hostmgr"] = cluster.leader(Role.HOSTMGR, name) is not None
-    return found
-
-
 def leader_problems(cluster: Cluster, rows: tuple[DaemonRow, ...]) -> list[Problem]:
     """Return what is wrong with the membership and the daemons."""
     trouble = cluster.trouble()
     problems = [Problem("bad", trouble)] if trouble else []
-    return problems + daemon_problems(rows, leaderships(cluster))
+    return problems + daemon_problems(rows, cluster.leaderships())

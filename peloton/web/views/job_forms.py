@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +79,8 @@ async def carry_out(request: Request) -> Response:
     """Carry out an action that was confirmed; or show it again with what changed meanwhile."""
     key, read = request.path_params["action"], await _fresh(request)
     action = action_of(key, read.head, read.workflow)
-    options = Options.of(lambda name: field(request, name, ""))
     try:
+        options = Options.of(_typed(request))
         if action.refused:
             raise Refused(f"{action.label.rstrip('…')}: {action.refused}")
         if key == "update":
@@ -92,7 +92,14 @@ async def carry_out(request: Request) -> Response:
         await calls(request).call(service, method, wire)
     except (Conflict, Refused) as error:
         return await _confirm(request, await _fresh(request), options, _conflict(error), 409)
+    except InvalidArgument as error:
+        return await _confirm(request, read, Options(), str(error), 400)
     return done(request, read.head.url)
+
+
+def _typed(request: Request) -> Callable[[str], str]:
+    """Return what gives a field of the form, empty where it is not in it."""
+    return lambda name: field(request, name, "")
 
 
 def _conflict(error: PelotonError) -> str:
@@ -161,7 +168,7 @@ async def _edit(request: Request, read: Read, text: str, problem: str = "", stat
         "job": read.head,
         "preview": await _preview(request, read),
         "text": text,
-        "options": Options.of(lambda name: field(request, name, "")),
+        "options": Options.typed(_typed(request)),
         "problem": problem,
     }
     return render(request, "job_edit.html", variables, status)
@@ -266,7 +273,7 @@ async def _show_rollback(request: Request, read: Read, problem: str = "", status
         "job": read.head,
         "preview": await _preview(request, read),
         "text": "",
-        "options": Options.of(lambda name: field(request, name, "")),
+        "options": Options.typed(_typed(request)),
         "diff": diff,
         "compared": compared,
         "problem": problem,

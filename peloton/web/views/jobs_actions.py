@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -200,9 +200,11 @@ def _resume(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
 
 def _abort(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     assert workflow is not None
+    stay = "stays as it is" if workflow.done == 1 else "stay as they are"
+    keep = "keeps the version that it has" if workflow.left == 1 else "keep the version that they have"
     lines = [
-        f"the {workflow.kind} ends: {count(workflow.done, 'instance')} done stay as they are",
-        f"{count(workflow.left, 'instance')} left keep the version that they have",
+        f"the {workflow.kind} ends: {count(workflow.done, 'instance')} done {stay}",
+        f"{count(workflow.left, 'instance')} left {keep}",
     ]
     return lines, 0, ["instances then have different versions until the next update"] if workflow.done else []
 
@@ -271,14 +273,19 @@ class Options:
     def of(cls, field: Callable[[str], str]) -> Options:
         """Return the options of a form; `field` gives an empty text for what is not in it."""
         return cls(
-            batch_size=whole_number("batch_size", field("batch_size")),
-            max_retries=whole_number("max_retries", field("max_retries")),
-            max_failures=whole_number("max_failures", field("max_failures")),
+            batch_size=whole_number("instances at a time", field("batch_size")),
+            max_retries=whole_number("failed runs of an instance", field("max_retries")),
+            max_failures=whole_number("failed instances", field("max_failures")),
             rollback=bool(field("rollback")),
             start_paused=bool(field("start_paused")),
             in_place=bool(field("in_place")),
             start_pods=bool(field("start_pods")),
         )
+
+    @classmethod
+    def typed(cls, field: Callable[[str], str]) -> Mapping[str, str]:
+        """Return the options of a form as they were typed, to show the form again; they may be wrong."""
+        return {each.name: field(each.name) for each in fields(cls)}
 
     def update_spec(self) -> stateless_pb2.UpdateSpec:
         """Return the options of an update."""

@@ -91,7 +91,7 @@ def test_get_and_its_refusals(run: Run, daemons: FakeDaemons) -> None:
     assert yaml.safe_load(run("task", "get", JOB, "0").out)["runtime"]["host"] == "agent0"
     assert json.loads(run("task", "get", JOB, "0", "-j").out)["instanceId"] == 0
     daemons.answers["Get"] = task_pb2.GetResponse(outOfRange=task_pb2.InstanceIdOutOfRange(instanceCount=3))
-    assert run("task", "get", JOB, "9").err == "peloton: no such instance: the job has 3, 0 to 2\n"
+    assert run("task", "get", JOB, "9").err == "peloton: no such instance: the job has 3 instances, 0 to 2\n"
     daemons.answers["Get"] = task_pb2.GetResponse(notFound=errors_pb2.JobNotFound(message="job x not found"))
     assert run("task", "get", JOB, "0") == (1, "", "peloton: job x not found\n")
 

@@ -291,6 +291,23 @@ def test_a_spec_with_a_mistake_comes_back_with_its_line(client: TestClient) -> N
     assert "spec:2" in answer.text and "nmae: x" in answer.text
 
 
+@pytest.mark.parametrize("action", ["update", "rollback", "restart"])
+def test_a_number_that_is_none_is_named_and_what_was_typed_stays(client: TestClient, action: str) -> None:
+    form = {
+        "csrf": token(client),
+        "version": VERSION,
+        "to": "1",
+        "spec": "name: edited\n",
+        "batch_size": "-2",
+    }
+    answer = client.post(f"/jobs/{JOB}/do/{action}", data=form)
+    assert answer.status_code == 400
+    assert "instances at a time: &#39;-2&#39; is not a whole number" in answer.text
+    if action != "restart":
+        assert 'name="batch_size" value="-2"' in answer.text
+    assert (action == "update") == ("name: edited" in answer.text)
+
+
 def test_going_back_to_an_earlier_version(client: TestClient, found: FakeCluster) -> None:
     found.answers["stateless_svc", "ReplaceJob"] = pb.ReplaceJobResponse()
     assert "to version 1" in client.get(f"/jobs/{JOB}/do/rollback?to=1").text

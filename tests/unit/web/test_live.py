@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from peloton.errors import NotFound, PelotonError, ResourceExhausted, Unavailable
+from peloton.membership.interface import Role
 from peloton.web.live import Hub, Subject, Watcher, event
 from peloton.web.pages import Page, Reader
 from peloton.web.pages import Subject as Request
@@ -29,11 +30,14 @@ class Source:
         self.error: PelotonError | None = None
         self.loads = 0
         self.read_thrice = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def load(self, request: Request) -> Mapping[str, Any]:
         self.loads += 1
         if self.loads == 3:
             self.read_thrice.set()
+        await self.answers.wait()
         if self.error is not None:
             raise self.error
         return {"problems": [Problem("bad", self.text)], "daemons": ()}
@@ -121,6 +125,24 @@ async def test_a_page_that_cannot_be_read_says_so_and_recovers() -> None:
         assert (await told(events, "resmgr is not there"))[-1] == {"text": "resmgr is not there"}
         source.error = None
         assert {"text": ""} in await told(events, '"text":""')
+    await hub.close()
+
+
+async def test_a_page_that_is_long_in_being_read_says_so_and_recovers() -> None:
+    source = Source()
+    cluster = FakeCluster()
+    for role in (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR):
+        cluster.fake.add(role, role.value, 1, leads=True)
+    hub = Hub(Reader([source.page()], Templates(), cluster, lambda: NOW), 0.01, 10, late_seconds=0.05)
+    async with aclosing(hub.watch("/", None)) as events:  # type: ignore[type-var]
+        await told(events, "first")
+        source.answers.clear()
+        assert "still asked" in (await told(events, "have not answered"))[-1]["text"]
+        source.answers.set()
+        assert {"text": ""} in await told(events, '"text":""')
+        del cluster.fake.leaders[Role.JOBMGR]
+        source.answers.clear()
+        assert (await told(events, "leader of jobmgr"))[-1]["text"].endswith("is known; it is tried again")
     await hub.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,7 +17,7 @@ from peloton.web.pages import Page, Subject
 from peloton.web.sessions import Sessions
 from peloton.web.views.login import own_page
 from tests.unit.web import jobs_cluster
-from tests.unit.web.fake import Answer, FakeCalls, FakeCluster, application, browser, token
+from tests.unit.web.fake import ORIGIN, Answer, FakeCalls, FakeCluster, application, browser, token
 
 NAME, PASSWORD = "ann", "pw-of-ann"
 PATH = "/jobs?name=x"
@@ -135,6 +136,23 @@ def test_a_session_ends() -> None:
     assert sessions.find(held) == BasicAuth(NAME, PASSWORD)
     now[0] = 10.0
     assert sessions.find(held) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"{ORIGIN}/jobs/a?x=1", "/jobs/a?x=1"),
+        ("http://elsewhere.example/jobs", "/"),
+        ("", "/"),
+    ],
+)
+def test_who_sends_a_form_without_a_login_is_led_to_it_and_back_to_the_form(
+    client: TestClient, before: str, after: str
+) -> None:
+    form = {"csrf": token(client, "/login"), "name": "x"}
+    answer = client.post("/hostpools/create", data=form, headers={"referer": before})
+    assert answer.status_code == 401
+    assert f'href="/login?next={quote(after, safe="")}"' in answer.text
 
 
 def test_where_nobody_is_asked_no_login_is_needed() -> None:
