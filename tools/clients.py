@@ -120,25 +120,9 @@ def build_go() -> None:
     _copy(source, target)
 
 
-def prepare_java() -> Path:
-    """Put what the Java build needs into its target folder; return the project's folder.
-
-    Each message is to be a class of its own, which is an option of the .proto files for Java alone.
-    """
-    project = CLIENTS / "java"
-    for file in protos():
-        copy = project / "target" / "protos" / file
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text((PROTO / file).read_text() + "\noption java_multiple_files = true;\n")
-    resources = project / "target" / "client-resources" / "peloton" / "client"
-    resources.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(CALLS, resources / CALLS.name)
-    return project
-
-
 def build_java() -> None:
     """Make the jar of the Java client."""
-    project, target = prepare_java(), OUTPUT / "java"
+    project, target = CLIENTS / "java", OUTPUT / "java"
     _run("mvn", "-q", "-B", "package", "-DskipTests", cwd=project)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -2,6 +2,8 @@ package peloton
 
 import (
 	"context"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -49,6 +51,7 @@ type Client struct {
 	Hosts   hosts.HostServiceClient
 
 	conns     map[Role]*leaderConn
+	agents    *http.Client
 	resolvers []resolver
 	config    Config
 	closing   sync.Once
@@ -59,7 +62,9 @@ func New(config Config) (*Client, error) {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	client := &Client{conns: map[Role]*leaderConn{}, config: config}
+	// Agents are not behind the user's proxy.
+	agents := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config.AgentTLS}}
+	client := &Client{conns: map[Role]*leaderConn{}, agents: agents, config: config}
 	options := client.dialOptions()
 	if err := client.resolve(); err != nil {
 		return nil, err
@@ -167,7 +172,10 @@ func (c *Client) dialOptions() []grpc.DialOption {
 // identify adds to a call the metadata that it lacks.
 func (c *Client) identify(ctx context.Context, role Role) (context.Context, error) {
 	given, _ := metadata.FromOutgoingContext(ctx)
-	pairs := []string{"rpc-caller", c.config.Caller, "rpc-service", "peloton-" + string(role), "rpc-encoding", "proto"}
+	pairs := []string{
+		"rpc-caller", c.config.Caller, "rpc-service", "peloton-" + string(role), "rpc-encoding", "proto",
+		"peloton-answer-bytes", strconv.Itoa(MaxMessageBytes),
+	}
 	if basic := c.config.Basic; basic != nil {
 		pairs = append(pairs, "username", basic.Username, "password", basic.Password)
 	}

@@ -164,7 +164,8 @@ func TestMetadata(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"rpc-caller": "tests", "rpc-service": "peloton-jobmgr", "rpc-encoding": "proto",
-		"username": "ann", "password": "secret", "authorization": "Bearer abc",
+		"peloton-answer-bytes": "268435456",
+		"username":             "ann", "password": "secret", "authorization": "Bearer abc",
 	} {
 		if got := fake.value(key); got != want {
 			t.Errorf("%s is %q, not %q", key, got, want)

@@ -53,6 +53,11 @@ type Config struct {
 	// Token returns a bearer token for each call.
 	Token func(context.Context) (string, error)
 
+	// AgentTLS lets Mesos agents, which have the output of tasks, be called by HTTPS. Nil is HTTP.
+	AgentTLS *tls.Config
+	// AgentBasic is a principal that Mesos agents let in, with its secret.
+	AgentBasic *BasicAuth
+
 	// Timeout bounds calls whose context has no deadline: 0 is DefaultTimeout, less is no bound.
 	Timeout time.Duration
 	// DialOptions are added to those of the client.
@@ -78,7 +83,7 @@ func StaticToken(token string) func(context.Context) (string, error) {
 
 // ConfigFromEnv reads the variables of the command line: JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME,
 // ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE,
-// PELOTON_CERT_FILE and PELOTON_KEY_FILE.
+// PELOTON_CERT_FILE and PELOTON_KEY_FILE, PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
 func ConfigFromEnv(caller string) (Config, error) {
 	config := Config{
 		Caller:          caller,
@@ -93,7 +98,7 @@ func ConfigFromEnv(caller string) (Config, error) {
 	if token := os.Getenv("PELOTON_TOKEN"); token != "" {
 		config.Token = StaticToken(token)
 	}
-	return config, errors.Join(config.readTimeout(), config.readBasicAuth(), config.readTLS())
+	return config, errors.Join(config.readTimeout(), config.readBasicAuth(), config.readTLS(), config.readAgents())
 }
 
 func (c *Config) readTimeout() error {
@@ -114,7 +119,7 @@ func (c *Config) readBasicAuth() error {
 	if file == "" {
 		return nil
 	}
-	auth, token, err := readAuth(file)
+	auth, token, err := readAuth("basicAuthConfig", file)
 	c.Basic = auth
 	if token != "" {
 		c.Token = StaticToken(token)
@@ -132,18 +137,34 @@ func (c *Config) readTLS() error {
 	return err
 }
 
+func (c *Config) readAgents() error {
+	var errs []error
+	if ca := os.Getenv("PELOTON_AGENT_CA_FILE"); ca != "" {
+		config, err := TLSFromFiles(ca, "", "")
+		c.AgentTLS, errs = config, append(errs, err)
+	}
+	if file := os.Getenv("PELOTON_AGENT_AUTH"); file != "" {
+		auth, token, err := readAuth("agentAuth", file)
+		if token != "" {
+			err = invalid("agentAuth", file, "one with username and password")
+		}
+		c.AgentBasic, errs = auth, append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // readAuth reads username and password, or a token, from a YAML file.
-func readAuth(file string) (*BasicAuth, string, error) {
+func readAuth(setting, file string) (*BasicAuth, string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, "", invalid("basicAuthConfig", file, "a readable file: "+err.Error())
+		return nil, "", invalid(setting, file, "a readable file: "+err.Error())
 	}
 	var auth struct{ Username, Password, Token string }
 	if err = yaml.Unmarshal(text, &auth); err == nil && auth.Token != "" {
 		return nil, auth.Token, nil
 	}
 	if err != nil || auth.Username == "" || auth.Password == "" {
-		return nil, "", invalid("basicAuthConfig", file, "a YAML mapping with username and password, or token")
+		return nil, "", invalid(setting, file, "a YAML mapping with username and password, or token")
 	}
 	return &BasicAuth{auth.Username, auth.Password}, "", nil
 }

@@ -133,8 +133,11 @@ func (c *leaderConn) judge(
 
 // refusedTLS returns whether one side did not take the other's certificate: another try would not help.
 func refusedTLS(err error) bool {
-	text := status.Convert(err).Message()
-	return status.Code(err) == codes.Unavailable && (strings.Contains(text, "x509: ") || strings.Contains(text, "tls: "))
+	return status.Code(err) == codes.Unavailable && certificateTrouble(status.Convert(err).Message())
+}
+
+func certificateTrouble(text string) bool {
+	return strings.Contains(text, "x509: ") || strings.Contains(text, "tls: ")
 }
 
 // serverGone returns whether the code is that of calls to a server that ends.

@@ -34,8 +34,6 @@ const (
 	bytesPerRead   = 64 << 10
 )
 
-var agents = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // not behind the user's proxy
-
 // Logs returns a file of an instance's sandbox, read from its Mesos agent. Close it.
 func (c *Client) Logs(ctx context.Context, id string, instance uint32, options LogOptions) (io.ReadCloser, error) {
 	if options.File == "" {
@@ -51,7 +49,7 @@ func (c *Client) Logs(ctx context.Context, id string, instance uint32, options L
 		cancel()
 		return nil, err
 	}
-	body, err := at.get(ctx, "/files/download", url.Values{"path": {at.path}})
+	body, err := c.read(ctx, at, "/files/download", url.Values{"path": {at.path}})
 	if err != nil {
 		cancel()
 		return nil, err
@@ -72,27 +70,43 @@ func (c *cancelCloser) Close() error {
 // sandboxFile is a file as its agent knows it.
 type sandboxFile struct{ agent, path string }
 
-func (f *sandboxFile) get(ctx context.Context, endpoint string, query url.Values) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.agent+endpoint+"?"+query.Encode(), nil)
+// read asks a file's agent for it.
+func (c *Client) read(ctx context.Context, f *sandboxFile, endpoint string, query url.Values) (io.ReadCloser, error) {
+	scheme := "http://"
+	if c.config.AgentTLS != nil {
+		scheme = "https://"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+f.agent+endpoint+"?"+query.Encode(), nil)
 	if err != nil {
 		return nil, invalid("agent", f.agent, "host:port")
 	}
-	answer, err := agents.Do(request)
+	if basic := c.config.AgentBasic; basic != nil {
+		request.SetBasicAuth(basic.Username, basic.Password)
+	}
+	answer, err := c.agents.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, failed("", ctx.Err())
 		}
-		return nil, newError(codes.Unavailable, "", fmt.Sprintf("agent %s cannot be reached: %v", f.agent, err), err)
+		code := codes.Unavailable
+		if certificateTrouble(err.Error()) {
+			code = codes.Unauthenticated
+		}
+		return nil, newError(code, "", fmt.Sprintf("agent %s cannot be reached: %v", f.agent, err), err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		_ = answer.Body.Close()
-		code := codes.Unknown
-		if answer.StatusCode == http.StatusNotFound {
-			code = codes.NotFound
+		code, known := agentCodes[answer.StatusCode]
+		if !known {
+			code = codes.Unknown
 		}
 		return nil, newError(code, "", fmt.Sprintf("agent %s answered %d to %s of %s", f.agent, answer.StatusCode, endpoint, f.path), nil)
 	}
 	return answer.Body, nil
+}
+
+var agentCodes = map[int]codes.Code{
+	http.StatusNotFound: codes.NotFound, http.StatusUnauthorized: codes.Unauthenticated,
 }
 
 // followed reads a file until its run has ended.
@@ -165,7 +179,7 @@ var errNotYet = errors.New("the run has not begun or not made the file")
 
 func (f *followed) readAll(over bool) error {
 	query := url.Values{"path": {f.file.path}, "offset": {strconv.Itoa(f.offset)}, "length": {strconv.Itoa(bytesPerRead)}}
-	body, err := f.file.get(f.ctx, "/files/read", query)
+	body, err := f.client.read(f.ctx, f.file, "/files/read", query)
 	if err != nil {
 		return err
 	}

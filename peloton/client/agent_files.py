@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from ssl import SSLEOFError, SSLError
 from urllib.parse import urlencode
 
 from peloton.client.driving import Driver
@@ -84,7 +85,9 @@ class _Question:
             self._connection.request("GET", f"{self._endpoint}?{urlencode(self._query)}", headers=headers)
             self._answer = self._connection.getresponse()
         except (OSError, HTTPException) as error:
-            raise CallError(CODES.UNAVAILABLE, f"{self._file} cannot be reached: {error}") from error
+            refused = isinstance(error, SSLError) and not isinstance(error, SSLEOFError)
+            code = CODES.UNAUTHENTICATED if refused else CODES.UNAVAILABLE
+            raise CallError(code, f"{self._file} cannot be reached: {error}") from error
         if self._answer.status != 200:
             codes = {404: CODES.NOT_FOUND, 401: CODES.UNAUTHENTICATED}
             code = codes.get(self._answer.status, CODES.UNKNOWN)

@@ -31,3 +31,4 @@ def test_the_programs_of_a_language(shared: Shared, tmp_path: Path, language: st
             (tmp_path / name).write_text(text)
     assert all((tmp_path / name).exists() for name in PROGRAMS[language])
     assert outputs and [output[-4:] for output in outputs] == [END] * len(outputs), outputs
+    assert not [line for output in outputs for line in output if "SLF4J" in line or "WARN" in line]

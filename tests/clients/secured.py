@@ -1,6 +1,7 @@
 """A cluster that asks who calls, and what clients need to say it, right and wrong.
 
-All daemons ask for certificates; the job manager asks for bearer tokens, the others for passwords.
+All daemons ask for certificates; the job manager asks for bearer tokens, the others and the Mesos agents for
+passwords.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
+from minicluster.cluster import Cluster
 from minicluster.credentials import CERTIFIED
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from minicluster.temporary import temporary_cluster
+from peloton.api.v0.job import job_pb2
+from peloton.client import PelotonClient
+from peloton.client.environment import settings_from_environment
 from peloton.identity.certs import LOOPBACK, issue, make_authority
+from tests.cluster.conftest import Harness
 
 ISSUER, AUDIENCE = "https://login.example.com", "peloton"
 GROUPS = {
@@ -35,6 +41,7 @@ def secured_cluster(folder: Path) -> Iterator[Mapping[str, str]]:
     """Give the environment by which clients find the cluster, and by which they are let in.
 
     In the folder PELOTON_TEST_STRANGERS are certificates of another authority, and tokens that are wrong.
+    The job PELOTON_TEST_JOB has written hello.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     strangers = _strangers(folder, key)
@@ -42,12 +49,22 @@ def secured_cluster(folder: Path) -> Iterator[Mapping[str, str]]:
     settings = ClusterSettings(
         ports="free",
         secure=True,
+        secure_agents=True,
         instances=Instances(placement=(("batch",),)),
         settings=DaemonSettings(jobmgr={"auth": oidc}),
     )
     with temporary_cluster(settings) as cluster:
         right = {"PELOTON_TOKEN": token(key), "PELOTON_TEST_STRANGERS": str(strangers)}
-        yield {**cluster.urls(), **right}
+        environment = {**cluster.urls(), **right}
+        yield {**environment, "PELOTON_TEST_JOB": _ended_job(cluster, environment)}
+
+
+def _ended_job(cluster: Cluster, environment: Mapping[str, str]) -> str:
+    harness = Harness(cluster)
+    with harness.client, PelotonClient("tests", **settings_from_environment(environment)) as client:
+        job = client.jobs.create("", harness.config("echo hello"))
+        assert client.jobs.wait(job, 180).state == job_pb2.SUCCEEDED
+    return job
 
 
 def _strangers(folder: Path, key: ec.EllipticCurvePrivateKey) -> Path:

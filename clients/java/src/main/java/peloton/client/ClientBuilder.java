@@ -19,6 +19,7 @@ import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -43,6 +44,7 @@ public final class ClientBuilder {
   static final Metadata.Key<String> CALLER = key("rpc-caller");
   static final Metadata.Key<String> SERVICE = key("rpc-service");
   static final Metadata.Key<String> ENCODING = key("rpc-encoding");
+  static final Metadata.Key<String> ANSWER_BYTES = key("peloton-answer-bytes");
   static final Metadata.Key<String> USERNAME = key("username");
   static final Metadata.Key<String> PASSWORD = key("password");
   static final Metadata.Key<String> AUTHORIZATION = key("authorization");
@@ -65,6 +67,7 @@ public final class ClientBuilder {
   private String username = "";
   private String password = "";
   private Supplier<String> token;
+  private AgentAccess agents = AgentAccess.PLAIN;
   private Duration timeout = DEFAULT_TIMEOUT;
   private Function<String, ManagedChannelBuilder<?>> channels = this::nettyChannel;
 
@@ -167,6 +170,21 @@ public final class ClientBuilder {
     return this;
   }
 
+  /**
+   * Reads the output of tasks from Mesos agents by HTTPS. Trusts the authorities in a PEM file, or
+   * the system's where it is null.
+   */
+  public ClientBuilder agentTls(File authorities) {
+    agents = agents.trusting(authorities);
+    return this;
+  }
+
+  /** Sets a principal that Mesos agents let in, and its secret. */
+  public ClientBuilder agentBasic(String principal, String secret) {
+    agents = agents.basic(principal, secret);
+    return this;
+  }
+
   /** Bounds calls that have no deadline; zero is no bound. */
   public ClientBuilder timeout(Duration bound) {
     timeout = bound;
@@ -182,7 +200,8 @@ public final class ClientBuilder {
   /**
    * Reads the variables of the command line, such as {@link System#getenv()} has: JOBMGR_URL,
    * RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME, ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG
-   * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE.
+   * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE,
+   * PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
    */
   public ClientBuilder environment(Map<String, String> variables) {
     Function<String, String> get = name -> variables.getOrDefault(name, "").strip();
@@ -198,8 +217,14 @@ public final class ClientBuilder {
     if (!get.apply("TIMEOUT").isEmpty()) {
       timeout(duration("TIMEOUT", get.apply("TIMEOUT")));
     }
-    if (!get.apply("BASIC_AUTH_CONFIG").isEmpty()) {
-      readAuth(Path.of(get.apply("BASIC_AUTH_CONFIG")));
+    Path auth = Path.of(get.apply("BASIC_AUTH_CONFIG"));
+    if (!auth.toString().isEmpty()) {
+      Auth read = Auth.read("basicAuthConfig", auth);
+      if (read.token.isEmpty()) {
+        basic(read.username, read.password);
+      } else {
+        token(read::token);
+      }
     }
     String token = get.apply("PELOTON_TOKEN");
     if (!token.isEmpty()) {
@@ -211,12 +236,30 @@ public final class ClientBuilder {
     if (authorities != null || certificate != null || key != null) {
       tls(authorities, certificate, key);
     }
+    agentEnvironment(file(get.apply("PELOTON_AGENT_CA_FILE")), get.apply("PELOTON_AGENT_AUTH"));
     return this;
+  }
+
+  private void agentEnvironment(File authorities, String auth) {
+    if (authorities != null) {
+      agentTls(authorities);
+    }
+    if (!auth.isEmpty()) {
+      Auth read = Auth.read("agentAuth", Path.of(auth));
+      if (!read.token.isEmpty()) {
+        throw PelotonException.invalid("agentAuth", auth, "one with username and password");
+      }
+      agentBasic(read.username, read.password);
+    }
   }
 
   /** Returns a client. It connects when it is first used. */
   public PelotonClient build() {
     return new PelotonClient(this);
+  }
+
+  AgentAccess agents() {
+    return agents;
   }
 
   Duration timeout() {
@@ -242,6 +285,7 @@ public final class ClientBuilder {
   void identify(Metadata headers) {
     headers.put(CALLER, caller);
     headers.put(ENCODING, "proto");
+    headers.put(ANSWER_BYTES, Integer.toString(MAX_MESSAGE_BYTES));
     if (!username.isEmpty()) {
       headers.put(USERNAME, username);
       headers.put(PASSWORD, password);
@@ -327,23 +371,23 @@ public final class ClientBuilder {
     return Duration.ofMillis(millis);
   }
 
-  /** Reads username and password, or a token, from a YAML file. */
-  private void readAuth(Path file) {
-    String expected = "a YAML mapping with username and password, or token";
-    Object content;
-    try {
-      content = new Yaml(new SafeConstructor(new LoaderOptions())).load(Files.readString(file));
-    } catch (IOException | YAMLException e) {
-      throw PelotonException.invalid("basicAuthConfig", file, expected + ": " + e);
-    }
-    Map<?, ?> auth = content instanceof Map<?, ?> map ? map : Map.of();
-    Object bearer = auth.get("token");
-    if (bearer != null) {
-      token(bearer::toString);
-    } else if (auth.get("username") != null && auth.get("password") != null) {
-      basic(auth.get("username").toString(), auth.get("password").toString());
-    } else {
-      throw PelotonException.invalid("basicAuthConfig", file, expected);
+  /** Username and password, or a token, of a YAML file. */
+  private record Auth(String username, String password, String token) {
+    static Auth read(String setting, Path file) {
+      String expected = "a YAML mapping with username and password, or token";
+      Object content;
+      try {
+        content = new Yaml(new SafeConstructor(new LoaderOptions())).load(Files.readString(file));
+      } catch (IOException | YAMLException e) {
+        throw PelotonException.invalid(setting, file, expected + ": " + e);
+      }
+      Map<?, ?> given = content instanceof Map<?, ?> map ? map : Map.of();
+      Function<String, String> get = key -> Objects.toString(given.get(key), "");
+      Auth found = new Auth(get.apply("username"), get.apply("password"), get.apply("token"));
+      if (found.token.isEmpty() && (found.username.isEmpty() || found.password.isEmpty())) {
+        throw PelotonException.invalid(setting, file, expected);
+      }
+      return found;
     }
   }
 }

@@ -262,17 +262,19 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
 
     private void failed(Status told, Metadata trailers) {
       Status status = lost(told);
+      if (status.getCode() == Status.Code.UNAVAILABLE) {
+        status = judged(status);
+      }
       boolean expired = deadline != null && deadline.isExpired();
       boolean gone = !expired && serverGone(status.getCode());
-      boolean refused = PelotonException.refusedTls(status);
-      if (!refused && (gone || expired)) {
+      if (gone || expired) {
         leaders.invalidate(target);
       }
       PelotonException failure =
           expired && status.getCode() == Status.Code.DEADLINE_EXCEEDED
               ? expired(status.getDescription())
               : PelotonException.of(method.getFullMethodName(), status, null);
-      if (unary && gone && !refused && mayRepeat(trailers)) {
+      if (unary && gone && mayRepeat(trailers)) {
         retry(failure);
         return;
       }
@@ -280,6 +282,15 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
         done = true;
       }
       close(failure, trailers);
+    }
+
+    private Status judged(Status status) {
+      Status judged = target.refusals().judged(status);
+      if (judged.getCode() == Status.Code.UNAUTHENTICATED) {
+        // Who mends a certificate does not wait for gRPC's own pauses, which grow to two minutes.
+        target.channel().resetConnectBackoff();
+      }
+      return judged;
     }
 
     private boolean mayRepeat(Metadata trailers) {

@@ -18,7 +18,7 @@ import java.util.function.Function;
 /** Calls the leader of a role, and the next one when it changes. */
 final class LeaderChannel extends Channel implements AutoCloseable {
   /** A leader, or who was taken for it. */
-  record Target(String address, ManagedChannel channel) {}
+  record Target(String address, ManagedChannel channel, Refusals refusals) {}
 
   private static final long CLOSING_SECONDS = 5;
 
@@ -26,7 +26,7 @@ final class LeaderChannel extends Channel implements AutoCloseable {
   private final Leaders leaders;
   private final Engine engine;
   private final Duration timeout;
-  private final Function<String, ManagedChannel> dial;
+  private final Function<String, Target> dial;
   private final Consumer<Metadata> identify;
 
   // Guarded by this.
@@ -40,7 +40,7 @@ final class LeaderChannel extends Channel implements AutoCloseable {
       Leaders leaders,
       Engine engine,
       Duration timeout,
-      Function<String, ManagedChannel> dial,
+      Function<String, Target> dial,
       Consumer<Metadata> identify) {
     this.role = role;
     this.leaders = leaders;
@@ -123,7 +123,7 @@ final class LeaderChannel extends Channel implements AutoCloseable {
       again.channel.resetConnectBackoff(); // gRPC's own pauses grow to two minutes
       return again;
     }
-    return new Target(address, dial.apply(address));
+    return dial.apply(address);
   }
 
   /**

@@ -3,7 +3,7 @@ package peloton.client;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
 import io.grpc.ClientCall;
-import io.grpc.ManagedChannel;
+import io.grpc.ManagedChannelBuilder;
 import io.grpc.MethodDescriptor;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.ClientCalls;
@@ -11,6 +11,7 @@ import io.grpc.stub.StreamObserver;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 
 /**
@@ -36,13 +37,21 @@ public final class PelotonClient implements AutoCloseable {
   private final Engine engine = new Engine();
   private final Map<Role, Leaders> leaders;
   private final Map<Role, LeaderChannel> channels = new EnumMap<>(Role.class);
+  private final Map<String, Refusals> refusals = new ConcurrentHashMap<>();
+  private final AgentAccess agents;
   private final Channel channel = new Router();
   private volatile boolean closed;
 
   PelotonClient(ClientBuilder config) {
     leaders = config.leaders();
-    Function<String, ManagedChannel> dial =
-        address -> config.channel(address).executor(engine::run).build();
+    agents = config.agents();
+    Function<String, LeaderChannel.Target> dial =
+        address -> {
+          Refusals noted = refusals.computeIfAbsent(address, at -> new Refusals());
+          ManagedChannelBuilder<?> made = config.channel(address);
+          made.executor(engine::run).addTransportFilter(noted);
+          return new LeaderChannel.Target(address, made.build(), noted);
+        };
     leaders.forEach(
         (role, found) ->
             channels.put(
@@ -126,6 +135,10 @@ public final class PelotonClient implements AutoCloseable {
 
   Engine engine() {
     return engine;
+  }
+
+  AgentAccess agents() {
+    return agents;
   }
 
   boolean isClosed() {

@@ -189,30 +189,37 @@ public class PelotonException extends RuntimeException {
     return new Failure(Status.Code.UNKNOWN, String.valueOf(thrown)).cause(thrown).build();
   }
 
-  static PelotonException of(String method, Status status, Throwable cause) {
-    if (status.getCause() instanceof PelotonException known) {
+  static PelotonException of(String method, Status told, Throwable cause) {
+    if (told.getCause() instanceof PelotonException known) {
       return known;
     }
+    Status status = judged(told);
     Throwable origin = status.getCause() == null ? cause : status.getCause();
     String reason = status.getDescription();
     Status.Code code = status.getCode();
-    if (code == Status.Code.UNAVAILABLE && refusedTls(status)) {
-      code = Status.Code.UNAUTHENTICATED;
-      reason = "the connection was refused: " + origin;
-    } else if (code == Status.Code.UNAVAILABLE && status.getCause() != null) {
+    if (code == Status.Code.UNAVAILABLE && status.getCause() != null) {
       reason = reason + ": " + status.getCause().getMessage();
     }
     return new Failure(code, reason).method(method).cause(origin).build();
   }
 
-  /** Returns whether one side did not take the other's certificate: another try would not help. */
-  static boolean refusedTls(Status status) {
+  /**
+   * Returns UNAUTHENTICATED where one side did not take the other's certificate: another try would
+   * not help. A server that is frozen lets handshakes time out, which is not of this kind.
+   */
+  static Status judged(Status status) {
+    if (status.getCode() != Status.Code.UNAVAILABLE) {
+      return status;
+    }
     for (Throwable each = status.getCause(); each != null; each = each.getCause()) {
-      if (each instanceof SSLException) {
-        return true;
+      if (each instanceof SSLException
+          && !String.valueOf(each.getMessage()).contains("timed out")) {
+        return Status.UNAUTHENTICATED
+            .withDescription("the connection was refused: " + each)
+            .withCause(status.getCause());
       }
     }
-    return false;
+    return status;
   }
 
   static PelotonException failure(Status.Code code, String reason, Throwable cause) {

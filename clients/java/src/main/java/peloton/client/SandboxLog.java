@@ -7,8 +7,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
-import java.net.Proxy;
-import java.net.URL;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.util.Comparator;
@@ -16,6 +14,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import javax.net.ssl.SSLException;
 import peloton.api.v0.task.BrowseSandboxRequest;
 import peloton.api.v0.task.BrowseSandboxResponse;
 import peloton.api.v0.task.GetRequest;
@@ -24,8 +23,6 @@ import peloton.api.v0.task.TaskManagerGrpc;
 
 /** A file of an instance's sandbox; reads until its run has ended. For one thread. */
 final class SandboxLog extends InputStream {
-  private static final int CONNECT_MILLIS = 5000;
-  private static final int READ_MILLIS = 20_000;
   private static final int BYTES_PER_READ = 64 << 10;
   private static final long INTERVAL_MILLIS = 500;
 
@@ -144,7 +141,7 @@ final class SandboxLog extends InputStream {
     return answer.getPathsList().stream()
         .filter(path -> path.endsWith(wanted))
         .min(Comparator.comparingInt(String::length))
-        .map(path -> new SandboxFile(answer.getHostname() + ":" + port, path))
+        .map(path -> new SandboxFile(client.agents(), answer.getHostname() + ":" + port, path))
         .orElseThrow(() -> missing(answer));
   }
 
@@ -201,33 +198,37 @@ final class SandboxLog extends InputStream {
   }
 
   /** A file as its agent knows it. */
-  private record SandboxFile(String agent, String path) {
+  private record SandboxFile(AgentAccess access, String agent, String path) {
     InputStream get(String endpoint, Map<String, String> query) {
       String text =
           query.entrySet().stream()
               .map(each -> each.getKey() + "=" + encoded(each.getValue()))
               .collect(Collectors.joining("&"));
       try {
-        URL url = new URL("http://" + agent + endpoint + "?" + text);
-        // Not behind the user's proxy; without threads or connections that outlive it.
-        HttpURLConnection connection = (HttpURLConnection) url.openConnection(Proxy.NO_PROXY);
-        connection.setConnectTimeout(CONNECT_MILLIS);
-        connection.setReadTimeout(READ_MILLIS);
-        connection.setRequestProperty("Connection", "close");
+        HttpURLConnection connection = access.connect(agent, endpoint + "?" + text);
         int status = connection.getResponseCode();
         if (status == HttpURLConnection.HTTP_OK) {
           return connection.getInputStream();
         }
         connection.disconnect();
         throw PelotonException.failure(
-            status == HttpURLConnection.HTTP_NOT_FOUND
-                ? Status.Code.NOT_FOUND
-                : Status.Code.UNKNOWN,
+            code(status),
             "agent " + agent + " answered " + status + " to " + endpoint + " of " + path,
             null);
+      } catch (SSLException e) {
+        String reason = "the connection to agent " + agent + " was refused: " + e;
+        throw PelotonException.failure(Status.Code.UNAUTHENTICATED, reason, e);
       } catch (IOException e) {
         throw PelotonException.unavailable("agent " + agent + " cannot be reached: " + e, e);
       }
+    }
+
+    private static Status.Code code(int status) {
+      return switch (status) {
+        case HttpURLConnection.HTTP_NOT_FOUND -> Status.Code.NOT_FOUND;
+        case HttpURLConnection.HTTP_UNAUTHORIZED -> Status.Code.UNAUTHENTICATED;
+        default -> Status.Code.UNKNOWN;
+      };
     }
 
     private static String encoded(String text) {

@@ -61,6 +61,7 @@ class CallsTest {
     assertEquals("tests", server.header("rpc-caller"));
     assertEquals("peloton-jobmgr", server.header("rpc-service"));
     assertEquals("proto", server.header("rpc-encoding"));
+    assertEquals("268435456", server.header("peloton-answer-bytes"));
     assertEquals("me", server.header("username"));
     assertEquals("word", server.header("password"));
     assertEquals("Bearer secret", server.header("authorization"));

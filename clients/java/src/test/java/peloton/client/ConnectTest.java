@@ -7,18 +7,32 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.grpc.Grpc;
 import io.grpc.Server;
 import io.grpc.ServerCredentials;
+import io.grpc.Status;
 import io.grpc.TlsServerCredentials;
 import io.grpc.stub.StreamObserver;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.KeyFactory;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.security.spec.PKCS8EncodedKeySpec;
 import java.time.Duration;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLHandshakeException;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLServerSocket;
+import javax.net.ssl.SSLSocket;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -59,6 +73,53 @@ class ConnectTest {
     return files;
   }
 
+  /** Accepts TLS connections, and ends each after the handshake, without a word. */
+  private static final class Ending implements AutoCloseable {
+    private final SSLServerSocket socket;
+    private final Thread thread = new Thread(this::serve);
+
+    Ending(File[] certificate) throws Exception {
+      KeyStore keys = KeyStore.getInstance("PKCS12");
+      keys.load(null, null);
+      byte[] key =
+          Base64.getMimeDecoder()
+              .decode(Files.readString(certificate[1].toPath()).replaceAll("-----[^-]+-----", ""));
+      try (InputStream text = Files.newInputStream(certificate[0].toPath())) {
+        keys.setKeyEntry(
+            "own",
+            KeyFactory.getInstance("RSA").generatePrivate(new PKCS8EncodedKeySpec(key)),
+            new char[0],
+            new Certificate[] {CertificateFactory.getInstance("X.509").generateCertificate(text)});
+      }
+      KeyManagerFactory managers =
+          KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+      managers.init(keys, new char[0]);
+      SSLContext context = SSLContext.getInstance("TLS");
+      context.init(managers.getKeyManagers(), null, null);
+      socket = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0);
+      SSLParameters http2 = socket.getSSLParameters();
+      http2.setApplicationProtocols(new String[] {"h2"});
+      socket.setSSLParameters(http2);
+      thread.start();
+    }
+
+    private void serve() {
+      while (!socket.isClosed()) {
+        try (SSLSocket connection = (SSLSocket) socket.accept()) {
+          connection.startHandshake();
+        } catch (IOException e) {
+          // its own end, or that of a client: the tests look at what clients are told
+        }
+      }
+    }
+
+    @Override
+    public void close() throws IOException, InterruptedException {
+      socket.close();
+      thread.join();
+    }
+  }
+
   private static ClientBuilder to(int port) {
     return PelotonClient.builder("tests")
         .timeout(Duration.ofSeconds(20))
@@ -93,6 +154,42 @@ class ConnectTest {
     } finally {
       server.shutdownNow();
     }
+  }
+
+  /** In TLS 1.3 the client's handshake is over before the server looks at its certificate. */
+  @Test
+  void aServerThatEndsConnectionsAfterTheHandshakeRefusesTheCertificate() throws Exception {
+    File[] own = certificate("server");
+    try (Ending server = new Ending(own);
+        PelotonClient client = to(server.socket.getLocalPort()).tls(own[0], null, null).build()) {
+      for (int call = 0; call < 2; call++) {
+        var refused =
+            assertThrows(PelotonException.Unauthenticated.class, () -> client.jobs().get("1"));
+        assertTrue(refused.reason().contains("refuses the client's certificate"));
+      }
+    }
+  }
+
+  @Test
+  void aServerWithTlsThatEndsIsUnavailable() throws Exception {
+    File[] own = certificate("server");
+    Server server = serve(TlsServerCredentials.create(own[0], own[1]));
+    try (PelotonClient client =
+        to(server.getPort()).timeout(Duration.ofSeconds(3)).tls(own[0], null, null).build()) {
+      client.jobs().get("1");
+      server.shutdownNow().awaitTermination();
+      assertThrows(PelotonException.Unavailable.class, () -> client.jobs().get("1"));
+    } finally {
+      server.shutdownNow();
+    }
+  }
+
+  @Test
+  void aHandshakeThatTimesOutMayPass() {
+    Status late = Status.UNAVAILABLE.withCause(new SSLHandshakeException("handshake timed out"));
+    assertEquals(Status.Code.UNAVAILABLE, PelotonException.judged(late).getCode());
+    Status refused = Status.UNAVAILABLE.withCause(new SSLHandshakeException("unknown authority"));
+    assertEquals(Status.Code.UNAUTHENTICATED, PelotonException.judged(refused).getCode());
   }
 
   @Test
