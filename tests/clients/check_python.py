@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,10 +18,11 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.client import AsyncPelotonClient, CallError, PelotonClient
-from peloton.client.watching import EventKind
+from peloton.client.watching import Event, EventKind
 from tools.clients import OUTPUT
 
 from .conftest import POOL, ROOT, Shared, run
+from .losing import BEGUN, CALLERS, CALLS_PER_CALLER, HELD, Once
 
 SECONDS = 180.0
 
@@ -52,70 +54,107 @@ def test_errors_are_typed(shared: Shared, client: PelotonClient) -> None:
     assert refused.value.field.endswith("instanceCount")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", ["kill", "freeze"])
-def test_calls_and_watches_outlive_the_leader(shared: Shared, loss: str) -> None:
+def test_calls_and_watches_outlive_the_leaders(shared: Shared, loss: str) -> None:
     with PelotonClient("tests", zk_servers=shared.environment["ZK_SERVERS"], timeout=60) as client:
         watched = client.jobs.create(POOL, spec(shared, "sleep 20", 4))
         created: list[str] = []
+        once, begun, lost = Once(), threading.Semaphore(0), threading.Event()
 
         def watch() -> None:
-            ended = set()
+            ended = Ended()
             for event in client.jobs.watch_pods(watched):
-                state = event.subject.status.state if event.subject is not None else None
-                if event.kind is EventKind.CHANGED and state == pod_pb2.POD_STATE_SUCCEEDED:
-                    ended.add(event.name)
-                if len(ended) == 4:
+                if ended.all_by(event):
                     return
 
-        def call() -> None:
-            for _ in range(20):
-                client.jobs.get(watched)
-                created.append(client.jobs.create(POOL, spec(shared, "true", 1)))
+        def call(caller: int) -> None:
+            for number in range(CALLS_PER_CALLER):
+                if number == BEGUN:
+                    begun.release()
+                if number == HELD:
+                    assert lost.wait(SECONDS)
+                if caller % 2:
+                    client.jobs.get(watched)
+                elif number % 2:
+                    created.append(client.jobs.create(POOL, spec(shared, "true", 1)))
+                else:
+                    with once.request(spec(shared, "true", 1)) as request:
+                        assert not client.job_svc.Create(request).HasField("error")
 
-        with ThreadPoolExecutor(8) as threads:
-            running = [threads.submit(body) for body in (watch, watch, watch, call, call, call, call, call)]
-            shared.control(loss, "jobmgr")
+        with ThreadPoolExecutor(CALLERS + 3) as threads:
+            running = [threads.submit(watch) for _ in range(3)]
+            running += [threads.submit(call, caller) for caller in range(CALLERS)]
+            for _ in range(CALLERS):
+                assert begun.acquire(timeout=SECONDS)
+            shared.control(loss, "jobmgr", "resmgr")
+            lost.set()
             for each in running:
                 each.result(SECONDS)
-        shared.control("restore", "jobmgr")
-        assert len(set(created)) == 100
+        shared.control("restore", "jobmgr", "resmgr")
+        assert len(set(created)) == CALLERS // 2 * CALLS_PER_CALLER // 2
         for job in created:
             assert client.jobs.wait(job, SECONDS).state == job_pb2.SUCCEEDED
+        once.check(client.job_svc.Query(once.query()))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", ["kill", "freeze"])
-async def test_calls_and_watches_of_asyncio_outlive_the_leader(shared: Shared, loss: str) -> None:
+async def test_calls_and_watches_of_asyncio_outlive_the_leaders(shared: Shared, loss: str) -> None:
     servers = shared.environment["ZK_SERVERS"]
     async with AsyncPelotonClient("tests", zk_servers=servers, timeout=60) as client:
         watched = await client.jobs.create(POOL, spec(shared, "sleep 20", 4))
         created: list[str] = []
+        once, begun, lost = Once(), asyncio.Semaphore(0), asyncio.Event()
 
         async def watch() -> None:
-            ended = set()
+            ended = Ended()
             async with aclosing(client.jobs.watch_pods(watched)) as events:
                 async for event in events:
-                    state = event.subject.status.state if event.subject is not None else None
-                    if event.kind is EventKind.CHANGED and state == pod_pb2.POD_STATE_SUCCEEDED:
-                        ended.add(event.name)
-                    if len(ended) == 4:
+                    if ended.all_by(event):
                         return
 
-        async def call() -> None:
-            for _ in range(20):
-                await client.jobs.get(watched)
-                created.append(await client.jobs.create(POOL, spec(shared, "true", 1)))
+        async def call(caller: int) -> None:
+            for number in range(CALLS_PER_CALLER):
+                if number == BEGUN:
+                    begun.release()
+                if number == HELD:
+                    await lost.wait()
+                if caller % 2:
+                    await client.jobs.get(watched)
+                elif number % 2:
+                    created.append(await client.jobs.create(POOL, spec(shared, "true", 1)))
+                else:
+                    with once.request(spec(shared, "true", 1)) as request:
+                        assert not (await client.job_svc.Create(request)).HasField("error")
 
-        async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as tasks:
-            for work in (watch, watch, watch, call, call, call, call, call):
-                tasks.create_task(work())
-            await asyncio.to_thread(shared.control, loss, "jobmgr")
-        await asyncio.to_thread(shared.control, "restore", "jobmgr")
-        assert len(set(created)) == 100
+        async with asyncio.timeout(2 * SECONDS), asyncio.TaskGroup() as tasks:
+            for work in (*(watch() for _ in range(3)), *(call(caller) for caller in range(CALLERS))):
+                tasks.create_task(work)
+            for _ in range(CALLERS):
+                await begun.acquire()
+            await asyncio.to_thread(shared.control, loss, "jobmgr", "resmgr")
+            lost.set()
+        await asyncio.to_thread(shared.control, "restore", "jobmgr", "resmgr")
+        assert len(set(created)) == CALLERS // 2 * CALLS_PER_CALLER // 2
         ends = await asyncio.gather(*(client.jobs.wait(job, SECONDS) for job in created))
         assert {end.state for end in ends} == {job_pb2.SUCCEEDED}
+        once.check(await client.job_svc.Query(once.query()))
     assert not [each.name for each in threading.enumerate() if each.name.startswith("peloton-client")]
+
+
+class Ended:
+    """The pods of a watched job of four that have succeeded."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def all_by(self, event: Event[Any]) -> bool:
+        """Return whether all have succeeded by now."""
+        state = event.subject.status.state if event.subject is not None else None
+        if event.kind is EventKind.CHANGED and state == pod_pb2.POD_STATE_SUCCEEDED:
+            self._names.add(event.name)
+        return len(self._names) == 4
 
 
 async def test_asyncio_with_progress_instances_and_logs(shared: Shared) -> None:
