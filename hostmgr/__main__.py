@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import ssl
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ from hostmgr.mesos.http import basic
 from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
-from hostmgr.mesos.tls import client_context
+from hostmgr.mesos.tls import Tls, contexts
 from hostmgr.services.claims import ClaimService
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
@@ -61,6 +60,7 @@ from hostmgr.services.watches import Watches
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
 from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as host_svc_v1alpha
 from peloton.config.errors import ConfigError
+from peloton.config.private import require_private
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.eventstream import EventRing
 from peloton.membership.interface import Role
@@ -355,20 +355,21 @@ class Access:
     """Authentication and TLS of connections to the Mesos master."""
 
     authorization: str = field(repr=False)
-    tls: ssl.SSLContext | None
+    tls: Tls | None
 
 
 def _access(settings: MesosSettings) -> Access:
     """Read the files that the settings name. Raises ConfigError where one cannot be used."""
     tls = settings.tls
-    context = client_context(tls.ca_file, tls.certificate_file, tls.key_file) if tls.enabled else None
-    return Access(_authorization(settings), context)
+    made = contexts(tls.ca_file, tls.certificate_file, tls.key_file) if tls.enabled else None
+    return Access(_authorization(settings), made)
 
 
 def _authorization(settings: MesosSettings) -> str:
     """Return the value of the header Authorization. Raises ConfigError where the secret cannot be read."""
     if settings.secret_file is None:
         return ""
+    require_private(settings.secret_file, "mesos.secret_file")
     try:
         secret = settings.secret_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

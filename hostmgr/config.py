@@ -22,7 +22,10 @@ BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
 
 
 class TlsSettings(Settings):
-    """TLS to the Mesos master. Its certificate must be for the hostname that it announces. Files are PEM."""
+    """TLS to the Mesos master, whose certificate must be for the hostname that it announces.
+
+    The files are PEM, and read again when they change.
+    """
 
     enabled: bool = False
     """Whether connections to the master use TLS."""
@@ -31,7 +34,7 @@ class TlsSettings(Settings):
     certificate_file: Path | None = None
     """The client certificate, for masters that require one."""
     key_file: Path | None = None
-    """The key of the client certificate, where its file does not contain it."""
+    """The key of the client certificate, where its file does not contain it. Mode 0600."""
 
     @model_validator(mode="after")
     def _used(self) -> Self:
@@ -61,7 +64,8 @@ class MesosSettings(Settings):
     principal: str = "peloton"
     """The principal by which the framework subscribes, reserves and authenticates."""
     secret_file: Annotated[Path | None, Variable("MESOS_SECRET_FILE")] = None
-    """A file with the principal's secret for Basic authentication; without it there is no authentication."""
+    """File, mode 0600, with the principal's secret for Basic authentication; without it there is no
+    authentication."""
     tls: TlsSettings = TlsSettings()
     """TLS to the master."""
     failover_timeout: float = Field(6e7, ge=0)

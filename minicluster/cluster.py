@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,12 +31,14 @@ from minicluster.credentials import ADMIN, CLIENT, https_context, make_credentia
 from minicluster.discovery import not_found_message
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
+from minicluster.mesos.common.modes import PASSABLE
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.prerequisites import fetch, make_tables
 from minicluster.processes import Process, launch, load, save, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.readiness import ReadinessWait
 from minicluster.settings import ClusterSettings
+from peloton.config.private import FILE, make_folder, write_private
 from peloton.config.settings import validated
 from peloton.config.sources import Tree
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
@@ -200,8 +203,10 @@ class Cluster:
         if strangers and not (self.directory / ".lock").exists():
             raise Refused(f"{self.directory} is not empty and no minicluster's: give another --dir")
         try:
-            for folder in (self.layout.log, self.layout.run, self.layout.conf, self.layout.mesos):
-                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.directory, self.layout.mesos):
+                make_folder(folder, PASSABLE)
+            for folder in (self.layout.log, self.layout.run, self.layout.conf):
+                make_folder(folder)
         except OSError as error:
             raise Unavailable(f"{error.filename}: {error.strerror}") from None
 
@@ -215,7 +220,8 @@ class Cluster:
     def _locked(self) -> Iterator[None]:
         if not self.directory.is_dir():
             raise NotFound(not_found_message(self.directory))
-        with (self.directory / ".lock").open("w") as lock:
+        handle = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE)
+        with os.fdopen(handle, "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -280,7 +286,7 @@ class Cluster:
             "zookeeper": zookeeper_servers(settings, choose),
         }
         draft = self.directory / f".{RECORD_FILE}"
-        draft.write_text(yaml.safe_dump(tree))
+        write_private(draft, yaml.safe_dump(tree))
         draft.rename(self.layout.record)
 
     def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
@@ -369,7 +375,7 @@ class Cluster:
         layout = self.layout
         layout.ready_of(part.name).unlink(missing_ok=True)
         if part.configured:
-            layout.conf_of(part.name).write_text(yaml.safe_dump(part.settings))
+            write_private(layout.conf_of(part.name), yaml.safe_dump(part.settings))
         argv = self._command(part)
         with uninterrupted():  # a process without a record could not be ended
             save(launch(argv, layout.log_of(part.name), {}), layout.run_of(part.name))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from minicluster.layout import Layout
+from peloton.config.private import make_folder, write_private
 
 if TYPE_CHECKING:
     from peloton.client.auth import Auth
@@ -94,10 +95,10 @@ def _make_users(layout: Layout) -> None:
     from peloton.identity.passwords import hashed
 
     def dump(file: Path, content: object) -> None:
-        _write(file, yaml.safe_dump(content, sort_keys=False))
+        write_private(file, yaml.safe_dump(content, sort_keys=False))
 
-    layout.auth.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write(layout.secret_keys, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+    make_folder(layout.auth)
+    write_private(layout.secret_keys, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
     users = []
     for name in (ADMIN, VIEWER):
         password = secrets.token_urlsafe(18)
@@ -110,9 +111,9 @@ def _make_users(layout: Layout) -> None:
 def _make_agent_credentials(layout: Layout) -> None:
     secret = secrets.token_urlsafe(24)
     allowed = {"credentials": [{"principal": PRINCIPAL, "secret": secret}]}
-    _write(layout.agent_credentials, json.dumps(allowed))
-    _write(layout.agent_secret, secret + "\n")
-    _write(layout.agent_auth, json.dumps({"username": PRINCIPAL, "password": secret}))  # JSON is YAML
+    write_private(layout.agent_credentials, json.dumps(allowed))
+    write_private(layout.agent_secret, secret + "\n")
+    write_private(layout.agent_auth, json.dumps({"username": PRINCIPAL, "password": secret}))  # JSON is YAML
 
 
 def _make_certificates(layout: Layout) -> None:
@@ -128,8 +129,3 @@ def _make_certificates(layout: Layout) -> None:
     for name in (*CERTIFIED, "web", AGENT, CLIENT):
         issue(draft, name, LOOPBACK, DAYS, now)
     draft.rename(layout.certificates)
-
-
-def _write(file: Path, text: str) -> None:
-    file.touch(0o600)
-    file.write_text(text)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from minicluster.layout import Layout
 from minicluster.processes import load
+from peloton.config.private import make_folder, write_private
 from peloton.errors import NotFound, Refused, Unavailable
 
 VARIABLE = "PELOTON_MINICLUSTER_DIR"
@@ -85,8 +86,8 @@ def register(directory: Path) -> None:
             entry.unlink(missing_ok=True)
     if directory != default_directory():
         file = _entry(directory)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(str(directory))
+        make_folder(file.parent)
+        write_private(file, str(directory))
 
 
 def unregister(directory: Path) -> None:

@@ -13,6 +13,7 @@ from minicluster.processes import clean_environment
 from minicluster.progress import Progress
 from minicluster.servers import maven
 from minicluster.settings import ClusterSettings
+from peloton.config.private import write_private
 from peloton.config.sources import Tree
 from peloton.errors import Unavailable
 
@@ -40,7 +41,7 @@ def make_tables(storage: Tree, file: Path, report: Progress) -> None:
 
     Raise Unavailable with the message of `peloton-migrate`.
     """
-    file.write_text(yaml.safe_dump({"storage": storage}))
+    write_private(file, yaml.safe_dump({"storage": storage}))
     command = [sys.executable, "-m", "storage.selection.migrate", "up", "-c", str(file)]
     try:
         done = subprocess.run(

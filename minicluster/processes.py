@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from minicluster.mesos.common.process_identity import start_of
+from peloton.config.private import FILE, UMASK, write_private
 from peloton.errors import Unavailable
 
 POLL_SECONDS = 0.05
@@ -85,8 +86,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
-    """Start a process in a session of its own; append its output to `log`."""
-    with log.open("ab") as out:
+    """Start a process in a session of its own, for this user's files alone; append its output to `log`."""
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE), "ab") as out:
         child = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -94,6 +95,7 @@ def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Pr
             stderr=out,
             env={**clean_environment(), **environment},
             start_new_session=True,
+            umask=UMASK,
         )
     return Process(child.pid, start_of(child.pid) or "")
 
@@ -106,7 +108,7 @@ def clean_environment() -> dict[str, str]:
 def save(process: Process, file: Path) -> None:
     """Write a process record."""
     draft = file.with_name(f".{file.name}")
-    draft.write_text(json.dumps(asdict(process)))
+    write_private(draft, json.dumps(asdict(process)))
     draft.rename(file)
 
 

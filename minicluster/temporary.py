@@ -22,6 +22,7 @@ from minicluster.cluster import Cluster
 from minicluster.processes import interruptible, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.settings import ClusterSettings
+from peloton.config.private import make_folder, write_private
 from peloton.errors import PelotonError
 
 FAILED, INTERRUPTED = 1, 130
@@ -65,9 +66,9 @@ def temporary_cluster(
 
 
 def _copy_logs(cluster: Cluster, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     for file in cluster.layout.log.glob("*.log"):
-        (target / file.name).write_bytes(file.read_bytes())
+        write_private(target / file.name, file.read_text(errors="replace"))
 
 
 def _failed(name: str, what: str, code: int) -> int:

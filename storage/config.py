@@ -37,7 +37,7 @@ class SqliteSettings(Settings):
 
 
 class CassandraTlsSettings(Settings):
-    """TLS to Cassandra's servers. PEM files."""
+    """TLS to Cassandra's servers. PEM files, read again on changes."""
 
     enabled: bool = False
     """Whether connections to the servers use TLS."""
@@ -50,7 +50,7 @@ class CassandraTlsSettings(Settings):
     certificate_file: Path | None = None
     """The client certificate, for servers that require one."""
     key_file: Path | None = None
-    """The key of the client certificate, where its file does not contain it."""
+    """The key of the client certificate, where its file does not contain it. Mode 0600."""
 
     @model_validator(mode="after")
     def _used(self) -> CassandraTlsSettings:
@@ -79,7 +79,7 @@ class CassandraSettings(Settings):
     username: str = ""
     """The user; empty: no authentication."""
     password_file: Path | None = None
-    """A file that contains only the password."""
+    """A file, mode 0600, that contains only the password."""
     tls: CassandraTlsSettings = CassandraTlsSettings()
     """TLS to the servers."""
     secret_keys_file: Path | None = None

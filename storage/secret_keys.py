@@ -18,8 +18,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from peloton.config.errors import ConfigError
+from peloton.config.private import require_private
 from peloton.errors import Refused
-from peloton.identity.userfile import require_private
 from peloton.model.ids import JobId
 
 MAGIC = b"\0peloton-aes256gcm-1\0"

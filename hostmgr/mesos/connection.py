@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
@@ -19,6 +18,7 @@ from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import READ_SIZE, Requests, connect
 from hostmgr.mesos.session import RetryPauses, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
+from hostmgr.mesos.tls import Tls
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.detector import MasterAddress, MasterDetector
 from peloton.recordio import MalformedStream
@@ -70,7 +70,7 @@ class MesosDriver:
         handler: Handler,
         now: Callable[[], float],
         authorization: str = "",
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         pauses: RetryPauses | None = None,
         max_record: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
@@ -167,7 +167,7 @@ class MesosDriver:
         return f"{error}, after {MAX_REDIRECTS} redirects before"
 
     async def _subscription(self, master: MasterAddress) -> None:
-        reader, writer = await connect(master, CONNECT_SECONDS, self._tls)
+        reader, writer = await connect(master, CONNECT_SECONDS, self._tls and self._tls())
         try:
             call = subscribe(self._framework, self.session.framework_id)
             writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
@@ -194,7 +194,7 @@ class MesosDriver:
         events: list[Event],
     ) -> None:
         headers = {**self._headers, "Mesos-Stream-Id": self.session.stream_id}
-        answers, writer = await connect(master, CONNECT_SECONDS, self._tls)
+        answers, writer = await connect(master, CONNECT_SECONDS, self._tls and self._tls())
         pipeline = CallPipeline(
             Requests(master, PATH, headers), answers, writer, self._handler.on_refused, self._now
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
@@ -16,6 +15,7 @@ from hostmgr.mesos.http import (
     connect,
     location,
 )
+from hostmgr.mesos.tls import Tls
 from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from mesos.v1.maintenance import maintenance_pb2
 from mesos.v1.master import master_pb2
@@ -40,7 +40,7 @@ class OperatorClient:
         codec: Codec,
         timeout: float = 10.0,
         authorization: str = "",
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._detector = detector
         self._codec = codec
@@ -112,7 +112,7 @@ class OperatorClient:
         raise BrokenHttp(f"redirected {MAX_REDIRECTS} times, and then to {master}")
 
     async def _post(self, master: MasterAddress, body: bytes) -> HttpResponse:
-        reader, writer = await connect(master, self._timeout, self._tls)
+        reader, writer = await connect(master, self._timeout, self._tls and self._tls())
         try:
             writer.write(Requests(master, PATH, self._headers).post(body))
             parser = ResponseParser(MAX_RESPONSE)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from peloton.config import tls
 
 SETTING = "mesos.tls"
+Tls = Callable[[], ssl.SSLContext]
+"""Returns the context of a connection that is to be made now."""
 
 
-def client_context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Build a context that requires a certificate for the master's hostname. Raises ConfigError."""
-    return tls.client_context(SETTING, ca, certificate, key)
+def contexts(ca: Path | None, certificate: Path | None, key: Path | None) -> Tls:
+    """Read the files, again whenever they have changed; they require a certificate for the master's hostname.
+
+    Raises ConfigError.
+    """
+    return tls.Contexts(SETTING, ca, certificate, key)
 
 
 def describe(error: ssl.SSLError, master: str) -> str:

@@ -27,8 +27,8 @@ class Tls:
         """Read the files, for connections that are not gRPC's. Raises ConfigError."""
         from peloton.config.tls import client_context
 
-        files = (Path(file) if file else None for file in (self.ca, self.cert, self.key))
-        return client_context("tls", *files)
+        ca, certificate, key = (Path(file) if file else None for file in (self.ca, self.cert, self.key))
+        return client_context("tls", ca, certificate, key)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Raises InvalidArgument."""

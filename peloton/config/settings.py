@@ -65,7 +65,10 @@ class LocalMembershipSettings(Settings):
 
 
 class ZooKeeperTlsSettings(Settings):
-    """TLS to ZooKeeper, whose certificates must be for the names in `servers`. PEM files."""
+    """TLS to ZooKeeper, whose certificates must be for the names in `servers`.
+
+    The files are PEM, and read again for each connection.
+    """
 
     enabled: bool = False
     """Whether connections to the servers use TLS; `servers` then names their secureClientPort."""
@@ -74,7 +77,7 @@ class ZooKeeperTlsSettings(Settings):
     certificate_file: Path | None = None
     """The client certificate, which servers ask for unless `ssl.clientAuth` says otherwise."""
     key_file: Path | None = None
-    """The key of the client certificate, where its file does not contain it."""
+    """The key of the client certificate, where its file does not contain it. Mode 0600."""
 
     @model_validator(mode="after")
     def _used(self) -> Self:
@@ -98,7 +101,8 @@ class ZooKeeperMembershipSettings(Settings):
     """Time after which another leader follows one that vanished. The servers' maxSessionTimeout must not be
     shorter."""
     credentials_file: Path | None = None
-    """File with one line, user:password. Only this user may then change the nodes; anybody may read them."""
+    """File, mode 0600, with one line, user:password. Only this user may then change the nodes; anybody may
+    read them."""
     tls: ZooKeeperTlsSettings = ZooKeeperTlsSettings()
     """TLS to the servers."""
 

@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 from peloton import __version__
 from peloton.backoff import Backoff
 from peloton.clock import Clock, SystemClock
+from peloton.config.private import keep_private
 from peloton.config.settings import (
     DaemonSettings,
     ZooKeeperMembershipSettings,
@@ -440,6 +441,7 @@ def run(
         print(f"peloton-{role.value}: {error}", file=sys.stderr)
         return 1
     logs.set_up(settings.debug)
+    keep_private()
 
     async def main() -> str:
         daemon = Daemon(settings, role)

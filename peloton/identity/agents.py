@@ -6,9 +6,9 @@ from functools import partial
 
 from peloton.config.agents import PLAIN, AgentAccess
 from peloton.config.errors import ConfigError
+from peloton.config.private import require_private
 from peloton.config.settings import AgentSettings
 from peloton.config.tls import client_context
-from peloton.identity.userfile import require_private
 
 
 def agent_access(settings: AgentSettings) -> AgentAccess:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from peloton.config.errors import ConfigError
 from peloton.config.settings import AuthSettings, OidcSettings
+from peloton.config.tls import stamp_of
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
 from peloton.identity.principal import Grant, Kind, Principal
@@ -53,7 +54,7 @@ class Door:
         self._tokens: DaemonTokens | None = (
             None if settings.token_file is None else read_tokens(settings.token_file)
         )
-        self._stamp = _stamp(self._file)
+        self._stamp = stamp_of(self._file)
         self._policy = self._read()
         self.trouble = ""
         """What is wrong with the file of users since it was changed; empty if nothing."""
@@ -109,7 +110,7 @@ class Door:
 
     def reload(self) -> None:
         """Read the file of users again if it has changed."""
-        stamp = _stamp(self._file)
+        stamp = stamp_of(self._file)
         if stamp == self._stamp:
             return
         self._stamp = stamp
@@ -185,14 +186,6 @@ def _oidc(settings: OidcSettings, users: Users) -> Authenticator:
 def _some(names: Sequence[str], most: int = 5) -> str:
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def sent_token(settings: AuthSettings) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from peloton.config.errors import ConfigError
-from peloton.identity.userfile import require_private
+from peloton.config.private import require_private
 
 SHORTEST = 32
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{SHORTEST},512}}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from peloton.config.errors import ConfigError, describe_error
+from peloton.config.private import require_private
 from peloton.config.settings import Settings
 from peloton.config.sources import read_yaml
 from peloton.identity.passwords import Kept, Plain, kept
@@ -111,22 +110,6 @@ def read_users(path: Path) -> Users:
     if wrong:
         raise ConfigError("\n".join(wrong))
     return _built(file)
-
-
-def require_private(path: Path, setting: str) -> None:
-    """Raise ConfigError for a file that cannot be read, or that others can read than its owner."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
-        raise ConfigError(f"{setting}: {path}: is not a file")
-    if mode & 0o077:
-        raise ConfigError(
-            f"{setting}: {path}: its mode {stat.S_IMODE(mode):04o} lets others use it: `chmod 600` it"
-        )
-    if not os.access(path, os.R_OK):
-        raise ConfigError(f"{setting}: {path}: cannot be read by this process")
 
 
 def _built(file: UserFile) -> Users:

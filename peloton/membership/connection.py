@@ -23,6 +23,7 @@ from kazoo.security import ACL, OPEN_ACL_UNSAFE, Permissions, make_acl, make_dig
 
 from peloton.clock import SystemClock
 from peloton.config.errors import ConfigError
+from peloton.config.private import require_private
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.client import Client, Tls
 
@@ -46,6 +47,7 @@ class Credentials:
     @classmethod
     def read(cls, file: Path) -> Credentials:
         """Read a file with one line, user:password. Raises ConfigError."""
+        require_private(file, "membership.credentials_file")
         try:
             user, colon, password = file.read_text().strip().partition(":")
         except (OSError, UnicodeDecodeError) as error:

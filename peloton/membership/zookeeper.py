@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from peloton.config.private import require_private_key
 from peloton.config.settings import ZooKeeperMembershipSettings, ZooKeeperTlsSettings
 from peloton.config.tls import client_context
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
@@ -42,6 +43,7 @@ def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:
     """Return what reads the files for a connection; None without TLS. Raises ConfigError."""
     if not settings.enabled:
         return None
+    require_private_key(SETTING, settings.certificate_file, settings.key_file)
     read = partial(client_context, SETTING, settings.ca_file, settings.certificate_file, settings.key_file)
     read()
     return read

@@ -17,13 +17,13 @@ from typing import Any
 import grpc
 
 from peloton.config.errors import ConfigError
+from peloton.config.private import require_private
 from peloton.config.settings import TlsSettings
-from peloton.identity.userfile import require_private
+from peloton.config.tls import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0
 """Seconds between two looks at the files."""
-Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +131,7 @@ class Tls:
         return grpc.ssl_server_certificate_configuration([(held.key, held.certificate)], held.ca)
 
     def _present(self) -> Stamp:
-        return tuple(_stamp(file) for file in self._files if file is not None)
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return tuple(stamp_of(file) for file in self._files if file is not None)
 
 
 def _read(ca_file: Path, certificate_file: Path | None, key_file: Path | None) -> Material:

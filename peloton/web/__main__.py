@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from peloton.config.private import keep_private
 from peloton.config.settings import parse_arguments
 from peloton.daemon import log as logs
 from peloton.daemon.http import bound_socket
@@ -101,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("ok")
             return 0
         logs.set_up(settings.debug)
+        keep_private()
         logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each health check otherwise
         why = uvloop.run(serve(settings))
     except PelotonError as error:

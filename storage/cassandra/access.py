@@ -5,53 +5,59 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from peloton.config.config_error import ConfigError
+from peloton.config.private import require_private
+from peloton.config.tls import Contexts
 from peloton.errors import Refused
 from storage.config import CassandraSettings, CassandraTlsSettings
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """What the driver takes for a context: it makes each connection with what the files say then."""
+
+    contexts: Contexts
+    check_hostname: bool
+
+    def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
+        """Encrypt a connection."""
+        return self.contexts().wrap_socket(*arguments, **named)
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
-    """Credentials, and the TLS context if TLS is on."""
+    """Credentials, and what encrypts connections if TLS is on."""
 
     username: str
     password: str = field(repr=False)
-    tls: ssl.SSLContext | None
+    tls: ReadAgain | None
 
 
 def access(settings: CassandraSettings) -> Access:
     """Read credentials and certificates. Raises Refused where a file is not usable."""
     password = "" if settings.password_file is None else _password(settings.password_file)
-    return Access(settings.username, password, _context(settings.tls) if settings.tls.enabled else None)
+    return Access(settings.username, password, _tls(settings.tls) if settings.tls.enabled else None)
 
 
 def _password(file: Path) -> str:
     try:
+        require_private(file, "storage.password_file")
         return file.read_text(encoding="utf-8").strip()
+    except ConfigError as error:
+        raise Refused(str(error)) from None
     except OSError as error:
-        raise Refused(f"password file {file}: {error.strerror}") from error
+        raise Refused(f"storage.password_file: {file}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise Refused(f"password file {file}: is not text in UTF-8") from None
+        raise Refused(f"storage.password_file: {file}: is not text in UTF-8") from None
 
 
-def _context(tls: CassandraTlsSettings) -> ssl.SSLContext:
-    context = ssl.create_default_context() if tls.ca_file is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = tls.check_names
-    if tls.ca_file is not None:
-        try:
-            context.load_verify_locations(tls.ca_file)
-        except OSError as error:
-            raise _unusable("ca_file", tls.ca_file, "certificates of authorities", error) from None
-    own = tls.certificate_file
-    if own is not None:
-        try:
-            # Without a password here, that of an encrypted key would be requested at the terminal.
-            context.load_cert_chain(own, tls.key_file, password="")
-        except OSError as error:
-            raise _unusable("certificate_file", own, "a certificate and its key", error) from None
-    return context
-
-
-def _unusable(setting: str, file: Path, expected: str, error: OSError) -> Refused:
-    why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-    return Refused(f"storage.tls.{setting}: {file}: {why}: is not a PEM file with {expected}")
+def _tls(tls: CassandraTlsSettings) -> ReadAgain:
+    try:
+        found = Contexts(
+            "storage.tls", tls.ca_file, tls.certificate_file, tls.key_file, check_names=tls.check_names
+        )
+    except ConfigError as error:
+        raise Refused(str(error)) from None
+    return ReadAgain(found, tls.check_names)

@@ -12,7 +12,8 @@ from storage.cassandra.connection import Connection
 from storage.cassandra.session import Session
 from storage.secret_keys import PLAIN, SecretKeys
 
-ALL_SECRETS = "SELECT job_id, key, data, WRITETIME(data) FROM secrets"
+ALL_SECRETS = "SELECT job_id, key FROM secrets"
+ONE_SECRET = "SELECT data, WRITETIME(data) FROM secrets WHERE job_id = %s AND key = %s"
 REKEY_SECRET = "UPDATE secrets USING TIMESTAMP %s SET data = %s WHERE job_id = %s AND key = %s"
 
 
@@ -64,7 +65,9 @@ def rekey(connection: Connection, keys: SecretKeys) -> int:
     fits.
     """
     changed = 0
-    for job_id, key, data, written in connection.execute(ALL_SECRETS):
+    for job_id, key in connection.execute(ALL_SECRETS):
+        found = connection.execute(ONE_SECRET, (job_id, key))  # all contents at once may be too much
+        data, written = found[0] if found else (None, 0)
         if data is None or keys.is_newest(bytes(data)):
             continue
         sealed = keys.seal(str(job_id), key, keys.open(str(job_id), key, bytes(data)))

@@ -21,6 +21,7 @@ from pathlib import Path
 from pydantic_settings import SettingsConfigDict
 
 from peloton.config.errors import ConfigError
+from peloton.config.private import keep_private
 from peloton.config.settings import SourcedSettings, environment, load
 from peloton.errors import PelotonError, Refused
 from storage.config import CassandraSettings, SqliteSettings, StorageSettings
@@ -45,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("action", choices=("up", "version", "check", "rekey"))
     parser.add_argument("-c", "--config", action="append", required=True, type=Path, metavar="FILE")
     options = parser.parse_args(argv)
+    keep_private()
     try:
         print(_done(options.action, _settings(options.config)))
     except PelotonError as error:

@@ -12,6 +12,7 @@ from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Write
 
 REPLACE_SECRET = "INSERT OR REPLACE INTO secrets (job_id, key, data) VALUES (?, ?, ?)"
+ALL_SECRETS = "SELECT job_id, key FROM secrets"
 REKEY_SECRET = "UPDATE secrets SET data = ? WHERE job_id = ? AND key = ? AND data = ?"
 SELECT_SECRET = "SELECT data FROM secrets WHERE job_id = ? AND key = ?"
 
@@ -45,8 +46,10 @@ def rekey(db: sqlite3.Connection, keys: SecretKeys) -> int:
     """Encrypt all secrets with the newest key; return how many were not. Raises Refused where no key fits."""
     changed = 0
     db.execute("PRAGMA secure_delete = ON")  # what is replaced is overwritten in the file too
-    for job_id, key, data in db.execute("SELECT job_id, key, data FROM secrets").fetchall():
-        if keys.is_newest(data):
+    for job_id, key in db.execute(ALL_SECRETS).fetchall():  # all contents at once may be too much
+        row = db.execute(SELECT_SECRET, (job_id, key)).fetchone()
+        data = None if row is None else row[0]
+        if data is None or keys.is_newest(data):
             continue
         sealed = keys.seal(job_id, key, keys.open(job_id, key, bytes(data)))
         # A job that was changed or deleted meanwhile has no such row any more.

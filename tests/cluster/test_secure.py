@@ -10,11 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import grpc
 import httpx
 import pytest
 
+from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
 from minicluster.credentials import AGENT, CERTIFIED, CLIENT, client_identity, https_context
@@ -41,13 +44,22 @@ HEALTH = "/grpc.health.v1.Health/Check"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    found = Cluster(tmp_path_factory.mktemp("secure") / "cluster")
-    found.up(ClusterSettings(ports="free", secure=True, secure_agents=True, instances=Instances(web=1)))
-    try:
-        yield found
-    finally:
-        found.down()
+def cluster() -> Iterator[Cluster]:
+    """Made by a process whose files are everybody's, in a folder that users of tasks can reach."""
+    with TemporaryDirectory(prefix="peloton-secure-") as folder:
+        Path(folder).chmod(0o711)
+        found = Cluster(Path(folder) / "cluster")
+        before = os.umask(0)
+        try:
+            found.up(
+                ClusterSettings(ports="free", secure=True, secure_agents=True, instances=Instances(web=1))
+            )
+        finally:
+            os.umask(before)
+        try:
+            yield found
+        finally:
+            found.down()
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +229,69 @@ def test_agents_are_read_by_those_who_may(cluster: Cluster, harness: Harness) ->
     assert posted.status_code == 401
     with pytest.raises(httpx.HTTPError):
         httpx.get(f"http://{agent}/health", timeout=60)
+    stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
+    harness.client.task_svc.Stop(stop, timeout=60)
+    harness.ended(job)
+
+
+def test_files_are_their_owners_only_whatever_the_umask(cluster: Cluster, harness: Harness) -> None:
+    """Others pass through folders to sandboxes where tasks may be theirs: where the agents are root's."""
+    job = harness.create(harness.config("echo x > made; mkdir folder; sleep 600"))
+    harness.running(job)
+    root = cluster.directory
+    sandboxes = [
+        each
+        for each in root.glob("mesos/*/slaves/*/frameworks/*/executors/*/runs/*")
+        if not each.is_symlink()
+    ]
+    assert any(job in str(each) for each in sandboxes)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in sandboxes} == {0o700}
+    within = {path for each in sandboxes for path in each.rglob("*")}
+    passed = {root, root / "mesos", *root.glob("mesos/mesos-agent*"), *root.glob("mesos/*/meta")}
+    passed |= {*root.glob("mesos/*/meta/secrets"), *root.glob("mesos/*/meta/secrets/*")}
+    passed |= {path for each in root.glob("mesos/*/slaves") for path in (each, *each.rglob("*"))} - {
+        *sandboxes
+    }
+    open_ = {}
+    for path in (root, *root.rglob("*")):
+        if path.is_symlink() or path in within or path.suffix == ".crt":
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077 and not (os.geteuid() == 0 and path in passed and mode == 0o711):
+            open_[str(path)] = oct(mode)
+    assert open_ == {}
+    stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
+    harness.client.task_svc.Stop(stop, timeout=60)
+    harness.ended(job)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only an agent of root runs tasks as other users")
+def test_a_task_of_another_user_has_what_it_needs(cluster: Cluster, harness: Harness) -> None:
+    """Its sandbox, its secret, what was fetched for it, and commands beside it as the same user."""
+    fetched = cluster.directory.parent / "fetched"
+    fetched.write_text("fetched\n")
+    command = 'id -un; cat fetched "$MESOS_SANDBOX/etc/key"; touch "$MESOS_SANDBOX/own"; umask; sleep 600'
+    config = harness.config(command, type=job_pb2.SERVICE)
+    config.defaultConfig.command.user = "nobody"
+    config.defaultConfig.command.uris.add(value=str(fetched))
+    config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
+    check = config.defaultConfig.healthCheck
+    check.initialIntervalSecs, check.intervalSecs = 1, 1
+    check.enabled, check.type = True, task_pb2.HealthCheckConfig.COMMAND
+    check.commandCheck.command = 'test "$(id -un)" = nobody && test -O own'
+    request = job_pb2.CreateRequest(config=config)
+    request.secrets.add(path="/etc/key").value.data = b"secret"
+    answer = harness.client.job_svc.Create(request, timeout=60)
+    assert not answer.HasField("error"), answer.error
+    job = answer.jobId.value
+    harness.running(job)
+    wait_for(
+        lambda: harness.tasks(job)[0].runtime.healthy == task_pb2.HEALTHY, 60, lambda: str(harness.tasks(job))
+    )
+    code, text = command_line(cluster, "admin", "task", "logs", job, "0")
+    assert (code, text) == (0, "nobody\nfetched\nsecret0022\n")
+    words = ("task", "exec", job, "0", "sh", "-c", "id -un; touch beside")
+    assert command_line(cluster, "admin", *words) == (0, "nobody\n")
     stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     harness.client.task_svc.Stop(stop, timeout=60)
     harness.ended(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from peloton.config.private import write_private
 from peloton.errors import Unavailable
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import up
@@ -21,7 +22,7 @@ def settings_for(server: CassandraServer, folder: Path, keyspace: str = "peloton
     password_file = None
     if server.username:
         password_file = folder / "cassandra-password"
-        password_file.write_text(server.password)
+        write_private(password_file, server.password)
     return CassandraSettings(
         contact_points=(server.host,),
         port=server.port,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import zipfile
@@ -39,8 +40,15 @@ def _extract(archive: Path, sandbox: Path) -> bool:
     return False
 
 
-def fetch(uri: mesos.CommandInfo.URI, sandbox: Path) -> None:
-    """Copy one URI into a sandbox and extract it where asked to.
+def _give(folder: Path, user: tuple[int, int]) -> None:
+    """Make a user the owner of a folder and all in it; of links, not what they lead to."""
+    for place, folders, names in os.walk(folder):
+        for path in (Path(place), *(Path(place, name) for name in (*folders, *names))):
+            os.lchown(path, *user)
+
+
+def fetch(uri: mesos.CommandInfo.URI, sandbox: Path, user: tuple[int, int] | None = None) -> None:
+    """Copy one URI into a sandbox and extract it where asked to; what is there then is the task's user's.
 
     Raise FetchError.
     """
@@ -55,5 +63,7 @@ def fetch(uri: mesos.CommandInfo.URI, sandbox: Path) -> None:
             target.chmod(0o755)
         elif uri.extract:
             _extract(target, sandbox)
+        if user is not None:
+            _give(sandbox, user)
     except (OSError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise FetchError(f"'{uri.value}' cannot be fetched: {error}") from error

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import RunLocation, environment, file_and_argv
+from minicluster.mesos.agent.beside import beside
+from minicluster.mesos.agent.launcher import RunLocation, environment, file_and_argv, user_of
 from minicluster.mesos.common.status_updates import Key
 
 Report = Callable[[Key, bool, bool], None]
@@ -81,7 +82,7 @@ async def _command(task: mesos.TaskInfo, place: RunLocation) -> bool:
     command = task.health_check.command
     env = environment(task, place)
     env |= {variable.name: variable.value for variable in command.environment.variables}
-    file, argv = file_and_argv(command)
+    file, argv = beside(*file_and_argv(command), user_of(task.command))
     process = await asyncio.create_subprocess_exec(
         *argv,
         executable=file,

@@ -25,6 +25,7 @@ from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.supervisor_pool import Order
 from minicluster.mesos.agent.volumes import MountError, link_volumes, volume_dir, volumes_of
 from minicluster.mesos.common import resources as res
+from peloton.config.private import FILE, FOLDER
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 _DOCKER_PATIENCE_SECONDS = 3.0
@@ -190,9 +191,9 @@ def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str,
     """Create a sandbox with empty stdout and stderr and point ``latest`` at it."""
     runs = str(layout.executor(agent_id, framework_id, task_id))
     sandbox = f"{runs}/{container_id}"
-    os.makedirs(sandbox)  # noqa: PTH103 - it looks for what is there from below, at less than half the cost
+    os.makedirs(sandbox, FOLDER)  # noqa: PTH103 - it looks for what is there from below, at less than half the cost
     for name in ("stdout", "stderr"):
-        os.close(os.open(f"{sandbox}/{name}", os.O_WRONLY | os.O_CREAT, 0o666))
+        os.close(os.open(f"{sandbox}/{name}", os.O_WRONLY | os.O_CREAT, FILE))
     try:
         os.symlink(sandbox, f"{runs}/latest")  # noqa: PTH211
     except FileExistsError:
@@ -221,7 +222,7 @@ class Launcher:
         self._mount(task, place, user)
         for uri in task.command.uris:
             try:
-                fetch(uri, place.sandbox)
+                fetch(uri, place.sandbox, user)
             except FetchError as error:
                 with (place.sandbox / "stderr").open("a") as file:
                     file.write(f"Failed to fetch: {error}\n")

@@ -39,6 +39,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from minicluster.mesos.common.modes import PASSABLE
+from peloton.config.private import FOLDER, make_folder
+
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
 _GET_FLAGS = 0x80086601
 _SET_FLAGS = 0x40086602
@@ -126,15 +129,18 @@ class Layout:
 
     def make(self) -> None:
         """Create the directories."""
-        self.work_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(self.work_dir, PASSABLE)
         _keep_apart(self.work_dir)
         if not self.meta.exists():
             # ext4 derives the area from the name, and all agents have a folder of this name.
             unique = Path(mkdtemp(dir=self.work_dir))
-            unique.chmod(0o755)
             unique.rename(self.meta)
-        for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare, self.secrets, self.slaves):
-            path.mkdir(parents=True, exist_ok=True)
+        for path in (self.runs, self.claim_dir, self.pids, self.exits, self.spare):
+            path.mkdir(exist_ok=True)
+            path.chmod(FOLDER)
+        for path in (self.meta, self.secrets, self.slaves):
+            path.mkdir(exist_ok=True)
+            path.chmod(PASSABLE)
         _keep_apart(self.slaves)
 
 

@@ -13,13 +13,13 @@ import os
 import pty
 import signal
 import struct
-import sys
 import termios
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent.beside import beside
 from minicluster.mesos.agent.launcher import environment, file_and_argv, user_of
 from minicluster.mesos.agent.run import Run
 
@@ -30,15 +30,6 @@ MOST_ENDED = 1000
 _PIECE = 64 * 1024
 _DRAIN_SECONDS = 5.0
 _UNWRITTEN = 1024 * 1024
-_WITH_TERMINAL = """
-import os, sys
-os.login_tty(0)
-try:
-    os.execvp(sys.argv[1], sys.argv[2:])
-except OSError as error:
-    sys.exit(f"Failed to execute '{sys.argv[1]}': {error.strerror}")
-"""
-"""A process of its own takes the terminal: a fork of this one could not do it safely beside threads."""
 NOT_EXECUTED = 1 << 8
 """The wait status of a command that cannot be executed, as Mesos has it."""
 
@@ -262,8 +253,7 @@ class Session:
         file, argv = file_and_argv(self.command)
         user = user_of(run.task.command)
         options: dict[str, Any] = {"cwd": run.place.sandbox, "env": environment(run.task, run.place)}
-        if user is not None:
-            options |= {"user": user[0], "group": user[1], "extra_groups": []}
+        file, argv = beside(file, argv, user, self.terminal is not None)
         if self.terminal is None:
             options |= dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
             self.process = await asyncio.create_subprocess_exec(
@@ -280,8 +270,7 @@ class Session:
                 os.chown(slave, *user)
             options |= {"env": {"TERM": "xterm", **options["env"]}}
             options |= dict.fromkeys(("stdin", "stdout", "stderr"), slave)
-            words = (sys.executable, "-I", "-S", "-c", _WITH_TERMINAL, file, *argv)
-            self.process = await asyncio.create_subprocess_exec(*words, **options)
+            self.process = await asyncio.create_subprocess_exec(*argv, executable=file, **options)
         finally:
             os.close(slave)
         self.input = TerminalInput(self._master)

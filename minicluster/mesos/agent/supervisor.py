@@ -307,6 +307,7 @@ def do_nothing(*_: object) -> None:
 def main() -> None:
     """Serve an agent, or, in what is forked, be a supervisor."""
     gc.freeze()  # what is there now stays: no collection need look at it, and by that copy it
+    os.umask(0o022)  # of tasks, as programs expect it: their sandboxes are closed to others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
     agent = fork_supervisors(int(sys.argv[1]))
     if agent is not None:

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.layout import Layout, write_json
 from minicluster.mesos.common.server_process import Refusal
+from peloton.config.private import FOLDER
 
 UNSUPPORTED_PATH = (
     "Failed to mount persistent volume '{}': its container path '{}' is not a relative path inside the "
@@ -59,7 +60,7 @@ class Volumes:
     def _settle(self) -> None:
         wanted = {volume_dir(self._layout, item) for item in self.resources if is_volume(item)}
         for path in wanted:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(FOLDER, parents=True, exist_ok=True)
         for path in self._layout.volumes.glob("roles/*/*"):
             if path not in wanted:
                 shutil.rmtree(path)

@@ -29,6 +29,7 @@ from minicluster.mesos.master.election import Deposed, Election
 from minicluster.mesos.master.history import History
 from minicluster.mesos.master.registry import FileRegistry, RegistryError
 from minicluster.mesos.master.service import MasterService
+from peloton.config.private import keep_private
 from peloton.errors import InvalidArgument
 from peloton.membership.connection import Connection
 from peloton.mesos.detector import ElectionPath
@@ -178,6 +179,7 @@ async def _serve(options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run a master until SIGTERM or SIGINT; return the exit code."""
+    keep_private()
     return run("master", _serve(_parser().parse_args()))
 
 

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from mesos.v1 import mesos_pb2
+from peloton.config.private import write_private
 from peloton.private.eventstream import eventstream_pb2 as events_pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from tests.contract.mesos_driver.processes import Client, Processes, connected, until
@@ -58,7 +59,7 @@ async def test_a_task_from_claim_to_its_end(processes: Processes) -> None:
 
 async def test_json_and_a_secret(idle: Processes, tmp_path: Path) -> None:
     secret, credentials = tmp_path / "secret", tmp_path / "credentials.json"
-    secret.write_text("s3cret\n")
+    write_private(secret, "s3cret\n")
     credentials.write_text('{"credentials": [{"principal": "peloton", "secret": "s3cret"}]}')
     await idle.start_master(f"--credentials={credentials}")
     await idle.start_hostmgr(encoding="json", secret_file=str(secret))
@@ -76,7 +77,7 @@ async def test_json_and_a_secret(idle: Processes, tmp_path: Path) -> None:
 async def test_health_names_why_the_master_refuses(idle: Processes, tmp_path: Path) -> None:
     """What /health says is also what `minicluster up` reports while it waits."""
     secret, credentials = tmp_path / "secret", tmp_path / "credentials.json"
-    secret.write_text("wrong\n")
+    write_private(secret, "wrong\n")
     credentials.write_text('{"credentials": [{"principal": "peloton", "secret": "s3cret"}]}')
     await idle.start_master(f"--credentials={credentials}")
     await idle.start_hostmgr(secret_file=str(secret))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from hostmgr.config import MesosSettings
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.http import BrokenHttp, connect
 from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.tls import client_context
+from hostmgr.mesos.tls import contexts
 from mesos.v1 import mesos_pb2
 from peloton.config.errors import ConfigError
 from peloton.config.settings import validated
@@ -60,7 +61,7 @@ async def greeting(master: MasterAddress, tls: ssl.SSLContext) -> bytes:
 
 
 async def test_the_announced_hostname_of_a_master_is_checked(authority: Authority) -> None:
-    tls = client_context(authority.file, None, None)
+    tls = contexts(authority.file, None, None)()
     identity = authority.identity("master", "DNS:master-1.example")
     async with serving(identity, "master-1.example") as master:
         assert await greeting(master, tls)
@@ -75,7 +76,7 @@ async def test_the_announced_hostname_of_a_master_is_checked(authority: Authorit
 async def test_other_authorities_are_not_trusted(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     async with serving(authority.identity("master", HERE)) as master:
-        for tls in (client_context(other.file, None, None), client_context(None, None, None)):
+        for tls in (contexts(other.file, None, None)(), contexts(None, None, None)()):
             with pytest.raises(BrokenHttp, match="not trusted: unable to get local issuer certificate"):
                 await connect(master, 5.0, tls)
 
@@ -83,13 +84,15 @@ async def test_other_authorities_are_not_trusted(authority: Authority, tmp_path:
 async def test_a_master_without_tls(authority: Authority) -> None:
     async with serving(None) as master:
         with pytest.raises(BrokenHttp, match=r"does not speak TLS \(see mesos\.tls\.enabled\)"):
-            await connect(master, 5.0, client_context(authority.file, None, None))
+            await connect(master, 5.0, contexts(authority.file, None, None)())
 
 
 def test_files_that_are_none(authority: Authority, tmp_path: Path) -> None:
     one, another = (authority.identity(name, HERE) for name in ("one", "another"))
     text = tmp_path / "text"
     text.write_text("no certificate")
+    for file in (text, one.certificate):
+        file.chmod(0o600)  # they are taken for files with keys
     wrong: list[tuple[tuple[Path | None, Path | None, Path | None], str]] = [
         ((tmp_path / "nosuch", None, None), "ca_file: .*No such file"),
         ((text, None, None), "ca_file: .*is not a PEM file with certificates"),
@@ -99,7 +102,7 @@ def test_files_that_are_none(authority: Authority, tmp_path: Path) -> None:
     ]
     for files, told in wrong:
         with pytest.raises(ConfigError, match=told) as caught:
-            client_context(*files)
+            contexts(*files)
         assert "\n" not in str(caught.value)
 
 
@@ -134,7 +137,7 @@ async def test_a_task_over_tls_with_a_certificate_of_hostmgrs_own(
     own = authority.identity("hostmgr", "DNS:hostmgr")
     flags = of_master(authority.identity("master", HERE), f"--tls-client-ca={authority.file}")
     await processes.start_master(*flags)
-    nobody = client_context(authority.file, None, None)
+    nobody = contexts(authority.file, None, None)
     at = StaticMaster(MasterAddress("127.0.0.1", processes.master_port))
     with pytest.raises(Unavailable, match="Mesos GET_AGENTS"):
         await OperatorClient(at, codec("protobuf"), tls=nobody).agents()
@@ -167,3 +170,19 @@ async def test_a_wrong_authority_is_logged_in_one_line_with_each_try(
     told = "the certificate of 127.0.0.1 is not trusted: unable to get local issuer certificate"
     assert all(told in line and "mesos.tls.ca_file" in line for line in tries())
     assert "Traceback" not in processes.log("hostmgr")
+
+
+async def test_files_that_have_changed_count_for_the_next_connection(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other, ca = Authority(tmp_path, "other"), tmp_path / "trusted.pem"
+    shutil.copy(other.file, ca)
+    tls = contexts(ca, None, None)
+    async with serving(authority.identity("master", HERE)) as master:
+        with pytest.raises(BrokenHttp, match="not trusted"):
+            await connect(master, 5.0, tls())
+        shutil.copy(authority.file, ca)
+        assert await greeting(master, tls())
+        ca.write_text("nothing of the kind")
+        assert await greeting(master, tls())  # as it was
+        assert caplog.text.count("certificates are as they were: mesos.tls.ca_file: ") == 1

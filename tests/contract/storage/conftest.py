@@ -28,14 +28,37 @@ class Backend(Protocol):
         """Return a new, empty database; earlier ones are deleted."""
         ...
 
+    def settings(self) -> SqliteSettings | CassandraSettings:
+        """Return the settings of the newest database."""
+        ...
+
+    async def open(self, settings: SqliteSettings | CassandraSettings) -> Store:
+        """Open the newest database with changed settings."""
+        ...
+
+    def written(self) -> bytes:
+        """Return all that the newest database has written of secrets, as far as it can be seen."""
+        ...
+
 
 class Sqlite:
     def __init__(self, folder: Path) -> None:
         self._paths = (folder / f"{number}.db" for number in itertools.count())
 
     def database(self) -> Opener:
-        settings = SqliteSettings(path=next(self._paths))
+        self._settings = settings = SqliteSettings(path=next(self._paths))
         return lambda: open_sqlite(settings)
+
+    def settings(self) -> SqliteSettings:
+        return self._settings
+
+    async def open(self, settings: SqliteSettings | CassandraSettings) -> Store:
+        assert isinstance(settings, SqliteSettings)
+        return await open_sqlite(settings)
+
+    def written(self) -> bytes:
+        path = self._settings.path
+        return b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
 
 
 class Cassandra:
@@ -50,6 +73,17 @@ class Cassandra:
             return CassandraStore(self._connection, self._settings, shared=True)
 
         return open_one
+
+    def settings(self) -> CassandraSettings:
+        return self._settings
+
+    async def open(self, settings: SqliteSettings | CassandraSettings) -> Store:
+        assert isinstance(settings, CassandraSettings)
+        return CassandraStore(self._connection, settings, shared=True)
+
+    def written(self) -> bytes:
+        rows = self._connection.execute(f"SELECT data FROM {self._settings.keyspace}.secrets")
+        return b"".join(bytes(data) for (data,) in rows if data is not None)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from minicluster.ports import FreePorts
+from peloton.config.private import write_private
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import up
 from storage.config import CassandraSettings
@@ -76,7 +77,7 @@ def await_text(file: Path, text: str, seconds: float) -> None:
 
 
 def test_a_wrong_password_ends_it(start: Start, keyspace: CassandraSettings, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("not-the-password")
+    write_private(tmp_path / "password", "not-the-password")
     told = last_line(start(password_file=tmp_path / "password"), tmp_path)
     assert told.startswith("peloton-jobmgr: ") and "does not accept the user or the password" in told
     assert "not-the-password" not in (tmp_path / "log").read_text()

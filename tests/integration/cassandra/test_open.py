@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from peloton.config.private import write_private
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.migrate import FREE_LOCK, TAKE_LOCK, migrations, up, version
@@ -157,7 +158,7 @@ async def test_the_connection_is_made_ahead_and_kept_and_the_schema_looked_at_ea
 
 
 async def test_a_wrong_password_is_refused(store_settings: CassandraSettings, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("not-the-password")
+    write_private(tmp_path / "password", "not-the-password")
     settings = store_settings.model_copy(update={"password_file": tmp_path / "password"})
     with pytest.raises(Refused, match="does not accept the user or the password") as told:
         await open_store(settings)
@@ -278,7 +279,7 @@ async def test_a_password_that_fails_for_a_while_ends_nothing(
 ) -> None:
     """As it does while servers that have just started cannot read what they know of users."""
     switch = Switch(("127.0.0.1", store_settings.port))
-    (tmp_path / "password").write_text("right")
+    write_private(tmp_path / "password", "right")
     connection.execute("CREATE ROLE IF NOT EXISTS passing WITH password = 'right' AND login = true")
     changed = {
         "username": "passing",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 import socket
 import ssl
 import threading
@@ -34,7 +36,18 @@ class Door:
         self.port = int(self._socket.getsockname()[1])
         self.shown: list[Any] = []
         """The certificates of who came."""
+        self._open: list[socket.socket] = []
         threading.Thread(target=self._let_in, daemon=True).start()
+
+    def show(self, identity: Identity) -> None:
+        """Show another certificate from now on."""
+        self._tls.load_cert_chain(identity.certificate, identity.key)
+
+    def cut(self) -> None:
+        """Break all connections."""
+        while self._open:
+            with suppress(OSError):
+                self._open.pop().shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()
@@ -50,6 +63,7 @@ class Door:
             caller = self._tls.wrap_socket(plain, server_side=True)
             self.shown.append(caller.getpeercert())
             server = socket.create_connection(self._server)
+            self._open += [caller, server]
             threading.Thread(target=pass_on, args=(server, caller), daemon=True).start()
             pass_on(caller, server)
 
@@ -150,5 +164,33 @@ def test_a_file_that_is_no_certificate_is_told(store_settings: CassandraSettings
         CassandraTlsSettings(enabled=True, ca_file=tmp_path / "ca.pem"),
         CassandraTlsSettings(enabled=True, certificate_file=tmp_path / "nowhere.pem"),
     ):
-        with pytest.raises(Refused, match=r"storage\.tls\.\w+_file: .*is not a PEM file"):
+        with pytest.raises(Refused, match=r"storage\.tls\.\w+_file: .*(is not a PEM file|No such file)"):
             connect(store_settings.model_copy(update={"tls": tls}), None)
+
+
+@pytest.mark.timeout(120)
+async def test_certificates_are_read_again_for_each_connection(
+    store_settings: CassandraSettings, connection: Connection, authority: Authority, tmp_path: Path
+) -> None:
+    """The store goes on, by new connections, when server and authority have been replaced."""
+    other, ca = Authority(tmp_path, "other"), tmp_path / "trusted.pem"
+    shutil.copy(authority.file, ca)
+    first = Door(("127.0.0.1", store_settings.port), authority.identity("first", "IP:127.0.0.1"), other.file)
+    tls = CassandraTlsSettings(enabled=True, ca_file=ca)
+    settings = store_settings.model_copy(update={"port": first.port, "tls": tls, "attempts": 1})
+    store = await open_store(settings)
+    try:
+        await store.write_all(job_id(1), {0: task_runtime()})
+        second = other.identity("second", "IP:127.0.0.1")
+        first.show(second)
+        first.cut()
+        shutil.copy(other.file, ca)
+        while True:
+            try:
+                assert await store.tasks.get(job_id(1), 0) == task_runtime()
+                break
+            except Unavailable:
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()
+        first.close()

@@ -14,6 +14,7 @@ import pytest
 from kazoo.security import make_acl
 
 from peloton.client.discovery import NoLeader, ZooKeeperDiscovery
+from peloton.config.private import write_private
 from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.membership.client import Client
 from peloton.membership.connection import Connection, Node, Step, Watch
@@ -226,7 +227,7 @@ async def test_nodes_of_before_the_credentials_are_told(
     await before.start()
     await before.campaign(member("a"))
     credentials = tmp_path / "credentials"
-    credentials.write_text("peloton:hush-hush")
+    write_private(credentials, "peloton:hush-hush")
     after = make(credentials_file=str(credentials))
     await after.start()
     assert f"{root}/" in caplog.text

@@ -12,6 +12,7 @@ import pytest
 from kazoo.exceptions import NoAuthError
 
 from peloton.config.errors import ConfigError
+from peloton.config.private import write_private
 from peloton.errors import Refused
 from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
@@ -159,8 +160,8 @@ async def test_only_who_has_the_credentials_may_change_nodes(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     ours, wrong = tmp_path / "ours", tmp_path / "wrong"
-    ours.write_text("peloton:hush-hush\n")
-    wrong.write_text("peloton:guessed-it")
+    write_private(ours, "peloton:hush-hush\n")
+    write_private(wrong, "peloton:guessed-it")
     one = make(credentials_file=str(ours))
     await one.start()
     await one.campaign(member("a"))
@@ -181,7 +182,11 @@ def test_credentials_that_cannot_be_read(make: Make, tmp_path: Path) -> None:
     file = tmp_path / "credentials"
     with pytest.raises(ConfigError, match=r"credentials_file: .*No such file"):
         make(credentials_file=str(file))
-    file.write_text("hush-hush")
+    file.write_text("peloton:hush-hush")
+    file.chmod(0o640)
+    with pytest.raises(ConfigError, match="its mode 0640 lets others use it"):
+        make(credentials_file=str(file))
+    write_private(file, "hush-hush")
     with pytest.raises(ConfigError, match="is not one line, user:password") as refused:
         make(credentials_file=str(file))
     assert "hush-hush" not in str(refused.value)

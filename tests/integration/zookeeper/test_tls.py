@@ -23,6 +23,7 @@ from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.client.environment import settings_from_environment
 from peloton.client.tls import Tls
 from peloton.config.errors import ConfigError
+from peloton.config.private import write_private
 from peloton.config.settings import DaemonSettings, validated
 from peloton.identity.certs import LOOPBACK, Pair, authority_in, issue, make_authority
 from peloton.membership.factory import membership
@@ -115,7 +116,7 @@ def root() -> str:
 
 async def test_leaders_are_elected_and_found_by_tls(secure: Secure, root: str, tmp_path: Path) -> None:
     credentials = tmp_path / "credentials"
-    credentials.write_text("peloton:pw-of-zookeeper")
+    write_private(credentials, "peloton:pw-of-zookeeper")
     own = joined(secure, root, credentials_file=credentials)
     await own.start()
     try:

@@ -76,9 +76,10 @@ def test_a_password_that_cannot_be_read_is_told_but_not_shown(tmp_path: Path, co
         file.mkdir()
     else:
         file.write_bytes(content)
+        file.chmod(0o600)
     settings = CassandraSettings(username="me", password_file=file)
     for use in (lambda: connect(settings, None), lambda: Stores(settings)):  # as a daemon does with --check
-        with pytest.raises(Refused, match=f"password file {file}: ") as raised:
+        with pytest.raises(Refused, match=f"storage.password_file: {file}: ") as raised:
             use()
         assert "\n" not in str(raised.value)
         assert "xff" not in str(raised.value)

@@ -13,7 +13,6 @@ from peloton.config.errors import ConfigError
 from peloton.errors import Refused
 from storage.config import SqliteSettings
 from storage.secret_keys import MAGIC, PLAIN, read_keys
-from storage.selection.migrate import main
 from storage.sqlite.store import open_sqlite
 from tests.contract.storage.samples import job_id, job_runtime, spec
 from tests.contract.storage.test_secrets import with_refs
@@ -89,23 +88,3 @@ async def test_the_store_has_no_secret_in_plain(tmp_path: Path) -> None:
     await write(SqliteSettings(path=path, secret_keys_file=key_file(tmp_path, a_key())))
     assert MAGIC in stored_bytes(path.parent) and SECRET not in stored_bytes(path.parent)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
-async def test_rekey_encrypts_everything_with_the_newest_key(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, old, new = tmp_path / "peloton.db", a_key(), a_key()
-    config = tmp_path / "jobmgr.yaml"
-    config.write_text(f"storage: {{kind: sqlite, path: {path}, secret_keys_file: {tmp_path / 'keys'}}}\n")
-    await write(SqliteSettings(path=path))
-    for keys, changed in (((old,), 2), ((old,), 0), ((new, old), 2), ((new,), 0)):
-        file = key_file(tmp_path, *keys)
-        main(["rekey", "-c", str(config)])
-        assert capsys.readouterr().out.startswith(f"{changed} secrets encrypted with the newest key")
-        store = await open_sqlite(SqliteSettings(path=path, secret_keys_file=file))
-        assert [await store.secrets.read(JOB, key) for key in CONTENTS] == [SECRET, SECRET]
-        await store.close()
-        assert SECRET not in stored_bytes(tmp_path)
-    config.write_text(f"storage: {{kind: sqlite, path: {path}}}\n")
-    with pytest.raises(SystemExit, match="secret_keys_file: is needed"):
-        main(["rekey", "-c", str(config)])

@@ -1,0 +1,57 @@
+"""Files for this user alone: those that are read, and those that are made, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from peloton.config.config_error import ConfigError
+
+UMASK = 0o077
+FILE, FOLDER = 0o600, 0o700
+
+
+def require_private(path: Path, setting: str) -> None:
+    """Raise ConfigError for a file that cannot be read, or that others can read than its owner."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{setting}: {path}: is not a file")
+    if mode & UMASK:
+        raise ConfigError(
+            f"{setting}: {path}: its mode {stat.S_IMODE(mode):04o} lets others use it: `chmod 600` it"
+        )
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"{setting}: {path}: cannot be read by this process")
+
+
+def require_private_key(setting: str, certificate: Path | None, key: Path | None) -> None:
+    """Raise ConfigError where others can read the file that has the key of a certificate."""
+    if key is not None:
+        require_private(key, f"{setting}.key_file")
+    elif certificate is not None:
+        require_private(certificate, f"{setting}.certificate_file")
+
+
+def keep_private() -> None:
+    """Let this process, and those that it starts, make files that only this user can use."""
+    os.umask(UMASK)
+
+
+def make_folder(path: Path, mode: int = FOLDER) -> None:
+    """Make a folder with those above it, where they are missing. Raises OSError."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=mode, exist_ok=True)
+        each.chmod(mode)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file, in place of what is in it. Raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        os.fchmod(handle, FILE)
+        file.write(text)
