@@ -31,14 +31,19 @@ from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.client import AsyncPelotonClient, PelotonClient
-from peloton.client.channel import CHANNEL_OPTIONS
+from peloton.client.channel import CHANNEL_OPTIONS, MAX_MESSAGE_BYTES
 from peloton.client.watching import Event
 
 HOSTS = 1000
 AT_ONCE = 32
 """Calls of asyncio that are under way at the same time."""
 REQUEST = job_pb2.GetActiveJobsRequest()
-METADATA = (("rpc-caller", "bench"), ("rpc-service", "peloton-jobmgr"), ("rpc-encoding", "proto"))
+METADATA = (
+    ("rpc-caller", "bench"),
+    ("rpc-service", "peloton-jobmgr"),
+    ("rpc-encoding", "proto"),
+    ("peloton-answer-bytes", str(MAX_MESSAGE_BYTES)),
+)
 
 
 @dataclass

@@ -186,10 +186,14 @@ func (c *Client) identify(ctx context.Context, role Role) (context.Context, erro
 		}
 		pairs = append(pairs, "authorization", "Bearer "+token)
 	}
-	for i := 0; i < len(pairs); i += 2 {
-		if len(given.Get(pairs[i])) == 0 {
-			ctx = metadata.AppendToOutgoingContext(ctx, pairs[i], pairs[i+1])
+	if len(given) > 0 {
+		missing := make([]string, 0, len(pairs))
+		for i := 0; i < len(pairs); i += 2 {
+			if len(given.Get(pairs[i])) == 0 {
+				missing = append(missing, pairs[i], pairs[i+1])
+			}
 		}
+		pairs = missing
 	}
-	return ctx, nil
+	return metadata.AppendToOutgoingContext(ctx, pairs...), nil
 }

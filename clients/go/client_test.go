@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -167,6 +168,20 @@ func TestMetadata(t *testing.T) {
 		"peloton-answer-bytes": "268435456",
 		"username":             "ann", "password": "secret", "authorization": "Bearer abc",
 	} {
+		if got := fake.value(key); got != want {
+			t.Errorf("%s is %q, not %q", key, got, want)
+		}
+	}
+}
+
+func TestMetadataOfTheCallerCounts(t *testing.T) {
+	fake := serve(t, &fakeServer{get: answered(job.JobState_RUNNING)})
+	client := connect(t, Config{JobManager: fake.address, Caller: "tests"})
+	ctx := metadata.AppendToOutgoingContext(within(t, minute), "rpc-caller", "mine", "x-request", "7")
+	if _, err := client.Job(ctx, "1"); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"rpc-caller": "mine", "x-request": "7", "rpc-service": "peloton-jobmgr"} {
 		if got := fake.value(key); got != want {
 			t.Errorf("%s is %q, not %q", key, got, want)
 		}

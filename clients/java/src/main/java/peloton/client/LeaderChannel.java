@@ -73,6 +73,10 @@ final class LeaderChannel extends Channel implements AutoCloseable {
     Metadata own = new Metadata();
     own.put(ClientBuilder.SERVICE, "peloton-" + role.daemon());
     identify.accept(own);
+    if (headers.keys().isEmpty()) {
+      headers.merge(own);
+      return;
+    }
     for (String name : own.keys()) {
       Metadata.Key<String> key = Metadata.Key.of(name, Metadata.ASCII_STRING_MARSHALLER);
       if (!headers.containsKey(key)) {

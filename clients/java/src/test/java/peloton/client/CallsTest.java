@@ -13,6 +13,7 @@ import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import io.grpc.inprocess.InProcessChannelBuilder;
+import io.grpc.stub.MetadataUtils;
 import io.grpc.stub.ServerCallStreamObserver;
 import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
@@ -65,6 +66,23 @@ class CallsTest {
     assertEquals("me", server.header("username"));
     assertEquals("word", server.header("password"));
     assertEquals("Bearer secret", server.header("authorization"));
+  }
+
+  @Test
+  void metadataOfTheCallerCounts() {
+    Metadata own = new Metadata();
+    own.put(ClientBuilder.CALLER, "mine");
+    own.put(Metadata.Key.of("x-request", Metadata.ASCII_STRING_MARSHALLER), "7");
+    try (PelotonClient client = FakeServer.clients(server).build()) {
+      var unused =
+          client
+              .stub(JobManagerGrpc::newBlockingStub)
+              .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(own))
+              .get(GetRequest.getDefaultInstance());
+    }
+    assertEquals("mine", server.header("rpc-caller"));
+    assertEquals("7", server.header("x-request"));
+    assertEquals("peloton-jobmgr", server.header("rpc-service"));
   }
 
   @Test
