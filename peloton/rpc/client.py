@@ -43,11 +43,12 @@ class Caller(Protocol):
         ...
 
 
-def opened(target: str, tls: Tls | None) -> Any:
-    """Open a channel to an address."""
+def opened(target: str, tls: Tls | None, alone: bool = False) -> Any:
+    """Open a channel to an address: by the connection of all channels there, or by one `alone`."""
+    options = (*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)) if alone else CHANNEL_OPTIONS
     if tls is None:
-        return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
-    return grpc.aio.secure_channel(target, tls.channel(), options=CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, tls.channel(), options=options)
 
 
 class Channels:
@@ -76,6 +77,12 @@ class Channels:
             self._generation = tls.generation
             self._retired += self._channels.values()
             self._channels.clear()
+
+    def alone(self, target: str) -> Any:
+        """Open a channel with a connection of its own, for the caller to close."""
+        if self._tls is not None:
+            self._follow_certificates(self._tls)
+        return opened(target, self._tls, alone=True)
 
     def existing(self, target: str) -> Any:
         """Return the channel to an address, if there is one."""

@@ -42,6 +42,8 @@ SERVER_OPTIONS = (
     # Callers may send keepalive pings more often than gRPC allows by default.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # This would refuse streams of a connection that keeps to its bound, while others of it are being freed.
+    ("grpc.http.overload_protection", 0),
 )
 NOT_BEGUN = "peloton-not-begun"
 """Key of the trailing metadata of a call that was refused before it began."""

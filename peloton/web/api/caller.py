@@ -64,12 +64,16 @@ class LeaderCaller:
     async def stream(
         self, method: Method, request: Any, metadata: Metadata, timeout: float | None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a stream at the leader of this moment."""
+        """Open a stream at the leader of this moment.
+
+        It has a connection of its own: a server bounds the calls of each, and streams last.
+        """
         try:
-            _, channel = await self._leader(method.role)
+            target = await self._leader(method.role)
         except _Retry as error:
             raise error.failure from None
         self._targets.pop(method.role, None)
+        channel = self._channels.alone(target)
         call = channel.unary_stream(method.path)(
             request.SerializeToString(), timeout=timeout, metadata=self._metadata(method, metadata)
         )
@@ -77,14 +81,15 @@ class LeaderCaller:
             yield _answers(call)
         finally:
             call.cancel()
+            await channel.close()
 
     async def close(self) -> None:
         """Close all channels."""
         await self._channels.close()
 
     async def _once(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
-        target, channel = await self._leader(method.role)
-        multicallable: Callable[..., Any] = channel.unary_unary(method.path)
+        target = await self._leader(method.role)
+        multicallable: Callable[..., Any] = self._channels.to(target).unary_unary(method.path)
         try:
             answer: bytes = await multicallable(
                 request.SerializeToString(), timeout=timeout, metadata=self._metadata(method, metadata)
@@ -97,8 +102,8 @@ class LeaderCaller:
             raise failure_of(error) from None
         return answer
 
-    async def _leader(self, role: str) -> tuple[str, Any]:
-        """Return address and channel of a leader. Raises Failure, and _Retry where nobody leads."""
+    async def _leader(self, role: str) -> str:
+        """Return the address of a leader. Raises Failure, and _Retry where nobody leads."""
         target = self._targets.get(role)
         if target is None:
             try:
@@ -108,7 +113,7 @@ class LeaderCaller:
             except DiscoveryError as error:
                 raise Failure(grpc.StatusCode.UNAVAILABLE, str(error)) from None
             self._targets[role] = target
-        return target, self._channels.to(target)
+        return target
 
     def _forget(self, role: str, target: str) -> None:
         if self._targets.get(role) == target:

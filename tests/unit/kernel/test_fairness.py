@@ -295,3 +295,16 @@ def test_rates_of_principals_are_only_asked_where_there_are_any() -> None:
     with pytest.raises(ResourceExhausted, match="try again in 1 s"):
         rates.take("a", GET)
     rates.take("b", GET)
+
+
+async def test_a_connection_that_keeps_to_its_bound_is_never_refused() -> None:
+    """gRPC would refuse streams of a busy connection while those that have ended are not yet freed."""
+    async with serving(CallLimitSettings(running=100, principal_running=100)) as (methods, channel, _):
+        methods.gate.set()
+
+        async def calls(name: bytes) -> None:
+            for _ in range(30):
+                await calling(channel, name, "a")
+
+        await asyncio.gather(*(calls(b"%d" % number) for number in range(300)))
+        assert len(methods.begun) == 9000
