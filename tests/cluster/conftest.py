@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from mesos.v1 import mesos_pb2
@@ -118,6 +119,18 @@ def wait_for(holds: Callable[[], bool], seconds: float, story: Callable[[], str]
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"did not come to hold in {seconds} s: {story()}"
+        time.sleep(0.1)
+
+
+def messages(open_stream: Callable[[], Iterable[Any]], seconds: float = 60) -> list[Any]:
+    """Return all messages of a stream; open it again where it was cut: a client repeats calls, not streams."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return list(open_stream())
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.UNAVAILABLE or time.monotonic() >= deadline:
+                raise
         time.sleep(0.1)
 
 

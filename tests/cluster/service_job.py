@@ -10,7 +10,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, messages, wait_for
 
 SECONDS = 30
 
@@ -40,7 +40,8 @@ class ServiceJob:
         return answer
 
     def list(self) -> list[pod_pb2.PodSummary]:
-        answers = self.jobs.ListPods(jobs_pb.ListPodsRequest(job_id=self.id), timeout=SECONDS)
+        request = jobs_pb.ListPodsRequest(job_id=self.id)
+        answers = messages(lambda: self.jobs.ListPods(request, timeout=SECONDS))
         return [pod for answer in answers for pod in answer.pods]
 
     def await_states(self, *wanted: int) -> None:

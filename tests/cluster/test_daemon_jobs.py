@@ -19,7 +19,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.wire.constraint import constraint_to
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, messages, wait_for
 
 SECONDS = 30
 HOSTS = [f"peloton-mesos-agent{i}" for i in range(3)]
@@ -38,7 +38,8 @@ class DaemonJob:
         self.jobs = harness.client.stateless_svc
 
     def pods(self) -> list[pod_pb2.PodSummary]:
-        answers = self.jobs.ListPods(jobs_pb.ListPodsRequest(job_id=self.job_id), timeout=SECONDS)
+        request = jobs_pb.ListPodsRequest(job_id=self.job_id)
+        answers = messages(lambda: self.jobs.ListPods(request, timeout=SECONDS))
         return [pod for answer in answers for pod in answer.pods]
 
     def hosts(self, state: int = pod_pb2.POD_STATE_RUNNING) -> list[str]:
