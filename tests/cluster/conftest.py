@@ -123,7 +123,7 @@ def wait_for(holds: Callable[[], bool], seconds: float, story: Callable[[], str]
 
 
 def messages(open_stream: Callable[[], Iterable[Any]], seconds: float = 60) -> list[Any]:
-    """Return all messages of a stream; open it again where it was cut: a client repeats calls, not streams."""
+    """Return all messages of a stream; open it again where it was cut: clients repeat calls only."""
     deadline = time.monotonic() + seconds
     while True:
         try:
