@@ -298,8 +298,8 @@ class CallLimitSettings(Settings):
     principal_streams: int | None = Field(None, ge=0)
     """Streams of a principal, such as watches. Where not set: 500; 1000 where auth.type is NOOP."""
     connection_streams: int = Field(100, ge=1)
-    """Calls and streams of a connection; a client holds further ones back by itself. Calls of others wait at most
-    for as many of each connection that floods, so raise this only for clients with many watches."""
+    """Calls and streams of a connection; a client holds further ones back by itself. Calls of others wait for
+    as many of each connection that floods: raise it only for clients with many watches."""
 
 
 class TracingSettings(Settings):
