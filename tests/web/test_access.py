@@ -62,9 +62,9 @@ def test_what_a_reader_may_not_do_is_disabled_and_says_why(
     service = f"/jobs/{world.service.id.value}"
     places = {
         service: ("Start", "Stop", "Restart", "Update…", "Roll back…", "Pause", "Resume", "Abort"),
-        f"/hosts/{FIRST_HOST}": ("Start maintenance …",),
-        "/hosts": ("Start maintenance of those chosen …", "Complete maintenance of those chosen …"),
-        "/hostpools": ("Move …", "Create"),
+        f"/hosts/{FIRST_HOST}": ("Start maintenance…",),
+        "/hosts": ("Start maintenance of those chosen…", "Complete maintenance of those chosen…"),
+        "/hostpools": ("Move…", "Create"),
         f"/maintenance/start?host={SPARE}": ("Start maintenance",),
         "/hostpools/move?source=shared&destination=default&count=1": ("Move",),
     }

@@ -16,7 +16,7 @@ def test_the_output_of_an_ended_run_is_searched_and_downloaded(it: Watched, worl
     expect(it.page.get_by_role("heading", level=1)).to_contain_text("run 1")
     expect(it.page.locator("#log-state")).to_have_text("The run has ended.")
     expect(it.page.get_by_label("Follow")).to_have_count(0)
-    it.page.get_by_label("Find in all of it").fill("FAIL")
+    it.page.get_by_label("Search the whole output").fill("FAIL")
     it.page.get_by_role("button", name="Show").click()
     matches = it.page.locator("table.matches tbody tr")
     expect(matches).to_have_count(1)

@@ -90,7 +90,11 @@
     trouble.textContent = text ? `Not current: ${text}` : "";
     trouble.hidden = !text;
   };
-  const state = (text) => { if (liveness) liveness.textContent = text; };
+  const state = (text) => {
+    liveness.textContent = text;
+    liveness.className = text === "Live" ? "live" : "stale";
+    liveness.hidden = false;
+  };
 
   const open = () => {
     if (source) return;

@@ -20,7 +20,14 @@
   apply(theme); // before the body is there, so that nothing flashes
   addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme");
-    const label = () => { button.textContent = names[theme]; };
+    const label = () => {
+      const [first, rest] = names[theme].split(" ");
+      const long = document.createElement("span");
+      long.className = "long";
+      long.textContent = ` ${rest}`;
+      button.replaceChildren(first, long);
+      button.setAttribute("aria-label", names[theme]);
+    };
     button.hidden = false;
     label();
     button.addEventListener("click", () => {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -19,7 +19,7 @@ from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.cluster import Calls
 from peloton.web.formats import count
 from peloton.web.views.jobs_counts import ORDER
-from peloton.web.views.pool_reads import all_pools
+from peloton.web.views.pool_reads import all_pools, job_names
 from peloton.web.views.pool_rows import Bar, PoolRow, bar_of, used_kinds
 from peloton.web.views.problems import Problem
 
@@ -66,6 +66,8 @@ class Figures:
     """Gangs."""
     infeasible_jobs: tuple[tuple[str, str, int, str], ...] = ()
     """Id, pool, gangs, and what they lack."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of those jobs, by their ids, as far as they are known."""
     trouble: str = ""
 
 
@@ -79,7 +81,8 @@ async def read_figures(calls: Calls) -> Figures:
         raise  # who has to log in is led to the login
     except PelotonError as error:
         return Figures(trouble=f"the figures of the pools and the tasks are not known: {error}")
-    return figures_of(cluster, pools)
+    lacking = [each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_INFEASIBLE]]
+    return replace(figures_of(cluster, pools), names=await job_names(calls, lacking))
 
 
 def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow]) -> Figures:
@@ -88,7 +91,7 @@ def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow]) -> Figures
     counts = {task_pb2.TaskState.Name(each.state): each.count for each in cluster.tasks}
     return Figures(
         root,
-        tuple(_amount(kind, cluster, root) for kind in (used_kinds(pools) if root else KINDS)),
+        _amounts(cluster, root, used_kinds(pools) if root else KINDS),
         cluster.HasField("capacity"),
         tuple((state, counts[state]) for state in ORDER if state in counts),
         cluster.started_per_second,
@@ -97,6 +100,12 @@ def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow]) -> Figures
         cluster.infeasible,
         tuple(_infeasible(each) for each in cluster.infeasible_jobs),
     )
+
+
+def _amounts(cluster: GetClusterResponse, root: PoolRow | None, kinds: Iterable[str]) -> tuple[Amount, ...]:
+    """Return the amounts of the kinds that the cluster has or somebody wants; of all where it has none."""
+    found = tuple(_amount(kind, cluster, root) for kind in kinds)
+    return tuple(each for each in found if each.capacity or each.allocation or each.demand) or found
 
 
 def _amount(kind: str, cluster: GetClusterResponse, root: PoolRow | None) -> Amount:
@@ -201,12 +210,11 @@ def _capacity_problems(figures: Figures) -> list[Problem]:
 
 
 def _infeasible_problems(figures: Figures) -> list[Problem]:
-    found = [
-        Problem(
-            "warn", f"No host can take {count(gangs, 'gang')} of a job in {pool}: {why}", f"/jobs/{job_id}"
-        )
-        for job_id, pool, gangs, why in figures.infeasible_jobs[:SHOWN_INFEASIBLE]
-    ]
+    found = []
+    for job_id, pool, gangs, why in figures.infeasible_jobs[:SHOWN_INFEASIBLE]:
+        job = figures.names.get(job_id) or "a job"
+        text = f"No host can take {count(gangs, 'gang')} of {job} in {pool}: {why}"
+        found.append(Problem("warn", text, f"/jobs/{job_id}"))
     shown = sum(gangs for _, _, gangs, _ in figures.infeasible_jobs[:SHOWN_INFEASIBLE])
     if figures.infeasible > shown:
         more = count(figures.infeasible - shown, "gang")

@@ -70,6 +70,11 @@ def _first(answer: GetHistoryResponse) -> int:
     return max(min(min(begins, default=0), count - FEWEST), 0)
 
 
+def drawable(answer: GetHistoryResponse) -> bool:
+    """Return whether there are two samples at least: one makes no line."""
+    return any(sum(not math.isnan(value) for value in each.values) > 1 for each in answer.series)
+
+
 def cluster_charts(cluster: GetHistoryResponse, root: GetHistoryResponse) -> tuple[Chart, ...]:
     """Return a chart of each kind of which there is something: capacity, entitlement, allocation."""
     own, pools, times = values_of(cluster), values_of(root), times_of(cluster)
@@ -100,14 +105,14 @@ def pool_charts(answer: GetHistoryResponse) -> tuple[Chart, ...]:
         slack = values.get(("slack", kind), ())
         if any(value > 0 for value in slack):
             lines.insert(1, ("Of it revocable", "slack", slack))
-        found.append(_of_kind(kind, lines, times) if answer.series else None)
+        found.append(_of_kind(kind, lines, times) if drawable(answer) else None)
     return tuple(each for each in found if each is not None)
 
 
 def task_charts(cluster: GetHistoryResponse) -> tuple[Chart, ...]:
     """Return the charts of tasks: how many there are, and how many a second start and end."""
     values, times = values_of(cluster), times_of(cluster)
-    if not times:
+    if not drawable(cluster):
         return ()
     counts = [
         Series("Running", "allocation", values["running", ""], filled=True),

@@ -151,7 +151,7 @@ _Told = tuple[list[str], int, list[str]]
 def _stop(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     on_hosts = head.count(*ON_HOSTS)
     waiting = head.instances - on_hosts - head.count(*_ENDED)
-    lines = [f"{count(on_hosts, 'instance')} on hosts will be killed, with the kill grace period of each"]
+    lines = [f"{count(on_hosts, 'instance')} on hosts will be killed; each gets its kill grace period to end"]
     if waiting:
         lines.append(f"{count(waiting, 'waiting instance')} will not start")
     if over := head.count(*_ENDED):

@@ -99,6 +99,11 @@ class JobSearch:
         return replace(self, sort="-creation_time", page=1) != JobSearch()
 
     @property
+    def detailed(self) -> bool:
+        """Whether more is searched for than name, owner and state."""
+        return replace(self, name="", owner="", state=()).narrow
+
+    @property
     def ended_only_lately(self) -> bool:
         """Whether the server looks 7 days back only: for terminal states without a time."""
         timed = self.created or self.after or self.before or self.ended

@@ -18,7 +18,7 @@ from peloton.client.why import (
     waiting_groups,
 )
 from peloton.private.resmgr.explain import explain_pb2
-from peloton.web.formats import amount
+from peloton.web.formats import KINDS, amount, seconds_of
 from peloton.wire.job import job_spec
 
 SHOWN = 20
@@ -50,6 +50,8 @@ class Waiting:
     count: int
     instances: str
     """As ranges."""
+    since: float = 0.0
+    """When the first of them began to wait, in seconds since 1970; 0 where that is not known."""
     lines: Sequence[str] = ()
     shares: Sequence[ShareRow] = ()
     helps: Sequence[str] = field(default=())
@@ -77,7 +79,8 @@ def _of(group: Group, first: explain_pb2.Explanation) -> Waiting:
         group.cause,
         group.count,
         spans(group.instances) + more if group.instances else "",
-        group.lines,
+        seconds_of(first.since),
+        [line for line in group.lines if not line.startswith("since ")],
         [share_row(share) for share in group.shares],
         remedies(first),
     )
@@ -92,7 +95,7 @@ def share_row(share: explain_pb2.Share) -> ShareRow:
     kind = share.kind
     return ShareRow(
         pool=share.pool,
-        kind=f"slack {kind}" if share.slack else kind,
+        kind=f"{KINDS[kind].title}{', revocable' if share.slack else ''}",
         allocation=amount(share.allocation, kind),
         entitlement=amount(share.entitlement, kind),
         demand=amount(share.demand, kind),

@@ -69,6 +69,11 @@ class Workflow:
         return self.kind == CREATION
 
     @property
+    def created_well(self) -> bool:
+        """Whether it is a creation that is over and went well: there is nothing to tell of it."""
+        return self.creates and self.state == "SUCCEEDED"
+
+    @property
     def active(self) -> bool:
         """Whether it is under way."""
         return self.state in ACTIVE

@@ -121,9 +121,9 @@ def _gang(gang: QueuedGang, names: dict[str, str]) -> GangRow:
 
 
 def in_words(amounts: Amounts) -> str:
-    """Return amounts as text: 2 cores, 512 MB; disk as such, since it has the unit of memory."""
+    """Return amounts as text: 2 cores, 512 MB memory, 1 GB disk."""
     found = [
-        f"{amount(value, kind)}{' disk' if kind == 'disk' else ''}"
+        f"{amount(value, kind)}{f' {kind}' if kind in ('memory', 'disk') else ''}"
         for kind in KINDS
         if (value := getattr(amounts, kind)) > 0
     ]

@@ -14,8 +14,12 @@ HEAD = 20.0
 """Units above the lanes, for the times."""
 NARROWEST = 3.0
 """Units of the shortest bar, so that it can be seen."""
+SHORTEST = 0.1
+"""Seconds from the first moment to the last, at least."""
 MOST_LANES = 200
 _STEPS = (
+    0.02,
+    0.05,
     0.1,
     0.2,
     0.5,
@@ -112,7 +116,7 @@ def timeline(lanes: Iterable[Lane], now: float) -> Timeline | None:
         return None
     start = min(span.start for span in spans)
     end = max(max(span.end or now, span.start) for span in spans)
-    end = max(end, start + 1.0)
+    end = max(end, start + SHORTEST)
     scale = WIDTH / (end - start)
     rows = [
         Row(lane.label, lane.url, HEAD + LANE * at, _bars(lane.spans, start, now, scale))
@@ -142,7 +146,8 @@ def _ticks(start: float, end: float, scale: float) -> list[Tick]:
     found = []
     while first <= end:
         text = f"{datetime.fromtimestamp(first, UTC):{pattern}}"
-        tenths = f".{round(first % 1 * 10) % 10}" if step < 1 else ""
-        found.append(Tick(round((first - start) * scale, 2), text + tenths))
+        decimals = 0 if step >= 1 else 1 if step >= 0.1 else 2
+        part = f".{round(first % 1 * 10**decimals) % 10**decimals:0{decimals}}" if decimals else ""
+        found.append(Tick(round((first - start) * scale, 2), text + part))
         first += step
     return found

@@ -47,6 +47,15 @@ def test_short_times_have_ticks_below_a_second() -> None:
     assert timeline([Lane("a", "", [])], NOW) is None
 
 
+def test_what_took_a_moment_fills_its_time_line() -> None:
+    drawn = timeline([Lane("a", "", [Span("FAILED", NOW + 0.04, NOW + 0.1, "")])], NOW + 600)
+    assert drawn is not None
+    assert drawn.end - drawn.start == pytest.approx(0.1)
+    assert drawn.rows[0].bars[0].width > WIDTH / 2
+    seconds = [tick.text.rpartition(":")[2].partition(".")[2] for tick in drawn.ticks]
+    assert seconds == ["04", "06", "08", "10", "12", "14"]
+
+
 def test_a_bar_of_a_pool_shows_what_is_held_beside_a_demand_of_many_times_that() -> None:
     row = share_row(explain_pb2.Share(pool="/a", kind="cpu", allocation=2, entitlement=2, demand=100_000))
     assert row.held == row.due == pytest.approx(0.8)

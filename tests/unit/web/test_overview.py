@@ -12,6 +12,8 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.errors import Unauthenticated, Unavailable
 from peloton.membership.interface import Role
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
@@ -56,6 +58,9 @@ def cluster() -> FakeCluster:
             ("monitoring_svc", "GetCluster"): figures(),
             ("monitoring_svc", "GetHistory"): pb.GetHistoryResponse(),
             ("job_svc", "Query"): jobs_of,
+            ("stateless_svc", "GetJob"): stateless_svc_pb2.GetJobResponse(
+                summary=stateless_pb2.JobSummary(name="<mill>")
+            ),
             ("host_svc", "QueryHosts"): host_svc_pb2.QueryHostsResponse(host_infos=[down]),
         }
     )
@@ -68,8 +73,8 @@ def test_the_overview_shows_amounts_tasks_and_jobs(cluster: FakeCluster) -> None
     for text in (
         "30 of 100 cores allocated", "30%", "Entitled 100 GB", "1,239</span> not ended", "7.5</span> started",
         "15</span> active", "12</b>", "1 host down", 'href="/hosts?state=DOWN"', "2 jobs failed within",
-        "No host can take 4 gangs of a job in /b: no host has &lt;script", "5 gangs of further jobs",
-        "Nothing was recorded yet", f'href="/jobs/{JOB}"',
+        "No host can take 4 gangs of &lt;mill&gt; in /b: no host has &lt;script", "5 gangs of further jobs",
+        "Too little was recorded yet", f'href="/jobs/{JOB}"',
     ):  # fmt: skip
         assert text in page, text
     assert "GPU" not in page

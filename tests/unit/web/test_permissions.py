@@ -40,10 +40,10 @@ def disabled(html: str) -> set[str]:
 
 
 HOST_PLACES: Mapping[str, set[str]] = {
-    "/hosts": {"Start maintenance of those chosen …", "Complete maintenance of those chosen …"},
-    "/hosts/a": {"Start maintenance …", "Change …"},
-    "/hosts/down": {"Complete maintenance …", "Change …"},
-    "/hostpools": {"Move …", "Create"},
+    "/hosts": {"Start maintenance of those chosen…", "Complete maintenance of those chosen…"},
+    "/hosts/a": {"Start maintenance…", "Change…"},
+    "/hosts/down": {"Complete maintenance…", "Change…"},
+    "/hostpools": {"Move…", "Create"},
     "/maintenance/start?host=a": {"Start maintenance nevertheless"},
     "/maintenance/complete?host=down": {"Complete maintenance"},
     "/hostpools/change?host=a&destination=default": {"Change"},

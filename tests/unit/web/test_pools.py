@@ -205,7 +205,7 @@ def test_the_page_of_a_pool_shows_queues_jobs_history_and_preemptions(cluster: F
         page = client.get("/pools/b").text
     assert HOSTILE not in page
     for text in (
-        "3 from 7 on", "1.5 cores, 2 GB, 10 MB disk", "allocation 71 + gang 20 &gt; entitlement 80",
+        "3 from 7 on", "1.5 cores, 2 GB memory, 10 MB disk", "allocation 71 + gang 20 &gt; entitlement 80",
         "Set aside", "120 gangs", "Page 1 of 3", "30 % of the reservation", "first come, first served",
         "/a/x", "0, 1, 2, 3, 4, 5, 6, 7 and 12 more", "over its entitlement by 3 cpu", "cross pool",
         "of 41 jobs", 'href="/jobs/gone"', "Last day",
