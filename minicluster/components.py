@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minicluster.credentials import AGENT, PRINCIPAL
+from minicluster.credentials import AGENT, MASTER, PRINCIPAL
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, zookeeper
 from minicluster.settings import Agent, ClusterSettings, NamedCluster
@@ -120,7 +120,8 @@ def _master_of(name: str) -> str:
 def _named(name: str, cluster: ClusterSettings, layout: Layout, ports: Ports, index: int) -> Component:
     """Return the only master of a further cluster."""
     http, _ = ports(name, "mesos-master", index)
-    return Component(name, "mesos-master", http, 0, {}, (*_common(name, layout, http), *cluster.master_flags))
+    flags = (*_common(name, layout, http), *_master_security(cluster, layout), *cluster.master_flags)
+    return Component(name, "mesos-master", http, 0, {}, flags)
 
 
 def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
@@ -223,7 +224,7 @@ def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) 
     flags = _common(name, layout, http)
     if election := _election(cluster, ports):
         flags += [f"--zk={election}", f"--zk-session-timeout={MASTER_SESSION_SECONDS}"]
-    flags += cluster.master_flags
+    flags += [*_master_security(cluster, layout), *cluster.master_flags]
     if cluster.simulated is not None:
         simulated = cluster.simulated
         flags += [
@@ -264,7 +265,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     shared: Tree = {"membership": membership, **_auth(cluster, layout)}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
     own: dict[str, Tree] = {
-        "hostmgr": {**store, "mesos": {"master": master}, **_launch_limit(cluster)},
+        "hostmgr": {**store, **_mesos({"master": master}, cluster, layout), **_launch_limit(cluster)},
         "resmgr": store,
         "jobmgr": {**store, "enable_secrets": True, **_agents(cluster, layout)} if cluster.secure else store,
         "archiver": store,
@@ -275,8 +276,8 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
     for i, further in enumerate(cluster.clusters, cluster.instances.hostmgr):
         name, http = f"hostmgr-{further.name}", ports(_master_of(further.name), "mesos-master", 0)[0]
-        mesos = {"master": f"{LOOPBACK}:{http}", "cluster": further.name}
-        settings = {**shared, **_tls("hostmgr", cluster, layout), **own["hostmgr"], "mesos": mesos}
+        mesos = _mesos({"master": f"{LOOPBACK}:{http}", "cluster": further.name}, cluster, layout)
+        settings = {**shared, **_tls("hostmgr", cluster, layout), **own["hostmgr"], **mesos}
         yield _daemon(name, "hostmgr", ports(name, "hostmgr", i), settings, cluster)
     seen: Counter[str] = Counter()
     for i, task_types in enumerate(cluster.instances.placement):
@@ -297,11 +298,34 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         yield Component(f"{WEB}{i}", WEB, http, 0, merged(settings, cluster.settings.web))
 
 
-def _agent_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
-    if not cluster.secure_agents:
+def _master_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
+    if not cluster.masters_speak_tls:
         return []
-    certificate, key = layout.certificate_of(AGENT)
+    certificate, key = layout.certificate_of(MASTER)
     return [
+        f"--tls-certificate={certificate}",
+        f"--tls-key={key}",
+        f"--tls-client-ca={layout.authority}",
+    ]
+
+
+def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:
+    """Return the setting `mesos` of a host manager."""
+    if not cluster.masters_speak_tls:
+        return {"mesos": settings}
+    certificate, key = map(str, layout.certificate_of("hostmgr"))
+    files = {"ca_file": str(layout.authority), "certificate_file": certificate, "key_file": key}
+    return {"mesos": {**settings, "tls": {"enabled": True, **files}}}
+
+
+def _agent_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
+    certificate, key = layout.certificate_of(AGENT)
+    link = [f"--master-ca={layout.authority}", f"--master-certificate={certificate}", f"--master-key={key}"]
+    link = link if cluster.masters_speak_tls else []
+    if not cluster.secure_agents:
+        return link
+    return [
+        *link,
         f"--tls-certificate={certificate}",
         f"--tls-key={key}",
         f"--credentials={layout.agent_credentials}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import secrets
 import shutil
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 ADMIN, VIEWER = "admin", "viewer"
 CLIENT = "client"
 """The name of the certificate that clients show. It is nobody's: who they are, they say by a password."""
-AGENT, PRINCIPAL = "mesos-agent", "peloton"
-"""The name of the certificate of the agents, and the principal that they let in."""
+MASTER, AGENT, PRINCIPAL = "mesos-master", "mesos-agent", "peloton"
+"""The names of the certificates of masters and agents, and the principal that the latter let in."""
 CERTIFIED = ("jobmgr", "resmgr", "hostmgr", "placement", "archiver")
 """Daemons that know each other by their certificates."""
 READING = ("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan")
@@ -50,7 +51,8 @@ def make_credentials(layout: Layout, agents: bool = False) -> None:
     if not layout.users.exists():
         _make_users(layout)
     if not layout.authority.exists():
-        _make_certificates(layout)
+        _make_authority(layout)
+    _issue_certificates(layout)
     if not agents:
         layout.agent_auth.unlink(missing_ok=True)
     elif not layout.agent_auth.exists():
@@ -116,16 +118,22 @@ def _make_agent_credentials(layout: Layout) -> None:
     write_private(layout.agent_auth, json.dumps({"username": PRINCIPAL, "password": secret}))  # JSON is YAML
 
 
-def _make_certificates(layout: Layout) -> None:
-    """Make an authority, and a certificate for each kind of component and for clients: all or none."""
-    import datetime
+def _make_authority(layout: Layout) -> None:
+    """Make an authority: its certificate and key, or neither."""
+    from peloton.identity.certs import make_authority
 
-    from peloton.identity.certs import LOOPBACK, issue, make_authority
-
-    now = datetime.datetime.now(datetime.UTC)
     draft = layout.root / f".{layout.certificates.name}"
     shutil.rmtree(draft, ignore_errors=True)
-    make_authority(draft, "minicluster", now)
-    for name in (*CERTIFIED, "web", AGENT, CLIENT):
-        issue(draft, name, LOOPBACK, DAYS, now)
+    make_authority(draft, "minicluster", datetime.datetime.now(datetime.UTC))
     draft.rename(layout.certificates)
+
+
+def _issue_certificates(layout: Layout) -> None:
+    """Issue a certificate for each kind of component and for clients, where it is missing."""
+    from peloton.identity.certs import LOOPBACK, issue
+
+    for name in (*CERTIFIED, "web", MASTER, AGENT, CLIENT):
+        certificate, key = layout.certificate_of(name)
+        if not certificate.exists():  # it is written last
+            key.unlink(missing_ok=True)
+            issue(layout.certificates, name, LOOPBACK, DAYS, datetime.datetime.now(datetime.UTC))

@@ -133,6 +133,9 @@ class ClusterSettings(Settings):
     """Whether the daemons and the web UI speak TLS, know each other by certificates, encrypt secrets of jobs,
     and ask callers who they are, by users that are made with the cluster: admin may do everything, viewer may
     read. Their passwords are in the cluster's folder `auth`, the authority in `certificates`."""
+    secure_master: bool = True
+    """Whether the own masters of a secure cluster speak TLS, with those only that have a certificate of its
+    authority, as its agents and host managers have."""
     secure_agents: bool = False
     """Whether the agents of a secure cluster speak TLS, too, and ask for a principal's secret."""
     clusters: tuple[NamedCluster, ...] = ()
@@ -151,6 +154,11 @@ class ClusterSettings(Settings):
     """Seconds after which a launch that is not done has failed."""
     concurrent_launches: int = Field(0, ge=0)
     """How many launches go on at a time on an agent; 0: no limit."""
+
+    @property
+    def masters_speak_tls(self) -> bool:
+        """Whether the own masters do."""
+        return self.secure and self.secure_master and not self.mesos
 
     @property
     def launches_cost(self) -> bool:

@@ -51,6 +51,11 @@ class ResourceExhausted(PelotonError):
 class Unauthenticated(PelotonError):
     """The caller has not shown who it is, or not truly."""
 
+    def __init__(self, text: str = "", challenge: str = "") -> None:
+        super().__init__(text)
+        self.challenge = challenge
+        """By what callers are asked to show it, as HTTP's WWW-Authenticate has it; empty where not known."""
+
 
 class PermissionDenied(PelotonError):
     """The caller is known, and may not do this."""

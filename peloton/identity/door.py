@@ -20,6 +20,7 @@ from peloton.identity.tokens import DaemonTokens, read_tokens
 from peloton.identity.userfile import Users, read_users
 
 RELOAD_SECONDS = 5.0
+_CHALLENGES = {"BASIC": 'Basic realm="peloton"', "OIDC": 'Bearer realm="peloton"'}
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +57,8 @@ class Door:
         )
         self._stamp = stamp_of(self._file)
         self._policy = self._read()
+        self.challenge = _CHALLENGES[settings.type]
+        """By what users are asked to show who they are, as HTTP's WWW-Authenticate has it."""
         self.trouble = ""
         """What is wrong with the file of users since it was changed; empty if nothing."""
 

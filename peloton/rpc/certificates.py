@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from peloton.errors import PelotonError
-from peloton.rpc.errors import status_of
+from peloton.rpc.errors import abort
 
 NAMES = ("x509_common_name", "x509_subject_alternative_name")
 Refused = Callable[[Sequence[str]], Awaitable[PelotonError | None]]
@@ -30,7 +30,7 @@ def asking(handler: Any, refused: Refused) -> Any:
     async def admit(context: Any) -> None:
         error = await refused(names_of(context))
         if error is not None:
-            await context.abort(status_of(error), str(error))
+            await abort(context, error)
 
     if handler is None:
         return grpc.unary_unary_rpc_method_handler(_unknown(admit))

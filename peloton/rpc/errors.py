@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 from peloton.errors import (
@@ -18,6 +20,9 @@ from peloton.errors import (
     Unauthenticated,
     Unavailable,
 )
+
+CHALLENGE = "www-authenticate"
+"""Key of the trailing metadata of refusals that has it."""
 
 
 class InvalidRequest(PelotonError):
@@ -49,7 +54,6 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: Unavailable,
     grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
-    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
 }
 
@@ -62,9 +66,22 @@ def status_of(error: PelotonError) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL
 
 
+async def abort(context: Any, error: PelotonError) -> None:
+    """End a call that is served with an error; who has to show who it is, is told how."""
+    challenge = error.challenge if isinstance(error, Unauthenticated) else ""
+    await context.abort(status_of(error), str(error), ((CHALLENGE, challenge),) if challenge else ())
+
+
+def challenge_of(error: grpc.RpcError) -> str:
+    """Return by what the server asks callers to show who they are; empty where it does not say."""
+    return next((str(value) for key, value in error.trailing_metadata() or () if key == CHALLENGE), "")
+
+
 def error_of(error: grpc.RpcError, called: str) -> PelotonError:
     """Translate a failed call; `called` names the method and the address for the message."""
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(f"{called}: {details}")
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return Unauthenticated(f"{called}: {code.name}: {details}", challenge_of(error))
     return _ERRORS.get(code, RemoteFailure)(f"{called}: {code.name}: {details}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, Unauthenticated
 from peloton.identity.authenticators import Credentials
 from peloton.identity.door import Door
 from peloton.identity.methods import REFLECTION
@@ -20,7 +20,7 @@ from peloton.identity.principal import Kind, current, enter
 from peloton.identity.roles import is_open
 from peloton.rpc.audit import Audit
 from peloton.rpc.certificates import asking
-from peloton.rpc.errors import status_of
+from peloton.rpc.errors import abort, status_of
 from peloton.rpc.fair_queue import Pacer
 from peloton.rpc.fairness import pause, peer_of
 from peloton.rpc.limits import RateLimits
@@ -81,6 +81,8 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             if self._limits is not None and not daemon and not is_open(details.method):
                 self._limits.take(details.method)
         except PelotonError as error:
+            if isinstance(error, Unauthenticated) and self._door is not None:
+                error.challenge = self._door.challenge
             self._note(details, error)
             REFUSED.labels(status_of(error).name).inc()
             return error
@@ -99,13 +101,12 @@ def _refusal(error: PelotonError, path: str, pacer: Pacer | None) -> Any:
     Of a stream of requests, which only reflection takes, one is read: some clients cannot tell an answer that
     overtakes it from a broken connection.
     """
-    code, text = status_of(error), str(error)
 
     async def refuse(requests: Any, context: Any) -> None:
         if path.startswith(f"/{REFLECTION}"):
             await context.read()
         if pacer is not None:
             await pause(pacer, peer_of(context), time.monotonic())
-        await context.abort(code, text)
+        await abort(context, error)
 
     return grpc.stream_stream_rpc_method_handler(refuse)

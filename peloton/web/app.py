@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peloton.client.auth import Auth
 from peloton.daemon.http import HttpServer
 from peloton.errors import (
     AlreadyExists,
@@ -29,13 +30,14 @@ from peloton.errors import (
     Unauthenticated,
     Unavailable,
 )
+from peloton.private.access import access_pb2
 from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
 from peloton.web.api.door import Door
 from peloton.web.metrics import STREAMS, Measured
 from peloton.web.pages import Found, Page
 from peloton.web.requests import Parts, auth_of, parts, render
-from peloton.web.sessions import LoggedIn, Sessions
+from peloton.web.sessions import ByProxy, LoggedIn, Sessions
 from peloton.web.templating import STATIC, Templates
 from peloton.web.views import PAGES, ROUTES
 from peloton.web.views.login import login_url, own_page
@@ -53,6 +55,8 @@ STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
     (ResourceExhausted, 429, "Too much at once"),
     (Unavailable, 503, "A part of the cluster does not answer"),
 )
+NAME_SECONDS = 60.0
+"""How long the name of a token's user counts."""
 OPEN_TO_PROGRAMS = ("/api", "/logging-level")
 """Paths below which requests need no token of a form."""
 
@@ -79,7 +83,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
             Middleware(
                 security.Guard, names=names, deny=_denied(made.templates), open_to_programs=OPEN_TO_PROGRAMS
             ),
-            Middleware(LoggedIn, sessions=sessions),
+            Middleware(LoggedIn, sessions=sessions, name_of=partial(_name_of, made)),
             Middleware(_Defects),
         ],
         exception_handlers={PelotonError: _failed, HTTPException: _http_error},
@@ -87,6 +91,16 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     app.state.parts = made
     app.state.sessions = sessions
     return app
+
+
+async def _name_of(made: Parts, auth: Auth) -> str:
+    """Return the name by which the daemons know a user; empty where they do not, or do not answer."""
+    request = access_pb2.GetCallerRequest()
+    try:
+        caller = await made.cluster.calls(auth).read("jobmgr_access_svc", "GetCaller", request, NAME_SECONDS)
+    except PelotonError:
+        return ""
+    return str(caller.name)
 
 
 async def _shown(page: Page, request: Request) -> Response:
@@ -119,10 +133,13 @@ def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIA
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Show what was wrong. Who is not logged in is led to the login, and back."""
-    if isinstance(error, Unauthenticated) and request.method in security.SAFE:
+    """Show what was wrong. Who is not logged in is led to the login, and back, unless a proxy does that."""
+    stranger = isinstance(error, Unauthenticated)
+    if stranger and isinstance(auth_of(request), ByProxy):
+        return _error(request, 401, "Your token is not accepted", f"{error}: log in again, at the proxy")
+    if stranger and request.method in security.SAFE:
         return RedirectResponse(login_url(_address(request)), 303)
-    login = login_url(_page_before(request)) if isinstance(error, Unauthenticated) else ""
+    login = login_url(_page_before(request)) if stranger else ""
     for cls, status, heading in STATUSES:
         if isinstance(error, cls):
             return _error(request, status, heading, str(error), login)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from peloton.client import tls as client_tls
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth
 from peloton.client.client import PelotonClient
 from peloton.client.discovery import NoLeader
 from peloton.client.following import repeatable
@@ -126,7 +126,7 @@ class Cluster:
         """Return why the membership cannot be read, empty where it can."""
         return self.membership.trouble() or ("" if self._joined else "about to read the membership")
 
-    def calls(self, auth: BasicAuth | None = None) -> Calls:
+    def calls(self, auth: Auth | None = None) -> Calls:
         """Return the calls of a user; of nobody in particular where none is given."""
         return Calls(self, auth)
 
@@ -166,7 +166,7 @@ class Cluster:
 class Calls:
     """Calls to the daemons' services in the name of one user. Failures are PelotonErrors."""
 
-    def __init__(self, cluster: Cluster, auth: BasicAuth | None = None) -> None:
+    def __init__(self, cluster: Cluster, auth: Auth | None = None) -> None:
         self.cluster = cluster
         self.auth = auth
         self._callers: dict[str, Caller] = {}

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from peloton.client.auth import BasicAuth
-from peloton.errors import PelotonError, ResourceExhausted
+from peloton.client.auth import Auth, BearerAuth
+from peloton.errors import PelotonError, ResourceExhausted, Unauthenticated
 from peloton.web.pages import Found, Reader
 from peloton.web.templating import digest
 
@@ -77,7 +77,7 @@ class Subject:
     """A page that is watched."""
 
     found: Found
-    auth: BasicAuth | None
+    auth: Auth | None
     watchers: set[Watcher] = field(default_factory=set)
     events: dict[str, bytes] = field(default_factory=dict)
     """The newest event of each block."""
@@ -100,6 +100,12 @@ class Subject:
             self.trouble = trouble
             self._send(" trouble", event(TROUBLE, {"text": trouble}))
 
+    def end(self) -> None:
+        """End the streams of all watchers, once they have what is still to be sent."""
+        for watcher in self.watchers:
+            watcher.ended = True
+            watcher.wake.set()
+
     def _send(self, name: str, encoded: bytes, seen: str = "") -> None:
         self.events[name] = encoded
         for watcher in self.watchers:
@@ -117,7 +123,7 @@ class Hub:
         self._late_seconds = late_seconds
         self._poll_seconds = poll_seconds
         self._max_watchers = max_watchers
-        self._subjects: dict[tuple[str, BasicAuth | None], Subject] = {}
+        self._subjects: dict[tuple[str, Auth | None], Subject] = {}
         self._others = 0
         self._closing = False
 
@@ -137,7 +143,7 @@ class Hub:
         return self._others + sum(len(subject.watchers) for subject in self._subjects.values())
 
     def watch(
-        self, url: str, auth: BasicAuth | None, seen: Mapping[str, str] | None = None
+        self, url: str, auth: Auth | None, seen: Mapping[str, str] | None = None
     ) -> AsyncIterator[bytes]:
         """Return the events of a page, for one browser, which has `seen` pieces with these digests already.
 
@@ -179,7 +185,7 @@ class Hub:
             poller.cancel()
         await asyncio.gather(*pollers, return_exceptions=True)
 
-    async def _events(self, found: Found, auth: BasicAuth | None, watcher: Watcher) -> AsyncIterator[bytes]:
+    async def _events(self, found: Found, auth: Auth | None, watcher: Watcher) -> AsyncIterator[bytes]:
         yield f"id: {AGAIN}\nretry: {RETRY_MILLISECONDS}\n\n".encode()
         subject = self._enter(found, auth, watcher)
         try:
@@ -191,7 +197,7 @@ class Hub:
         finally:
             self._leave(subject, watcher)
 
-    def _enter(self, found: Found, auth: BasicAuth | None, watcher: Watcher) -> Subject:
+    def _enter(self, found: Found, auth: Auth | None, watcher: Watcher) -> Subject:
         key = (found.url, auth)
         subject = self._subjects.get(key)
         if subject is None:
@@ -217,6 +223,8 @@ class Hub:
                 subject.publish(await self._read(subject))
             except PelotonError as error:
                 subject.note(str(error))
+                if isinstance(error, Unauthenticated) and isinstance(subject.auth, BearerAuth):
+                    subject.end()  # the token is over: the browser comes again, with a new one of the proxy
             except Exception:
                 log.exception("page %s", subject.found.url)
                 subject.note("this page cannot be rendered; the web UI's log says why")
@@ -241,7 +249,7 @@ class Hub:
         return f"the daemons have not answered for {self._late_seconds:.0f} s; they are still asked"
 
 
-async def answer(hub: Hub, request: Request, auth: BasicAuth | None) -> EventStream:
+async def answer(hub: Hub, request: Request, auth: Auth | None) -> EventStream:
     """Answer GET /live?page=URL&seen=NAME:DIGEST,…. Raises NotFound, ResourceExhausted."""
     query = request.query_params
     # A browser that connects again by itself has had changes since, and sends the same address.

@@ -13,7 +13,7 @@ from starlette.convertors import Convertor
 from starlette.datastructures import QueryParams
 from starlette.routing import compile_path
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth
 from peloton.errors import InvalidArgument, NotFound
 from peloton.web.cluster import Calls, Cluster
 from peloton.web.templating import Templates
@@ -141,7 +141,7 @@ class Reader:
                 return Found.of(page, path, values, pairs)
         raise NotFound(f"there is no page {path!r}")
 
-    async def load(self, found: Found, auth: BasicAuth | None) -> dict[str, Any]:
+    async def load(self, found: Found, auth: Auth | None) -> dict[str, Any]:
         """Return the variables of the page's template. Raises PelotonError."""
         now = self.clock()
         calls = self.cluster.calls(auth)
@@ -156,7 +156,7 @@ class Reader:
             "user": calls.user,
         }
 
-    async def fragments(self, found: Found, auth: BasicAuth | None) -> dict[str, str]:
+    async def fragments(self, found: Found, auth: Auth | None) -> dict[str, str]:
         """Read the page, and return the HTML of each live block by name. Raises PelotonError."""
         variables = {**await self.load(found, auth), "now": None, "csrf": ""}
         result = {}

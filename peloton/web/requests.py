@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth
 from peloton.errors import InvalidArgument
 from peloton.web import security
 from peloton.web.api.caller import Caller
@@ -38,9 +38,9 @@ def parts(request: Request) -> Parts:
     return found
 
 
-def auth_of(request: Request) -> BasicAuth | None:
+def auth_of(request: Request) -> Auth | None:
     """Return the user who is logged in, None where nobody is."""
-    found: BasicAuth | None = request.scope.get("peloton_auth")
+    found: Auth | None = request.scope.get("peloton_auth")
     return found
 
 

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import BasicAuth, BearerAuth
 from peloton.web.security import cookie
 
 COOKIE = "peloton_session"
+LONGEST_TOKEN = 16 * 1024
+WITHOUT_USERS = ("/static/", "/api/", "/health", "/metrics", "/version", "/logging-level")
+"""Paths below which nobody is shown who is logged in. The JSON door reads the headers by itself."""
 MOST_SESSIONS = 10_000
 """Sessions that are kept; the oldest ones end first."""
 
@@ -67,16 +71,53 @@ class Sessions:
         return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()
 
 
-class LoggedIn:
-    """Tells the handlers of a request who is logged in."""
+@dataclass(frozen=True, slots=True)
+class ByProxy(BearerAuth):
+    """The token of a request: of a user whom a proxy in front of the web UI has logged in.
 
-    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
+    Nothing is taken for granted of it: the daemons check it, as they check those of their own callers.
+    """
+
+    name: str = ""
+    """As the daemons know it; empty where they do not."""
+
+    @property
+    def username(self) -> str:
+        """The name."""
+        return self.name
+
+
+def bearer_of(headers: Headers) -> str:
+    """Return the bearer token of a request, empty where it has none."""
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    plain = re.fullmatch(r"[\x21-\x7e]+", token.strip())
+    return plain[0] if scheme.lower() == "bearer" and plain and len(plain[0]) <= LONGEST_TOKEN else ""
+
+
+class LoggedIn:
+    """Tells the handlers of a request who makes it: by a bearer token, or else by the session of a cookie."""
+
+    def __init__(
+        self, app: ASGIApp, sessions: Sessions, name_of: Callable[[BearerAuth], Awaitable[str]]
+    ) -> None:
+        """`name_of` asks the daemons for the user's name."""
         self._app = app
         self._sessions = sessions
+        self._name_of = name_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] == "http":
-            held = cookie(Headers(scope=scope), COOKIE)
-            scope["peloton_auth"] = self._sessions.find(held) if held else None
+            headers = Headers(scope=scope)
+            scope["peloton_auth"] = await self._bearer(scope, headers) or self._session(headers)
         await self._app(scope, receive, send)
+
+    def _session(self, headers: Headers) -> BasicAuth | None:
+        held = cookie(headers, COOKIE)
+        return self._sessions.find(held) if held else None
+
+    async def _bearer(self, scope: Scope, headers: Headers) -> ByProxy | None:
+        token = bearer_of(headers)
+        if not token or scope["path"].startswith(WITHOUT_USERS):
+            return None
+        return ByProxy(token, await self._name_of(ByProxy(token)))

@@ -29,7 +29,7 @@ from google.protobuf import descriptor_pool, message_factory
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.credentials import PRINCIPAL, client_identity, https_context
+from minicluster.credentials import CLIENT, PRINCIPAL, client_identity, https_context
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
@@ -321,6 +321,8 @@ class Scene:
     def mesos(self) -> None:
         """Agents and master, with right and with wrong credentials."""
         verify = https_context(self.layout)
+        assert verify is not None
+        verify.load_cert_chain(*self.layout.certificate_of(CLIENT))
         pages = ("state", "flags", "metrics/snapshot", "files/debug", "slaves", "frameworks", "tasks")
         for part in self.cluster.components():
             agent = part.kind == "mesos-agent"
@@ -333,13 +335,10 @@ class Scene:
             )
             for auth in (None, (right[0], self.secret("wrong secret for Mesos")), right):
                 for page in pages:
-                    url = f"{self.scheme_of(part.kind)}://{part.addresses['http']}/{page}"
-                    answer = httpx.get(url, timeout=SECONDS, verify=verify or True, auth=auth)
+                    url = f"https://{part.addresses['http']}/{page}"
+                    answer = httpx.get(url, timeout=SECONDS, verify=verify, auth=auth)
                     assert auth == right or answer.status_code in (401, 404), (url, answer)
                     self.keep(url, answer.content)
-
-    def scheme_of(self, kind: str) -> str:
-        return "https" if kind == "mesos-agent" else "http"
 
     def hostmgr_with_a_wrong_secret(self) -> None:
         """A host manager that the master refuses; it leads a membership of its own."""

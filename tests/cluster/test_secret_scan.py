@@ -21,7 +21,17 @@ ALWAYS = (
     Allowed("key ca*", "certificates/ca.key"),
     *(
         Allowed(f"key {name}*", f"certificates/{name}.key")
-        for name in ("jobmgr", "resmgr", "hostmgr", "placement", "archiver", "web", "client", "mesos-agent")
+        for name in (
+            "jobmgr",
+            "resmgr",
+            "hostmgr",
+            "placement",
+            "archiver",
+            "web",
+            "client",
+            "mesos-agent",
+            "mesos-master",
+        )
     ),
 )
 """Where secrets of the cluster lie. The token, and the secret for Mesos, are given to it from outside."""

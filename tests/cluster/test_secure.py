@@ -20,7 +20,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.credentials import AGENT, CERTIFIED, CLIENT, client_identity, https_context
+from minicluster.credentials import AGENT, CERTIFIED, CLIENT, MASTER, client_identity, https_context
 from minicluster.discovery import VARIABLE
 from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0 import peloton_pb2
@@ -234,6 +234,17 @@ def test_agents_are_read_by_those_who_may(cluster: Cluster, harness: Harness) ->
     harness.ended(job)
 
 
+def test_the_master_speaks_with_those_who_have_a_certificate(cluster: Cluster) -> None:
+    (master,) = (part.addresses["http"] for part in cluster.components() if part.kind == "mesos-master")
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"http://{master}/health", timeout=60)
+    context = https(cluster)
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(f"https://{master}/health", timeout=60, verify=context)
+    context.load_cert_chain(*cluster.layout.certificate_of(CLIENT))
+    assert httpx.get(f"https://{master}/health", timeout=60, verify=context).status_code == 200
+
+
 def test_files_are_their_owners_only_whatever_the_umask(cluster: Cluster, harness: Harness) -> None:
     """Others pass through folders to sandboxes where tasks may be theirs: where the agents are root's."""
     job = harness.create(harness.config("echo x > made; mkdir folder; sleep 600"))
@@ -306,7 +317,7 @@ def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     keys = {
         file.stem: stat.S_IMODE(file.stat().st_mode) for file in cluster.layout.certificates.glob("*.key")
     }
-    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, AGENT, "web", "ca"), 0o600)
+    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, MASTER, AGENT, "web", "ca"), 0o600)
 
 
 def test_what_users_change_is_written_down(cluster: Cluster, harness: Harness) -> None:

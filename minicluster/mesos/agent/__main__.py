@@ -21,6 +21,7 @@ from minicluster.mesos.common.basic_auth import read_credentials
 from minicluster.mesos.common.modes import keep_private
 from minicluster.mesos.common.server_process import (
     Refusal,
+    client_tls,
     listen,
     prepare_directory,
     run,
@@ -56,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--tls-certificate", type=Path, help="PEM file: speak HTTPS")
     add("--tls-key", type=Path, help="PEM file of its key")
+    add("--master-ca", type=Path, help="PEM file of authorities: speak TLS with the master")
+    add("--master-certificate", type=Path, help="PEM file: the certificate to show to the master")
+    add("--master-key", type=Path, help="PEM file of its key")
     add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')
     launch_costs.add_flags(parser)
     return parser
@@ -94,6 +98,7 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         attributes=attributes,
         first_retry=options.status_update_retry_interval,
         costs=costs,
+        master_tls=client_tls(options.master_ca, options.master_certificate, options.master_key),
         credentials=read_credentials(options.credentials),
         flags={name: str(value) for name, value in sorted(vars(options).items()) if value is not None},
     )

@@ -25,10 +25,12 @@ from minicluster.mesos.agent.memory_limits import MemoryLimits
 from minicluster.mesos.agent.supervisor_pool import Order
 from minicluster.mesos.agent.volumes import MountError, link_volumes, volume_dir, volumes_of
 from minicluster.mesos.common import resources as res
-from peloton.config.private import FILE, FOLDER
+from peloton.config.private import FOLDER
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 _DOCKER_PATIENCE_SECONDS = 3.0
+_OUTPUT = 0o644
+"""The mode of a task's output, as Mesos has it: the sandbox is closed to others."""
 _SANDBOX_IN_DOCKER = "/mnt/mesos/sandbox"
 T = TypeVar("T")
 
@@ -193,7 +195,9 @@ def make_sandbox(layout: Layout, agent_id: str, framework_id: str, task_id: str,
     sandbox = f"{runs}/{container_id}"
     os.makedirs(sandbox, FOLDER)  # noqa: PTH103 - it looks for what is there from below, at less than half the cost
     for name in ("stdout", "stderr"):
-        os.close(os.open(f"{sandbox}/{name}", os.O_WRONLY | os.O_CREAT, FILE))
+        file = os.open(f"{sandbox}/{name}", os.O_WRONLY | os.O_CREAT)
+        os.fchmod(file, _OUTPUT)
+        os.close(file)
     try:
         os.symlink(sandbox, f"{runs}/latest")  # noqa: PTH211
     except FileExistsError:

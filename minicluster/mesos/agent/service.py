@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
@@ -49,6 +50,8 @@ class AgentConfig:
     first_retry: float = FIRST_RETRY_SECONDS
     costs: LaunchCosts = NO_COSTS
     flags: Mapping[str, str] = field(default_factory=dict)
+    master_tls: ssl.SSLContext | None = None
+    """What encrypts the link to the master; None: nothing does."""
     credentials: Credentials | None = None
     """Of those who may read files and run commands; None: everybody may."""
 
@@ -157,7 +160,11 @@ class AgentService:
 
     async def _one_link(self, master: MasterAddress, registered: Callable[[str], None]) -> None:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(master.host, master.port)
+            tls = self._config.master_tls
+            name = (master.name or master.host) if tls is not None else None
+            reader, writer = await asyncio.open_connection(
+                master.host, master.port, ssl=tls, server_hostname=name
+            )
         try:
             writer.write(
                 f"POST {agent_link.UPGRADE_PATH} HTTP/1.1\r\nHost: {master}\r\nConnection: Upgrade\r\n"

@@ -12,6 +12,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from peloton.config.config_error import ConfigError
+from peloton.config.tls import client_context
+
 
 class Refusal(Exception):
     """The process cannot run with these flags; the text is one line: the value, and what would be right."""
@@ -69,6 +72,19 @@ def server_tls(certificate: Path | None, key: Path | None, client_ca: Path | Non
     except OSError as error:
         raise Refusal(f"--tls-certificate {certificate}, --tls-key {key}: {error}; name PEM files") from error
     return context
+
+
+def client_tls(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """Return what encrypts connections to the master, None without authorities to trust.
+
+    Raise Refusal.
+    """
+    if ca is None:
+        return None
+    try:
+        return client_context("--master-ca and what belongs to it", ca, certificate, key)
+    except ConfigError as error:
+        raise Refusal(str(error)) from error
 
 
 def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:

@@ -46,9 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--registry", choices=("replicated_log", "in_memory"), default="replicated_log")
     add("--zk", help="zk://HOST:PORT,…/PATH: be one of several masters, which elect one there")
     add("--zk-session-timeout", type=float, default=10.0, help="seconds until ZooKeeper gives it up")
-    add(
-        "--tls-certificate", type=Path, help="PEM file: serve TLS; agents of other processes cannot join then"
-    )
+    add("--tls-certificate", type=Path, help="PEM file: serve TLS, to frameworks and to agents")
     add("--tls-key", type=Path, help="PEM file; without it the key is in the certificate's")
     add("--tls-client-ca", type=Path, help="PEM file: clients must show a certificate of this authority")
     add("--credentials", type=Path, help='JSON {"credentials": [{"principal": …, "secret": …}]}: Basic auth')

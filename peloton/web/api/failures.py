@@ -11,6 +11,8 @@ from google.protobuf.message import DecodeError
 from google.rpc import status_pb2
 from starlette.responses import JSONResponse
 
+from peloton.rpc.errors import challenge_of
+
 DETAILS = "grpc-status-details-bin"
 """Key of the trailing metadata that has a google.rpc.Status with details."""
 HTTP_STATUS: Mapping[grpc.StatusCode, int] = {
@@ -68,7 +70,10 @@ class Failure(Exception):
 
 def failure_of(error: grpc.RpcError) -> Failure:
     """Translate a failed call."""
-    return Failure(error.code(), str(error.details() or ""), _details(error.trailing_metadata() or ()))
+    challenge = challenge_of(error)
+    headers = {"WWW-Authenticate": challenge} if challenge else {}
+    details = _details(error.trailing_metadata() or ())
+    return Failure(error.code(), str(error.details() or ""), details, headers=headers)
 
 
 def _details(metadata: Any) -> list[Mapping[str, Any]]:

@@ -18,6 +18,10 @@ from peloton.web.sessions import COOKIE, Sessions
 
 PATH = "/login"
 LONGEST_NAME, LONGEST_PASSWORD = 256, 4096
+BEARER = (
+    "this cluster takes tokens of an identity provider, no passwords: open the web UI through the proxy that "
+    "logs you in there and sends your token along"
+)
 OPEN = "this cluster asks nobody who they are: no login is needed"
 
 
@@ -40,7 +44,9 @@ def _sessions(request: Request) -> Sessions:
 
 
 async def _show(request: Request) -> Response:
-    return _form(request, own_page(request.query_params.get("next", "/")), "", "", 200)
+    after = own_page(request.query_params.get("next", "/"))
+    wrong, _ = await _asked(request, None)
+    return _form(request, after, "", wrong if wrong == BEARER else "", 200)
 
 
 async def _login(request: Request) -> Response:
@@ -72,11 +78,17 @@ async def _wrong(request: Request, name: str, password: str) -> tuple[str, int]:
         return "username or password is wrong", 401
     if len(password) > LONGEST_PASSWORD:
         return "username or password is wrong", 401
-    calls = parts(request).cluster.calls(BasicAuth(name, password))
+    return await _asked(request, BasicAuth(name, password))
+
+
+async def _asked(request: Request, auth: BasicAuth | None) -> tuple[str, int]:
+    """Ask the job manager who somebody is; return what is wrong, empty where nothing is, and the status."""
+    calls = parts(request).cluster.calls(auth)
     try:
         caller = await calls.call("jobmgr_access_svc", "GetCaller", access_pb2.GetCallerRequest())
-    except Unauthenticated:
-        return "username or password is wrong", 401
+    except Unauthenticated as error:
+        bearer = error.challenge.startswith("Bearer ")
+        return BEARER if bearer else "username or password is wrong", 401
     except ResourceExhausted as error:
         return str(error), 429
     except PelotonError as error:

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth
 from peloton.errors import PelotonError, Unavailable
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.model.cluster import UNNAMED
@@ -104,7 +104,7 @@ class FakeCluster(Cluster):
         self.answers: dict[tuple[str, str], Answer] = dict(answers or {})
         self.asked: list[tuple[str, str, Any]] = []
 
-    def calls(self, auth: BasicAuth | None = None) -> Calls:
+    def calls(self, auth: Auth | None = None) -> Calls:
         return FakeCalls(self, auth)
 
 

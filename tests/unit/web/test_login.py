@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from peloton.client.auth import BasicAuth
+from peloton.client.auth import Auth, BasicAuth
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.private.access import access_pb2
 from peloton.web.cluster import Calls
@@ -30,7 +30,7 @@ class Asking(FakeCluster):
         super().__init__(answers)
         self.users: list[str] = []
 
-    def calls(self, auth: BasicAuth | None = None) -> Calls:
+    def calls(self, auth: Auth | None = None) -> Calls:
         self.users.append(auth.username if auth is not None else "")
         if auth != BasicAuth(NAME, PASSWORD):
             return Refusing(self, auth)
