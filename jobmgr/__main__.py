@@ -45,8 +45,8 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
             await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
             limits = settings.goal_state.limits()
             engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
-            if daemon.audit is not None:
-                daemon.audit.pool_of = engine.pool_of
+            if daemon.servers.audit is not None:
+                daemon.servers.audit.pool_of = engine.pool_of
             JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)
             await engine.lockdown.load()
             await engine.recovery.begin()

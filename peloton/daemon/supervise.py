@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from peloton.errors import Fenced, Refused
@@ -48,6 +49,28 @@ class Supervisor:
             log.error("background task %s failed", task.get_name(), exc_info=error)
         if not self._failed.done():
             self._failed.set_result(_description(task, error))
+
+
+class Scopes:
+    """The scopes of a process, one within another: that of the process, and that of the term it leads in."""
+
+    def __init__(self) -> None:
+        self._open: list[Supervisor] = []
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        """Run in the innermost scope."""
+        self._open[-1].spawn(name, work)
+
+    @asynccontextmanager
+    async def inner(self) -> AsyncIterator[Supervisor]:
+        """Open a scope while the body runs."""
+        scope = Supervisor()
+        self._open.append(scope)
+        try:
+            yield scope
+        finally:
+            await scope.close()
+            self._open.remove(scope)
 
 
 def _description(task: asyncio.Task[Any], error: BaseException | None) -> str:

@@ -34,9 +34,7 @@ from peloton.daemon.supervise import Supervisor
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.access import access
 from peloton.rpc.server import RpcServer
-from peloton.rpc.standard import health
 from placement.config import PlacementSettings
 from resmgr.config import ResmgrSettings
 from storage.config import SqliteSettings
@@ -351,22 +349,20 @@ async def running(folder: Path) -> AsyncIterator[Daemons]:
             daemon.clusters._membership = shared
             daemon._channels = _any(network)
             build(daemon)
-            found.scopes[role] = await _begin(daemon, network)
-            found.servers[role] = daemon.rpc
-            stack.push_async_callback(found.scopes[role].close)
+            scope = await stack.enter_async_context(daemon._scopes.inner())
+            found.scopes[role] = await _begin(daemon, network, scope)
+            found.servers[role] = daemon.servers.rpc
         await until(lambda: all(map(_serves, found.servers.values())) or found.ended())
         assert not found.ended(), found.ended()
         yield found
 
 
-async def _begin(daemon: Daemon[Any], network: Network) -> Supervisor:
+async def _begin(daemon: Daemon[Any], network: Network, scope: Supervisor) -> Supervisor:
     """Do what `live` does, without ports."""
-    daemon.rpc.activate([access(daemon.door), health(daemon.unhealthy, daemon.rpc.serves)])
+    daemon.servers.activate_standard()
     address = Address("localhost", "127.0.0.1", 0, PORTS[daemon.role])
-    network.servers[address.target] = daemon.rpc
+    network.servers[address.target] = daemon.servers.rpc
     daemon._member = Member(daemon.role, daemon.id, address)
-    scope = Supervisor()
-    daemon._scopes.append(scope)
     assert daemon._life is not None
     await daemon.membership.join(daemon._member)
     scope.spawn("life", daemon._life())

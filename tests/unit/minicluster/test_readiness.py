@@ -40,7 +40,7 @@ def test_the_problem_of_a_leader_is_shown(tmp_path: Path) -> None:
     waits = waiting(tmp_path, told)
     waits.layout.log_of("jobmgr0").write_text(
         "2026-11-21T05:56:56.760Z E peloton.daemon cannot lead in term 3: database directory /x: Permission "
-        "denied\n2026-11-21T05:56:56.760Z I peloton.daemon.lifecycle campaigning again in 2.0 s\n"
+        "denied\n2026-11-21T05:56:56.760Z I peloton.daemon.terms campaigning again in 2.0 s\n"
     )
     with (
         answering(http("200 OK")) as port,
