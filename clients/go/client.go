@@ -121,7 +121,8 @@ func (c *Client) resolve() error {
 	}
 	var elected *zooKeeper
 	if servers != "" {
-		if elected, err = newZooKeeper(servers, c.config.ZooKeeperRoot, c.config.MesosCluster); err != nil {
+		elected, err = newZooKeeper(servers, c.config.ZooKeeperRoot, c.config.MesosCluster, c.config.ZooKeeperTLS)
+		if err != nil {
 			return err
 		}
 		c.resolvers = append(c.resolvers, elected)

@@ -39,6 +39,8 @@ type Config struct {
 	ZooKeeper string
 	// ZooKeeperRoot is the root of the elections, DefaultZooKeeperRoot where it is empty.
 	ZooKeeperRoot string
+	// ZooKeeperTLS encrypts connections to ZooKeeper. Nil is without encryption.
+	ZooKeeperTLS *tls.Config
 	// Cluster is the name of a cluster in clusters.json.
 	Cluster string
 	// ClusterFiles are read in place of ~/.peloton/clusters.json and /etc/peloton/clusters.json.
@@ -83,7 +85,8 @@ func StaticToken(token string) func(context.Context) (string, error) {
 
 // ConfigFromEnv reads the variables of the command line: JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME,
 // ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE,
-// PELOTON_CERT_FILE and PELOTON_KEY_FILE, PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
+// PELOTON_CERT_FILE and PELOTON_KEY_FILE, which with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and
+// PELOTON_AGENT_AUTH.
 func ConfigFromEnv(caller string) (Config, error) {
 	config := Config{
 		Caller:          caller,
@@ -129,11 +132,13 @@ func (c *Config) readBasicAuth() error {
 
 func (c *Config) readTLS() error {
 	ca, cert, key := os.Getenv("PELOTON_CA_FILE"), os.Getenv("PELOTON_CERT_FILE"), os.Getenv("PELOTON_KEY_FILE")
-	if ca == "" && cert == "" && key == "" {
-		return nil
-	}
 	config, err := TLSFromFiles(ca, cert, key)
-	c.TLS = config
+	if ca != "" || cert != "" || key != "" {
+		c.TLS = config
+	}
+	if encrypted := strings.ToLower(os.Getenv("ZK_TLS")); encrypted == "1" || encrypted == "true" {
+		c.ZooKeeperTLS = config
+	}
 	return err
 }
 

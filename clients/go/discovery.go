@@ -2,6 +2,7 @@ package peloton
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ type zooKeeper struct {
 	text    string
 	below   string
 	cluster string
+	tls     *encryptedZooKeeper // nil: not encrypted
 
 	mu     sync.Mutex
 	conn   *zk.Conn
@@ -85,7 +87,7 @@ type zooKeeper struct {
 	reads  sync.WaitGroup
 }
 
-func newZooKeeper(text, root, mesosCluster string) (*zooKeeper, error) {
+func newZooKeeper(text, root, mesosCluster string, encryption *tls.Config) (*zooKeeper, error) {
 	hosts, path, _ := strings.Cut(strings.TrimPrefix(text, "zk://"), "/")
 	if root == "" {
 		root = DefaultZooKeeperRoot
@@ -99,7 +101,11 @@ func newZooKeeper(text, root, mesosCluster string) (*zooKeeper, error) {
 		servers = append(servers, strings.TrimSpace(host))
 	}
 	below := "/" + strings.Trim(strings.Trim(path, "/")+"/"+strings.Trim(root, "/"), "/")
-	return &zooKeeper{servers: servers, text: text, below: below, cluster: mesosCluster}, nil
+	made := &zooKeeper{servers: servers, text: text, below: below, cluster: mesosCluster}
+	if encryption != nil {
+		made.tls = &encryptedZooKeeper{config: encryption}
+	}
+	return made, nil
 }
 
 type nolog struct{}
@@ -113,7 +119,7 @@ func (z *zooKeeper) connected() (*zk.Conn, error) {
 		return nil, ErrClosed
 	}
 	if z.conn == nil {
-		conn, _, err := zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false))
+		conn, err := z.connect()
 		if err != nil {
 			return nil, newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s): %v", z.text, err), err)
 		}
@@ -121,6 +127,16 @@ func (z *zooKeeper) connected() (*zk.Conn, error) {
 	}
 	z.reads.Add(1)
 	return z.conn, nil
+}
+
+func (z *zooKeeper) connect() (conn *zk.Conn, err error) {
+	if z.tls == nil {
+		conn, _, err = zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false))
+		return conn, err
+	}
+	conn, _, err = zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false),
+		zk.WithDialer(z.tls.dial), zk.WithHostProvider(z.tls))
+	return conn, err
 }
 
 func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, error) {
@@ -136,6 +152,9 @@ func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, e
 	case errors.Is(err, ErrClosed):
 		return "", err
 	case err != nil:
+		if z.tls != nil && z.tls.why() != nil {
+			err = z.tls.why()
+		}
 		return "", newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s) cannot be asked: %v", z.text, err), err)
 	}
 	return leaderAddress(node, value)

@@ -16,8 +16,11 @@ from minicluster.temporary import temporary_cluster
 from peloton.client import PelotonClient
 from tests.clients.secured import secured_cluster
 from tests.cluster.conftest import Harness
+from tools.clients import CLIENTS
 
 ROOT = Path(__file__).resolve().parents[2]
+GO, JAVA = CLIENTS / "go", CLIENTS / "java"
+MAVEN = ("mvn", "-q", "-B")
 POOL = "/test"
 SECONDS = 1200
 
@@ -78,6 +81,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, s
     """The environment of a cluster that asks who calls."""
     with secured_cluster(tmp_path_factory.mktemp("secured")) as environment:
         yield environment
+
+
+@pytest.fixture(scope="session")
+def go_tests(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """All tests of the Go client as one program, with the race detector."""
+    program = str(tmp_path_factory.mktemp("go") / "tests")
+    run(["go", "test", "-c", "-race", "-tags=cluster", "-o", program, "."], GO)
+    return program
+
+
+@pytest.fixture(scope="session")
+def java_tests() -> None:
+    """Run google-java-format, Error Prone and the Java client's own tests; leave what is compiled."""
+    run([*MAVEN, "-Pcheck", "clean", "test"], JAVA)
+
+
+def java_test(name: str) -> list[str]:
+    """Return the command that runs compiled tests of the Java client."""
+    return [*MAVEN, "surefire:test", f"-Dtest={name}"]
 
 
 @pytest.fixture

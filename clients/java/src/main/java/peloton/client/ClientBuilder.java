@@ -18,6 +18,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.TimeUnit;
@@ -57,6 +58,7 @@ public final class ClientBuilder {
   private final Map<Role, String> addresses = new EnumMap<>(Role.class);
   private String zooKeeper = "";
   private String zooKeeperRoot = "/peloton";
+  private Supplier<ZooKeeperTls> zooKeeperTls = () -> null;
   private String cluster = "";
   private List<Path> clusterFiles =
       List.of(
@@ -94,6 +96,12 @@ public final class ClientBuilder {
   /** Sets the root of the elections, /peloton where it is not set. */
   public ClientBuilder zooKeeperRoot(String root) {
     zooKeeperRoot = root;
+    return this;
+  }
+
+  /** Encrypts connections to ZooKeeper; the files are those of {@link #tls}. */
+  public ClientBuilder zooKeeperTls(File authorities, File certificate, File key) {
+    zooKeeperTls = () -> new ZooKeeperTls(authorities, certificate, key);
     return this;
   }
 
@@ -200,8 +208,8 @@ public final class ClientBuilder {
   /**
    * Reads the variables of the command line, such as {@link System#getenv()} has: JOBMGR_URL,
    * RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME, ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG
-   * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE,
-   * PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
+   * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE, which
+   * with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
    */
   public ClientBuilder environment(Map<String, String> variables) {
     Function<String, String> get = name -> variables.getOrDefault(name, "").strip();
@@ -235,6 +243,9 @@ public final class ClientBuilder {
     File key = file(get.apply("PELOTON_KEY_FILE"));
     if (authorities != null || certificate != null || key != null) {
       tls(authorities, certificate, key);
+    }
+    if (List.of("1", "true").contains(get.apply("ZK_TLS").toLowerCase(Locale.ROOT))) {
+      zooKeeperTls(authorities, certificate, key);
     }
     agentEnvironment(file(get.apply("PELOTON_AGENT_CA_FILE")), get.apply("PELOTON_AGENT_AUTH"));
     return this;
@@ -299,7 +310,9 @@ public final class ClientBuilder {
   Map<Role, Leaders> leaders() {
     String servers = servers();
     Leaders elected =
-        servers.isEmpty() ? null : new Leaders.Elected(servers, zooKeeperRoot, mesosCluster);
+        servers.isEmpty()
+            ? null
+            : new Leaders.Elected(servers, zooKeeperRoot, mesosCluster, zooKeeperTls.get());
     Map<Role, Leaders> found = new EnumMap<>(Role.class);
     for (Role role : Role.values()) {
       String address = addresses.getOrDefault(role, "");

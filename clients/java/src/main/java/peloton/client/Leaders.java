@@ -64,12 +64,15 @@ interface Leaders extends AutoCloseable {
     private final String servers;
     private final String below;
     private final String mesosCluster;
+    private final ZooKeeperTls tls;
     private CuratorFramework zooKeeper;
     private boolean closed;
 
-    Elected(String text, String root, String mesosCluster) {
+    /** Where tls is null, connections are not encrypted. */
+    Elected(String text, String root, String mesosCluster, ZooKeeperTls tls) {
       this.text = text;
       this.mesosCluster = mesosCluster;
+      this.tls = tls;
       String[] parts = text.replaceFirst("^zk://", "").split("/", 2);
       servers = parts[0];
       for (String server : servers.split(",", -1)) {
@@ -129,14 +132,17 @@ interface Leaders extends AutoCloseable {
         throw PelotonException.closed();
       }
       if (zooKeeper == null) {
-        zooKeeper =
+        var builder =
             CuratorFrameworkFactory.builder()
                 .connectString(servers)
                 .sessionTimeoutMs(MILLIS)
                 .connectionTimeoutMs(MILLIS)
                 .retryPolicy(new RetryOneTime(100))
-                .ensembleTracker(false)
-                .build();
+                .ensembleTracker(false);
+        if (tls != null) {
+          builder.zkClientConfig(tls.config());
+        }
+        zooKeeper = builder.build();
         zooKeeper.start();
       }
       return zooKeeper;
@@ -151,6 +157,9 @@ interface Leaders extends AutoCloseable {
       }
       if (open != null) {
         open.close();
+      }
+      if (tls != null) {
+        tls.close();
       }
     }
   }

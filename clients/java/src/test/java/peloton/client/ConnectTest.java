@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Grpc;
+import io.grpc.InsecureServerCredentials;
 import io.grpc.Server;
 import io.grpc.ServerCredentials;
 import io.grpc.Status;
@@ -12,18 +13,14 @@ import io.grpc.TlsServerCredentials;
 import io.grpc.stub.StreamObserver;
 import java.io.File;
 import java.io.IOException;
-import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.KeyFactory;
 import java.security.KeyStore;
-import java.security.cert.Certificate;
-import java.security.cert.CertificateFactory;
-import java.security.spec.PKCS8EncodedKeySpec;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
@@ -38,39 +35,64 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import peloton.api.v0.job.GetRequest;
 import peloton.api.v0.job.GetResponse;
+import peloton.api.v0.job.JobConfig;
+import peloton.api.v0.job.JobInfo;
 import peloton.api.v0.job.JobManagerGrpc;
 
 /** How daemons are found, and connections over TCP and TLS. */
 @Timeout(60)
 class ConnectTest {
+  private static final String WORD = "changeit";
+
   @TempDir Path folder;
 
   private static final class Jobs extends JobManagerGrpc.JobManagerImplBase {
     @Override
     public void get(GetRequest request, StreamObserver<GetResponse> to) {
-      to.onNext(GetResponse.getDefaultInstance());
+      JobConfig config = JobConfig.newBuilder().setName(request.getId().getValue()).build();
+      to.onNext(
+          GetResponse.newBuilder().setJobInfo(JobInfo.newBuilder().setConfig(config)).build());
       to.onCompleted();
     }
   }
 
   private static Server serve(ServerCredentials credentials) throws IOException {
-    return Grpc.newServerBuilderForPort(0, credentials).addService(new Jobs()).build().start();
+    return Grpc.newServerBuilderForPort(0, credentials)
+        .addService(new Jobs())
+        .maxInboundMessageSize(ClientBuilder.MAX_MESSAGE_BYTES)
+        .build()
+        .start();
   }
 
-  /** Makes a certificate for localhost, signed by itself. */
-  private File[] certificate(String name) throws IOException, InterruptedException {
-    File[] files = {folder.resolve(name + ".pem").toFile(), folder.resolve(name + ".key").toFile()};
-    Process made =
-        new ProcessBuilder(
-                ("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=" + name)
-                    .concat(" -addext subjectAltName=DNS:localhost -keyout ")
-                    .concat(files[1] + " -out " + files[0])
-                    .split(" "))
-            .redirectErrorStream(true)
-            .start();
+  /** Makes a certificate for localhost, signed by itself, with its key. */
+  private KeyStore keys(String name) throws Exception {
+    Path file = folder.resolve(name + ".p12");
+    String text =
+        "-genkeypair -alias own -keyalg RSA -keysize 2048 -validity 2 -dname CN=%s"
+            + " -ext san=dns:localhost -storetype PKCS12 -storepass %s -keystore %s";
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "keytool").toString());
+    command.addAll(List.of(text.formatted(name, WORD, file).split(" ", -1)));
+    Process made = new ProcessBuilder(command).redirectErrorStream(true).start();
     String output = new String(made.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, made.waitFor(), output);
-    return files;
+    return KeyStore.getInstance(file.toFile(), WORD.toCharArray());
+  }
+
+  /** Makes PEM files of a certificate for localhost, signed by itself, and of its key. */
+  private File[] certificate(String name) throws Exception {
+    KeyStore made = keys(name);
+    byte[] certificate = made.getCertificate("own").getEncoded();
+    byte[] key = made.getKey("own", WORD.toCharArray()).getEncoded();
+    return new File[] {
+      pem(name + ".pem", "CERTIFICATE", certificate), pem(name + ".key", "PRIVATE KEY", key)
+    };
+  }
+
+  private File pem(String name, String kind, byte[] content) throws IOException {
+    String text = Base64.getMimeEncoder().encodeToString(content);
+    String marked = "-----BEGIN %s-----\n%s\n-----END %s-----\n".formatted(kind, text, kind);
+    return Files.writeString(folder.resolve(name), marked).toFile();
   }
 
   /** Accepts TLS connections, and ends each after the handshake, without a word. */
@@ -78,22 +100,10 @@ class ConnectTest {
     private final SSLServerSocket socket;
     private final Thread thread = new Thread(this::serve);
 
-    Ending(File[] certificate) throws Exception {
-      KeyStore keys = KeyStore.getInstance("PKCS12");
-      keys.load(null, null);
-      byte[] key =
-          Base64.getMimeDecoder()
-              .decode(Files.readString(certificate[1].toPath()).replaceAll("-----[^-]+-----", ""));
-      try (InputStream text = Files.newInputStream(certificate[0].toPath())) {
-        keys.setKeyEntry(
-            "own",
-            KeyFactory.getInstance("RSA").generatePrivate(new PKCS8EncodedKeySpec(key)),
-            new char[0],
-            new Certificate[] {CertificateFactory.getInstance("X.509").generateCertificate(text)});
-      }
+    Ending(KeyStore keys) throws Exception {
       KeyManagerFactory managers =
           KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
-      managers.init(keys, new char[0]);
+      managers.init(keys, WORD.toCharArray());
       SSLContext context = SSLContext.getInstance("TLS");
       context.init(managers.getKeyManagers(), null, null);
       socket = (SSLServerSocket) context.getServerSocketFactory().createServerSocket(0);
@@ -159,9 +169,10 @@ class ConnectTest {
   /** In TLS 1.3 the client's handshake is over before the server looks at its certificate. */
   @Test
   void aServerThatEndsConnectionsAfterTheHandshakeRefusesTheCertificate() throws Exception {
-    File[] own = certificate("server");
-    try (Ending server = new Ending(own);
-        PelotonClient client = to(server.socket.getLocalPort()).tls(own[0], null, null).build()) {
+    KeyStore keys = keys("server");
+    File own = pem("own.pem", "CERTIFICATE", keys.getCertificate("own").getEncoded());
+    try (Ending server = new Ending(keys);
+        PelotonClient client = to(server.socket.getLocalPort()).tls(own, null, null).build()) {
       for (int call = 0; call < 2; call++) {
         var refused =
             assertThrows(PelotonException.Unauthenticated.class, () -> client.jobs().get("1"));
@@ -212,6 +223,17 @@ class ConnectTest {
   }
 
   @Test
+  void messagesMayBeLarge() throws IOException {
+    String large = "x".repeat(20 << 20);
+    Server server = serve(InsecureServerCredentials.create());
+    try (PelotonClient client = to(server.getPort()).build()) {
+      assertEquals(large, client.jobs().get(large).getConfig().getName());
+    } finally {
+      server.shutdownNow();
+    }
+  }
+
+  @Test
   void aPortThatIsSilentExceedsTheDeadline() throws IOException {
     try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
       ClientBuilder config = to(socket.getLocalPort()).timeout(Duration.ofSeconds(1));
@@ -234,9 +256,9 @@ class ConnectTest {
 
   @Test
   void leadersAreWhereTheirElectionsSay() {
-    var elected = new Leaders.Elected("zk://a:1,b:2/deep", "/peloton/", "");
+    var elected = new Leaders.Elected("zk://a:1,b:2/deep", "/peloton/", "", null);
     assertEquals("/deep/peloton/jobmanager/leader", elected.node(Role.JOB_MANAGER));
-    var named = new Leaders.Elected("a:1", "/peloton", "m1");
+    var named = new Leaders.Elected("a:1", "/peloton", "m1", null);
     assertEquals("/peloton/hostmanager/clusters/m1/leader", named.node(Role.HOST_MANAGER));
     byte[] leader = "{\"ip\": \"10.0.0.1\", \"grpc\": 5392}".getBytes(StandardCharsets.UTF_8);
     assertEquals("10.0.0.1:5392", Leaders.Elected.parse("node", leader));
