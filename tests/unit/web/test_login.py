@@ -74,7 +74,7 @@ def test_who_is_not_logged_in_is_led_to_the_login_and_back(client: TestClient) -
     done = log_in(client)
     assert (done.status_code, done.headers["location"]) == (303, PATH)
     assert "Jobs of" in client.get(PATH).text
-    assert f"Log out {NAME}" in client.get(PATH).text
+    assert f"Logged in as {NAME}" in client.get(PATH).text
 
 
 def test_the_cookie_is_for_this_site_only_and_tells_nothing(client: TestClient) -> None:
