@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from peloton.errors import Refused
 from peloton.model.constraint import Label
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, plain
 from peloton.model.task import Launch
 from peloton.model.volume import VolumeMount
 
@@ -182,8 +182,8 @@ class _OfferPool:
                 amounts[entry.template] -= volume.size
                 return Taken(entry.template, volume.size, volume=volume, reserved=entry.reserved)
         raise InsufficientOffers(
-            f"{task_id}: the volume's {volume.size / 1000:g} MB are more than the disk left in one piece in "
-            "the host's offers"
+            f"{task_id}: the volume's {plain(volume.size / 1000)} MB are more than the disk left in one "
+            "piece in the host's offers"
         )
 
     def _port(self, need: Need, port: int) -> int:
@@ -202,8 +202,8 @@ class _OfferPool:
         if (held := sum(amounts.values())) < amount:
             kind = "revocable " if need.revocable and name == CPU else ""
             raise InsufficientOffers(
-                f"{need.task_id}: {kind}{name} {amount / 1000:g} is more than the {held / 1000:g} left "
-                "in the host's offers"
+                f"{need.task_id}: {kind}{name} {plain(amount / 1000)} is more than the "
+                f"{plain(held / 1000)} left in the host's offers"
             )
         taken = []
         for template in amounts:

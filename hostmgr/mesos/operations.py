@@ -22,7 +22,7 @@ from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import UNRESERVED, ResourceTemplates, entries_of
 from mesos.v1 import mesos_pb2
 from peloton.model.constraint import Label
-from peloton.model.resources import MILLI, ZERO
+from peloton.model.resources import MILLI, ZERO, plain
 
 Operation = mesos_pb2.Offer.Operation
 Resource = mesos_pb2.Resource
@@ -196,4 +196,4 @@ def _labels(resource: Resource) -> list[Label]:
 
 
 def _text(amount: Amount) -> str:
-    return f"{amount.name} {amount.amount / MILLI:g}"
+    return f"{amount.name} {plain(amount.amount / MILLI)}"

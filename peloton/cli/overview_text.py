@@ -9,6 +9,7 @@ from peloton.cli.colours import BOLD, GREEN, RED, YELLOW, styled
 from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
 from peloton.client.texts import clean
+from peloton.model.resources import plain
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
@@ -87,7 +88,7 @@ def bar(used: float, total: float) -> str:
     filled = min(BAR, round(share * BAR))
     if used > 0:
         filled = max(filled, 1)
-    return f"[{'#' * filled}{'.' * (BAR - filled)}] {share:>4.0%}  {used:g} of {total:g}"
+    return f"[{'#' * filled}{'.' * (BAR - filled)}] {share:>4.0%}  {plain(used)} of {plain(total)}"
 
 
 def pool_listing(pools: Sequence[ResourcePoolInfo]) -> Listing:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
 from peloton.client.times import run_time, short_time
+from peloton.model.resources import plain
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
@@ -110,5 +111,5 @@ def _resource_text(resource: Resource) -> str:
     elif resource.HasField("set"):
         value = "{" + ",".join(resource.set.item) + "}"
     else:
-        value = f"{resource.scalar.value:g}"
+        value = f"{plain(resource.scalar.value)}"
     return f"{resource.name}{revocable}:{value}"

@@ -10,6 +10,7 @@ from peloton.client.texts import clean
 from peloton.client.times import run_time, short_time
 from peloton.clock import rfc3339
 from peloton.model.hostcounts import in_words
+from peloton.model.resources import plain
 from peloton.model.shortage import counted_hosts
 from peloton.model.states import TERMINAL_TASK_STATES, TaskState
 from peloton.model.task import MAX_FAILURES
@@ -123,10 +124,15 @@ def explanation_lines(found: Explanation) -> list[str]:
     return lines
 
 
+_UNITS = {"memory": " MB", "disk": " MB"}
+
+
 def position_text(position: Position, last: int = 0) -> str:
     """Describe a place in a queue; `last` is the place of the last one of several."""
     where = str(position.position) + (f" to {last}" if last > position.position else "")
-    ahead = ", ".join(f"{amount.kind} {amount.amount:g}" for amount in position.ahead)
+    ahead = ", ".join(
+        f"{each.kind} {plain(each.amount)}{_UNITS.get(each.kind, '')}" for each in position.ahead
+    )
     gangs = position.position - 1
     if not gangs:
         text = "at the head"

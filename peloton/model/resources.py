@@ -20,6 +20,11 @@ MAX_AMOUNT = 1e12
 """Bound of an amount in units: finite, and exact in thousandths."""
 
 
+def plain(amount: float) -> str:
+    """Return an amount as text, to thousandths and without an exponent: 0.5, 104857600."""
+    return f"{amount:.3f}".rstrip("0").rstrip(".")
+
+
 def milli(amount: float) -> int:
     """Convert an amount to thousandths, to the nearest one.
 
@@ -96,7 +101,7 @@ class Resources:
         return {kind: value / MILLI for kind, value in zip(KINDS, self.values(), strict=True)}
 
     def __str__(self) -> str:
-        return " ".join(f"{kind}:{value:g}" for kind, value in self.units().items())
+        return " ".join(f"{kind}:{plain(value)}" for kind, value in self.units().items())
 
 
 ZERO = Resources()

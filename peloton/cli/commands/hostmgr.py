@@ -9,6 +9,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.params import Amount, Words
 from peloton.cli.session import Session, pass_session
+from peloton.model.resources import plain
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
@@ -113,7 +114,8 @@ def events_host_summary(session: Session) -> None:
         if not host.HasField("resources"):
             return f"{host.hostname} is gone"
         free = host.resources
-        amounts = f"cpu:{free.cpu:g} memory:{free.memMb:g} disk:{free.diskMb:g} gpu:{free.gpu:g}"
+        kinds = (("cpu", free.cpu), ("memory", free.memMb), ("disk", free.diskMb), ("gpu", free.gpu))
+        amounts = " ".join(f"{kind}:{plain(value)}" for kind, value in kinds)
         return f"{host.hostname} {amounts} offers:{len(host.Offers)}"
 
     request = hostsvc_pb2.WatchEventRequest()
@@ -149,7 +151,7 @@ def dump(session: Session) -> None:
     for host in response.summaries:
         taken = {each.kind: each.capacity for each in host.allocation}
         whole = {each.kind: each.capacity for each in host.capacity}
-        cells = (f"{taken.get(kind, 0):g} of {whole.get(kind, 0):g}" for kind, _ in kinds)
+        cells = (f"{plain(taken.get(kind, 0))} of {plain(whole.get(kind, 0))}" for kind, _ in kinds)
         rows.append((host.hostname, host.status, *cells))
     heads = ("Hostname", "Status", *(head for _, head in kinds))
     session.show(response, lambda: listing(heads, rows))

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from markupsafe import Markup, escape
 
-from peloton.model.resources import KINDS
+from peloton.model.resources import KINDS, plain
 from peloton.web.views.host_rows import NOTHING, HostRow, Usage
 
 STEPS = 10
@@ -167,4 +167,4 @@ def _look(used: Usage, kind: str) -> tuple[str, str, str]:
     if used.capacity <= 0:
         return NO_CAPACITY, NO_CAPACITY, f"no {UNITS[kind]}"
     step, percent = str(min(int(used.share * STEPS), STEPS - 1)), used.percent
-    return step, str(percent), f"{percent} %, {used.allocated:g} of {used.capacity:g} {UNITS[kind]}"
+    return step, str(percent), f"{percent} %, {plain(used.allocated)} of {plain(used.capacity)} {UNITS[kind]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from peloton.model.resources import plain
 from peloton.web.views.host_rows import HostRow
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _value(resource: Any) -> str:
         return ", ".join(f"{part.begin}-{part.end}" for part in resource.ranges.range)
     if resource.HasField("set"):
         return ", ".join(resource.set.item)
-    return f"{resource.scalar.value:g}" if resource.HasField("scalar") else str(resource.text.value)
+    return f"{plain(resource.scalar.value)}" if resource.HasField("scalar") else str(resource.text.value)
 
 
 def _role(resource: Any) -> str:

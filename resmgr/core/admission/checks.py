@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from peloton.model.resources import KINDS, MILLI
+from peloton.model.resources import KINDS, MILLI, plain
 from resmgr.core.state.amounts import Charge, Vector, total
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.pools import Pool
@@ -47,8 +47,8 @@ class Refusal:
     def __str__(self) -> str:
         held, bound = self.check.value
         return (
-            f"{self.kind}: {held} {self.allocation / MILLI:g} + gang {self.gang / MILLI:g}"
-            f" > {bound} {self.bound / MILLI:g} in {self.path}"
+            f"{self.kind}: {held} {plain(self.allocation / MILLI)} + gang {plain(self.gang / MILLI)}"
+            f" > {bound} {plain(self.bound / MILLI)} in {self.path}"
         )
 
 
@@ -105,7 +105,8 @@ def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
             continue
         found = _over(Check.LIMIT, _NOTHING, requested, limit, each)
         if found is not None and each.parent is not None:
-            return f"{found.kind}: gang {found.gang / MILLI:g} > limit {found.bound / MILLI:g} of {each.path}"
+            gang, bound = plain(found.gang / MILLI), plain(found.bound / MILLI)
+            return f"{found.kind}: gang {gang} > limit {bound} of {each.path}"
     return ""
 
 

@@ -10,7 +10,7 @@ from operator import sub
 
 import numpy as np
 
-from peloton.model.resources import MILLI
+from peloton.model.resources import MILLI, plain
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.victim_selection import Gangs, select
 from resmgr.core.preemption.view import CROSS_POOL, SIDES, PoolView, View
@@ -98,7 +98,7 @@ def _reason(pool: PoolView, excess: Sequence[int], beneficiary: str) -> str:
 
 def _over(held: Vector, bound: Vector, excess: Sequence[int], side: str) -> list[str]:
     return [
-        f"{kind}: {side}allocation {have / MILLI:g} > {side}entitlement {may / MILLI:g}"
+        f"{kind}: {side}allocation {plain(have / MILLI)} > {side}entitlement {plain(may / MILLI)}"
         for kind, have, may, over in zip(SIDES, held, bound, excess, strict=False)
         if over > 0
     ]

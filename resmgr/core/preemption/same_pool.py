@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peloton.model.ids import mesos_task_id
-from peloton.model.resources import KINDS, MILLI
+from peloton.model.resources import KINDS, MILLI, plain
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.victim_selection import Gangs, select
 from resmgr.core.preemption.view import SAME_POOL, PoolView, View, Waiting
@@ -112,7 +112,7 @@ class _PoolCheck:
         needed = {side % 8: None for side, amount in enumerate(need) if amount > 0 and frees[side] > 0}
         sides = list(needed)
         short = ", ".join(
-            f"{KINDS[side % 4]}: {_COUNTED[side // 4]}{amount / MILLI:g} short"
+            f"{KINDS[side % 4]}: {_COUNTED[side // 4]}{plain(amount / MILLI)} short"
             for side, amount in enumerate(need)
             if amount > 0
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from peloton.errors import InvalidArgument
 from peloton.model.pool import KindConfig, PoolConfig
-from peloton.model.resources import KINDS, MILLI
+from peloton.model.resources import KINDS, MILLI, plain
 
 
 def check_alone(config: PoolConfig, force: bool = False) -> None:
@@ -57,7 +57,7 @@ def _check_kind(path: str, name: str, kind: KindConfig, force: bool) -> None:
     if kind.limit < kind.reservation and not force:
         reservation = kind.reservation / MILLI
         raise InvalidArgument(
-            f"{path}.limit", kind.limit / MILLI, f"at least the reservation of {name}, {reservation:g}"
+            f"{path}.limit", kind.limit / MILLI, f"at least the reservation of {name}, {plain(reservation)}"
         )
     if not 0 <= kind.share < float("inf"):
         raise InvalidArgument(f"{path}.share", kind.share, "a number, 0 or more")
@@ -73,7 +73,7 @@ def _check_limit(path: str, kind: KindConfig, parent: KindConfig, parent_path: s
         raise InvalidArgument(
             f"{path}.limit",
             kind.limit / MILLI,
-            f"at most the limit of {parent_path}, {parent.limit / MILLI:g}",
+            f"at most the limit of {parent_path}, {plain(parent.limit / MILLI)}",
         )
 
 
@@ -90,8 +90,9 @@ def _check_reservation(
         raise InvalidArgument(
             f"{path}.reservation",
             kind.reservation / MILLI,
-            f"at most {max(parent.reservation - taken, 0) / MILLI:g}: {parent_path} reserves"
-            f" {parent.reservation / MILLI:g} of {name}, and its other children take {taken / MILLI:g}",
+            f"at most {plain(max(parent.reservation - taken, 0) / MILLI)}: {parent_path} reserves"
+            f" {plain(parent.reservation / MILLI)} of {name},"
+            f" and its other children take {plain(taken / MILLI)}",
         )
 
 
@@ -102,14 +103,14 @@ def _check_children(name: str, config: PoolConfig, children: Sequence[PoolConfig
         raise InvalidArgument(
             f"{position}.limit",
             kind.limit / MILLI,
-            f"at least the limit of a child, {highest / MILLI:g} of {name}",
+            f"at least the limit of a child, {plain(highest / MILLI)} of {name}",
         )
     taken = sum(child.kind(name).reservation for child in children)
     if taken > kind.reservation:
         raise InvalidArgument(
             f"{position}.reservation",
             kind.reservation / MILLI,
-            f"at least what its children reserve together, {taken / MILLI:g} of {name}",
+            f"at least what its children reserve together, {plain(taken / MILLI)} of {name}",
         )
 
 

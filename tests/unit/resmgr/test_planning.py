@@ -8,6 +8,7 @@ import pytest
 
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskType
+from resmgr.core.admission.checks import Check, Refusal
 from resmgr.core.planning.admission import AdmissionPlan, PlannedGangs, plan_admission
 from resmgr.core.planning.preemption import plan_preemption
 from resmgr.core.preemption.policy import Victim
@@ -38,6 +39,12 @@ def test_as_many_as_fit_are_admitted_and_nothing_changes() -> None:
         "cpu: allocation 100 + gang 1 > entitlement 100 in /a",
     )
     assert (world.cpu(), world.pool().total_demand(), world.pool().entitlement) == before
+
+
+def test_amounts_of_a_large_cluster_are_told_without_an_exponent() -> None:
+    refused = Refusal(Check.ENTITLEMENT, "memory", 123_456_789_012, 4_096_500, 123_456_789_000, "/a")
+    expected = "allocation 123456789.012 + gang 4096.5 > entitlement 123456789 in /a"
+    assert str(refused) == f"memory: {expected}"
 
 
 @pytest.mark.parametrize("count", [1, 7, 100_000])
