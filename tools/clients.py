@@ -137,7 +137,7 @@ CLIENT_ONLY = ("why", "verbs", "remedies", "times", "texts", "sandbox", "agent_s
 
 def build_python() -> None:
     """Make the wheel of the client, its stubs and what they import, without the rest of `peloton`."""
-    source, target = OUTPUT / "python-src", OUTPUT / "python"
+    source, target = ROOT / "build" / "python-client", OUTPUT / "python"
     for folder in (source, target):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(CLIENTS / "python", source)
