@@ -10,20 +10,30 @@ from peloton.config.config_error import ConfigError
 
 UMASK = 0o077
 FILE, FOLDER = 0o600, 0o700
+OF_ROOT = 0o037
+"""What a mode may not have of a file that is root's, where this process is not."""
 
 
 def require_private(path: Path, setting: str) -> None:
-    """Raise ConfigError for a file that cannot be read, or that others can read than its owner."""
+    """Raise ConfigError for a file that cannot be read, or that others can use than this user and root.
+
+    As PostgreSQL has it: the file is this user's, and nobody else's to read; or it is root's, and a group may
+    read it, as in a Kubernetes volume with `fsGroup`.
+    """
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except OSError as error:
         raise ConfigError(f"{setting}: {path}: {error.strerror}") from None
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         raise ConfigError(f"{setting}: {path}: is not a file")
-    if mode & UMASK:
+    own = os.geteuid()
+    if found.st_uid not in (own, 0):
         raise ConfigError(
-            f"{setting}: {path}: its mode {stat.S_IMODE(mode):04o} lets others use it: `chmod 600` it"
+            f"{setting}: {path}: belongs to user {found.st_uid}, not to {own}, as who this process runs"
         )
+    if found.st_mode & (UMASK if found.st_uid == own else OF_ROOT):
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        raise ConfigError(f"{setting}: {path}: its mode {mode} lets others use it: `chmod 600` it")
     if not os.access(path, os.R_OK):
         raise ConfigError(f"{setting}: {path}: cannot be read by this process")
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from cachetools import LRUCache
 
 from peloton.errors import ResourceExhausted, Unauthenticated
-from peloton.identity.passwords import Cost, hashed
+from peloton.identity.passwords import Cost, Kept, Plain, hashed
 from peloton.identity.principal import Kind, Principal
 from peloton.identity.userfile import Users
 
@@ -60,6 +60,11 @@ def credentials_of(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
     if "bearer" in found:
         found["bearer"] = _bearer(found["bearer"])
     return Credentials(**found)
+
+
+def shown_by(metadata: Iterable[tuple[str, str | bytes]]) -> bool:
+    """Return whether a call carries credentials at all, right or wrong."""
+    return any(key in ("password", "authorization", "peloton-token") for key, _ in metadata)
 
 
 _KEYS = {
@@ -124,10 +129,17 @@ class Basic:
         self._default = Principal("", Kind.USER, (users.default_role,))
 
     def recall(self, credentials: Credentials) -> Principal | None:
-        """Return the user of a password that was checked before, or the default user."""
+        """Return the user of a password that was checked before, or the default user.
+
+        A changed file of users has an authenticator of its own.
+        """
         if credentials.absent:
             return self._default if self._users.default_role else None
-        return self._known.get(_joined(credentials))
+        known = _joined(credentials)
+        principal = self._known.get(known)
+        if principal is not None:  # who goes on calling does not wait behind those who guess
+            self._known.put(known, principal)
+        return principal
 
     async def check(self, credentials: Credentials) -> Principal:
         """Compare the password. An unknown name takes as long as a wrong password."""
@@ -142,7 +154,7 @@ class Basic:
         try:
             async with self._slots:
                 password = self._nobody if user is None else user.password
-                right = await asyncio.to_thread(password.matches, credentials.password)
+                right = await asyncio.to_thread(self._matches, password, credentials.password)
         finally:
             self._waiting -= 1
         if user is None or not right:
@@ -150,6 +162,12 @@ class Basic:
         principal = Principal(user.name, Kind.USER, (user.role,))
         self._known.put(_joined(credentials), principal)
         return principal
+
+    def _matches(self, kept: Kept, password: str) -> bool:
+        """Compare a password. One that is kept plain takes as long as others: no name is told by the time."""
+        if isinstance(kept, Plain):
+            self._nobody.matches(password)
+        return kept.matches(password)
 
 
 def _joined(credentials: Credentials) -> str:

@@ -57,6 +57,7 @@ class Audit:
         request: Any = None,
         answer: Any = None,
         why: str = "",
+        address: str = "",
     ) -> None:
         """Write a line. Of the request it has ids and names only: no secret, no command, no environment."""
         told = said(metadata)
@@ -77,6 +78,7 @@ class Audit:
             "seconds": round(seconds, 6),
             "request": request_id() or told.request_id,
             "why": why[:LONGEST],
+            "address": address,
         }
         self._write(json.dumps({key: value for key, value in line.items() if value not in ("", [], {})}))
 

@@ -9,6 +9,7 @@ import grpc
 
 from peloton.errors import PelotonError
 from peloton.rpc.errors import abort
+from peloton.rpc.fairness import peer_of
 
 NAMES = ("x509_common_name", "x509_subject_alternative_name")
 Refused = Callable[[Sequence[str]], Awaitable[PelotonError | None]]
@@ -21,15 +22,16 @@ def names_of(context: Any) -> list[str]:
     return [value.decode(errors="replace") for key in NAMES for value in shown.get(key, ())]
 
 
-def asking(handler: Any, refused: Refused) -> Any:
+def asking(handler: Any, refused: Refused, note: Callable[[PelotonError, str], None]) -> Any:
     """Return a handler that answers as another does, but only the calls that are not refused.
 
-    Without another, for an unknown method, it answers nobody.
+    Without another, for an unknown method, it answers nobody. `note` is told of refusals, with the address.
     """
 
     async def admit(context: Any) -> None:
         error = await refused(names_of(context))
         if error is not None:
+            note(error, peer_of(context))
             await abort(context, error)
 
     if handler is None:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from peloton.errors import PelotonError, Unauthenticated
-from peloton.identity.authenticators import Credentials
+from peloton.identity.authenticators import Credentials, shown_by
 from peloton.identity.door import Door
 from peloton.identity.methods import REFLECTION
 from peloton.identity.principal import Kind, current, enter
@@ -56,10 +56,11 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
     ) -> Any:
         """Return the handler of a call, or one that refuses it."""
         if self._door is not None and self._door.by_certificate:
-            return asking(await continuation(details), partial(self._refused, details))
+            note = partial(self._note, details)
+            return asking(await continuation(details), partial(self._refused, details), note)
         error = await self._refused(details)
         if error is not None:
-            return _refusal(error, details.method, self._pacer)
+            return _refusal(error, details.method, self._pacer, partial(self._note, details))
         return await continuation(details)
 
     async def _refused(
@@ -83,19 +84,22 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         except PelotonError as error:
             if isinstance(error, Unauthenticated) and self._door is not None:
                 error.challenge = self._door.challenge
-            self._note(details, error)
             REFUSED.labels(status_of(error).name).inc()
             return error
         return None
 
-    def _note(self, details: grpc.HandlerCallDetails, error: PelotonError) -> None:
+    def _note(self, details: grpc.HandlerCallDetails, error: PelotonError, address: str) -> None:
+        """Note a refusal: of what changes something, and of wrong credentials with whatever call."""
         metadata = details.invocation_metadata or ()
-        if self._audit is not None and self._audit.concerns(details.method, current(), metadata):
-            code = status_of(error).name
-            self._audit.note(details.method, current(), metadata, code, 0.0, why=str(error))
+        guessed = isinstance(error, Unauthenticated) and shown_by(metadata)
+        if self._audit is not None and (guessed or self._audit.concerns(details.method, current(), metadata)):
+            code, why = status_of(error).name, str(error)
+            self._audit.note(details.method, current(), metadata, code, 0.0, why=why, address=address)
 
 
-def _refusal(error: PelotonError, path: str, pacer: Pacer | None) -> Any:
+def _refusal(
+    error: PelotonError, path: str, pacer: Pacer | None, note: Callable[[PelotonError, str], None]
+) -> Any:
     """Return a handler that answers an error without reading a request, for calls of any kind.
 
     Of a stream of requests, which only reflection takes, one is read: some clients cannot tell an answer that
@@ -103,6 +107,7 @@ def _refusal(error: PelotonError, path: str, pacer: Pacer | None) -> Any:
     """
 
     async def refuse(requests: Any, context: Any) -> None:
+        note(error, peer_of(context))
         if path.startswith(f"/{REFLECTION}"):
             await context.read()
         if pacer is not None:

@@ -63,7 +63,7 @@ OPEN_TO_PROGRAMS = ("/api", "/logging-level")
 
 def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRoute] = ROUTES) -> Starlette:
     """Return the application."""
-    server = HttpServer(made.cluster.trouble)
+    server = HttpServer(made.cluster.trouble, local_changes=True)
     names = security.host_names(made.settings.host, made.settings.host_names)
     door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
     sessions = Sessions(made.settings.session_hours * 3600)

@@ -20,6 +20,7 @@ from peloton.identity.door import Door
 from peloton.identity.methods import interface
 from peloton.identity.passwords import Cost, hashed
 from peloton.identity.principal import Principal, current
+from peloton.rpc.audit import Audit
 from peloton.rpc.client import opened
 from peloton.rpc.gate import Gate
 from peloton.rpc.limits import RateLimits
@@ -121,11 +122,14 @@ def _newer(name: str) -> str:
 
 @asynccontextmanager
 async def serving(
-    auth: AuthSettings | None, limits: RateLimitSettings | None = None, tls: Tls | None = None
+    auth: AuthSettings | None,
+    limits: RateLimitSettings | None = None,
+    tls: Tls | None = None,
+    audit: Audit | None = None,
 ) -> AsyncIterator[Served]:
     """Serve; with `tls` to callers that have a certificate. The channel is one of the server itself."""
     door = None if auth is None else Door(auth, by_certificate=tls is not None)
-    gate = Gate(door, None if limits is None else RateLimits(limits))
+    gate = Gate(door, None if limits is None else RateLimits(limits), audit)
     server = RpcServer(lambda: "nobody leads", [gate] if gate.needed else [])
     served = Served(channel=None)
     server.activate([health(lambda: "", server.serves), *_services(served)])

@@ -14,7 +14,8 @@ import pytest
 
 from hostmgr.__main__ import _access
 from hostmgr.config import MesosSettings
-from peloton.config.private import FOLDER, make_folder, write_private
+from peloton.config.config_error import ConfigError
+from peloton.config.private import FOLDER, make_folder, require_private, write_private
 from peloton.config.settings import ZooKeeperMembershipSettings, validated
 from peloton.errors import PelotonError
 from peloton.membership.zookeeper import open_membership
@@ -76,6 +77,33 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, role: str, apart:
     setting = "key_file" if apart else "certificate_file"
     with pytest.raises(PelotonError, match=f"{role}.tls.{setting}: {held}: {OPEN}"):
         use(tls=tls)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(
+    ("owner", "mode", "refused"),
+    [
+        (0, 0o640, ""),
+        (0, 0o660, "lets others use it"),
+        (0, 0o644, "lets others use it"),
+        (4242, 0o600, ""),
+        (4242, 0o640, "lets others use it"),
+        (4243, 0o640, "belongs to user 4243, not to 4242"),
+    ],
+)
+def test_a_file_is_this_users_or_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, refused: str
+) -> None:
+    file = tmp_path / "file"
+    write_private(file, "hidden")
+    os.chown(file, owner, 0)
+    file.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    if not refused:
+        require_private(file, "setting")
+        return
+    with pytest.raises(ConfigError, match=f"setting: {file}: .*{refused}"):
+        require_private(file, "setting")
 
 
 def test_what_is_made_is_this_users_alone_whatever_the_umask(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from peloton.identity.passwords import Hashed, hashed, kept
 from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope
 from peloton.identity.roles import Access, Pattern, RoleRules
 from peloton.identity.userfile import read_users
+from peloton.rpc.audit import Audit
 from peloton.rpc.limits import RateLimits
 from tests.unit.identity.served import CHEAP, ROLES, as_user, basic_file, private, serving, settings
 
@@ -57,7 +58,11 @@ async def test_a_password_is_hashed_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert await users.check(ANN) == Principal("ann", Kind.USER, ("admin",))
     assert users.recall(ANN) == Principal("ann", Kind.USER, ("admin",))
     assert users.recall(Credentials("ann", "ann2")) is None
-    now = authenticators.KNOWN_SECONDS
+    now = authenticators.KNOWN_SECONDS - 1
+    assert users.recall(ANN) is not None
+    now += authenticators.KNOWN_SECONDS - 1  # who goes on calling stays known
+    assert users.recall(ANN) is not None
+    now += authenticators.KNOWN_SECONDS
     assert users.recall(ANN) is None
 
 
@@ -71,6 +76,43 @@ async def test_a_plain_password_is_taken_with_a_warning(
     await Basic(read_users(file)).check(ANN)
     with pytest.raises(Unauthenticated):
         await Basic(read_users(file)).check(Credentials("ann", "ann2"))
+
+
+async def test_a_plain_password_takes_as_long_as_a_hashed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time would tell that there is such a user."""
+    users = f"users: [{{username: ann, password: ann1, role: admin}}]{ROLES}"
+    basic = Basic(read_users(private(tmp_path / "users.yaml", users)))
+    hashes: list[str] = []
+    hashing = Hashed.matches
+
+    def counted(self: Hashed, password: str) -> bool:
+        hashes.append(password)
+        return hashing(self, password)
+
+    monkeypatch.setattr(Hashed, "matches", counted)
+    for name in ("ann", "nobody of this name"):
+        with pytest.raises(Unauthenticated):
+            await basic.check(Credentials(name, f"wrong of {name}"))
+    assert hashes == ["wrong of ann", "wrong of nobody of this name"]
+
+
+async def test_wrong_credentials_are_in_the_audit_log_whatever_they_are_tried_with(tmp_path: Path) -> None:
+    lines: list[str] = []
+    audit = Audit(lines.append, lambda: 0)
+    wrong = (
+        as_user("ann", "guessed-it"),
+        (("peloton-token", "g" * 40), ("peloton-instance", "jobmgr/x")),
+        (("authorization", "Bearer g.g.g"),),
+    )
+    users = settings(tmp_path, type="BASIC", config_file=basic_file(tmp_path))
+    async with serving(users, audit=audit) as served:
+        for metadata in (*wrong, (), as_user("ann")):
+            await served.call("/peloton.api.v0.job.JobManager/Get", metadata)
+    noted = [json.loads(line) for line in lines]
+    assert [(each["code"], each["address"]) for each in noted] == [("UNAUTHENTICATED", "127.0.0.1")] * 3
+    assert "guess" not in str(lines) and "ggg" not in str(lines) and "g.g" not in str(lines)
 
 
 async def test_the_default_user_has_its_role(tmp_path: Path) -> None:
