@@ -30,9 +30,9 @@ lint: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),$(WORKERS))
 
-# Needs Go, for the Java client Java 17 and Maven; for the cluster's ZooKeeper the latter two.
+# Needs Go, for the Java client Java 17 and Maven; for the cluster's ZooKeeper the latter two. What is compiled may take minutes.
 test-clients: clients
-	$(BIN)/python -m pytest tests/clients -o python_files='check_*.py' $(ARGS)
+	$(BIN)/python -m pytest tests/clients -o python_files='check_*.py' --timeout 1200 $(ARGS)
 
 clients: $(READY)
 	$(BIN)/python -m tools.clients go python java

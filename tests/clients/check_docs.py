@@ -16,7 +16,6 @@ PROGRAMS = {"Go": ["main.go"], "Python": ["hello.py", "hello_async.py"], "Java":
 END = ["SUCCEEDED", "0 SUCCEEDED", "1 SUCCEEDED", "hello from 1"]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_the_programs_of_a_language(shared: Shared, tmp_path: Path, language: str) -> None:
     section = PAGE.partition(f"\n## {language}\n")[2].partition("\n## ")[0]

@@ -19,17 +19,14 @@ def test_its_own_tests(go_tests: str) -> None:
     run([go_tests, "-test.skip=^Test(Cluster|Secured)"], GO)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", ["kill", "freeze"])
 def test_calls_and_watches_outlive_the_leaders(shared: Shared, go_tests: str, loss: str) -> None:
     shared.run(go_tests, "-test.v", "-test.run=^TestClusterLosesItsLeaders$", cwd=GO, PELOTON_TEST_LOSS=loss)
 
 
-@pytest.mark.timeout(900)
 def test_the_small_layer(shared: Shared, go_tests: str) -> None:
     shared.run(go_tests, "-test.v", "-test.run=^TestCluster(Job|Errors|Service|IsFound)", cwd=GO)
 
 
-@pytest.mark.timeout(900)
 def test_who_calls_is_asked(secured: Mapping[str, str], go_tests: str) -> None:
     run([go_tests, "-test.v", "-test.run=^TestSecured$"], GO, secured)

@@ -198,7 +198,6 @@ def test_services_by_their_names_of_today(shared: Shared) -> None:
                 assert daemon.serves(f"{service}/{method}"), service
 
 
-@pytest.mark.timeout(300)
 def test_the_next_leader_is_looked_up(shared: Shared) -> None:
     servers, request = shared.environment["ZK_SERVERS"], job_pb2.GetActiveJobsRequest()
     method = "peloton.api.job.JobManager/GetActiveJobs"

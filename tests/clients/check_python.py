@@ -54,7 +54,6 @@ def test_errors_are_typed(shared: Shared, client: PelotonClient) -> None:
     assert refused.value.field.endswith("instanceCount")
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", ["kill", "freeze"])
 def test_calls_and_watches_outlive_the_leaders(shared: Shared, loss: str) -> None:
     with PelotonClient("tests", zk_servers=shared.environment["ZK_SERVERS"], timeout=60) as client:
@@ -98,7 +97,6 @@ def test_calls_and_watches_outlive_the_leaders(shared: Shared, loss: str) -> Non
         once.check(client.job_svc.Query(once.query()))
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("loss", ["kill", "freeze"])
 async def test_calls_and_watches_of_asyncio_outlive_the_leaders(shared: Shared, loss: str) -> None:
     servers = shared.environment["ZK_SERVERS"]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from peloton.membership.lease import Standing
 from tests.integration.zookeeper.conftest import member, standing, until
 from tests.integration.zookeeper.test_tls import SECONDS, Secure, joined, root, secure
@@ -16,7 +14,6 @@ from .conftest import GO, JAVA, java_test, run
 __all__ = ["root", "secure"]
 
 
-@pytest.mark.timeout(1200)
 async def test_leaders_are_found_by_tls(secure: Secure, root: str, go_tests: str, java_tests: None) -> None:
     environment = {
         "ZK_SERVERS": secure.address,
