@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,8 @@ class Session:
         from peloton.client.auth import read_auth
         from peloton.client.tls import Tls
 
+        for file in (self.basic_auth, self.agent_files[1], self.tls_files[2]):
+            _warn_where_open(file)
         auth = read_auth(self.basic_auth) if self.basic_auth else None
         tls = Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
         agents = agents_by(*self.agent_files)
@@ -270,3 +273,16 @@ def pool_id(session: Session, path: str) -> str:
 
 pass_session = click.make_pass_decorator(Session)
 """Decorator: pass the session to a command as its first argument."""
+
+
+def _warn_where_open(file: str | None) -> None:
+    """Warn of a file with a password or a key that others on this machine can use."""
+    if not file:
+        return
+    import os
+
+    from peloton.cli.output import say
+
+    with suppress(OSError):  # whoever reads it says so
+        if os.stat(file).st_mode & 0o077:  # noqa: PTH116 - the import of pathlib takes longer
+            say(f"warning: others on this machine can use {file}: `chmod 600 {file}`")

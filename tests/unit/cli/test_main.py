@@ -105,7 +105,15 @@ def test_auth_metadata_is_sent_and_not_shown(run: Run, daemons: FakeDaemons, tmp
     daemons.answers["GetActiveJobs"] = job_pb2.GetActiveJobsResponse()
     file = tmp_path / "auth.yaml"
     file.write_text("username: ann\npassword: hush\n")
-    assert run("--basicAuthConfig", str(file), "job", "active-list").code == 0
+    file.chmod(0o640)
+    shown = run("--basicAuthConfig", str(file), "job", "active-list")
+    assert (shown.code, shown.err) == (
+        0,
+        f"warning: others on this machine can use {file}: `chmod 600 {file}`\n",
+    )
+    file.chmod(0o600)
+    shown = run("--basicAuthConfig", str(file), "job", "active-list")
+    assert (shown.code, shown.err) == (0, "")
     metadata = daemons.asked[0][2]
     assert (metadata["username"], metadata["password"]) == ("ann", "hush")
     file.write_text("username: ann\npassword: 12345\n")
