@@ -57,6 +57,12 @@ POOL = "/peloton.api.v0.respool.ResourceManager/"
 SERVICE = "/peloton.api.v1alpha.job.stateless.svc.JobService/"
 HOST = "/peloton.api.v0.host.svc.HostService/"
 ADMIN = "/peloton.api.v1alpha.admin.svc.AdminService/"
+HOSTS_AS_SEEN = (
+    f"{HOST}QueryHosts",
+    f"{HOST}ListHostPools",
+    "/peloton.private.hostmgr.v1alpha.svc.HostManagerService/GetHostCache",
+)
+"""What tells why a host takes no task."""
 CANARY = "canary"
 HOST_POOLS = {CANARY: "batch_reserved", "host0": "batch_reserved", "host1": "stateless", "host2": "shared"}
 """The pools that hosts are in at first: those of batch jobs, of services, of both."""
@@ -297,7 +303,7 @@ class Batch:
             assert not answer.HasField("error"), answer
             await self._wait_for(job_id)
         except (AssertionError, TimeoutError) as error:
-            self._found(f"blocked: {type(error).__name__} {str(error)[:1500]}", number, self._suspects())
+            self._found(f"blocked: {type(error).__name__} {str(error)[:6000]}", number, self._suspects())
 
     async def _wait_for(self, job_id: str) -> None:
         request, deadline = job_pb2.GetRequest(), time.monotonic() + CANARY_SECONDS
@@ -311,10 +317,15 @@ class Batch:
             await asyncio.sleep(0.02)
 
     async def _why(self, job_id: str) -> str:
+        """Return what resmgr and hostmgr know of the canary and its host."""
         path = "/peloton.private.resmgr.explain.ExplainService/ExplainJob"
         request = explain_pb2.ExplainJobRequest()
         request.job_id.value = job_id
-        return f"the canary does not end: {await self.calls.make(path, request)}"
+        why = [await self.calls.make(path, request)]
+        for path in HOSTS_AS_SEEN:
+            outcome = await self.calls.raw(path, b"")
+            why += [self.calls.types[path][1].FromString(raw) for raw in outcome.messages]
+        return "the canary does not end: " + "; ".join(" ".join(str(each).split()) for each in why)
 
     async def _return_host(self, hostname: str) -> None:
         """Bring a host into service and into its pool, as an operator does."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -54,7 +55,9 @@ def _object(body: bytes) -> dict[str, Any]:
         text = body.decode()
     except UnicodeDecodeError:
         raise ValueError("the body is not UTF-8") from None
-    value = json.loads(text, object_pairs_hook=_pairs)
+    value = json.loads(
+        text, object_pairs_hook=_pairs, parse_float=_finite, parse_int=_integer, parse_constant=_constant
+    )
     if _SURROGATE.search(text):
         _require_characters(value)
     if not isinstance(value, dict):
@@ -77,6 +80,23 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for i, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:i]))
         raise ValueError(f"the key {twice!r} is given twice in one object")
     return found
+
+
+def _finite(text: str) -> float:
+    """Return a number. Raises ValueError where no field can hold it: protobuf would fail with it."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:20]}{'…' * (len(text) > 20)} is larger than any number of a message")
+    return value
+
+
+def _integer(text: str) -> int:
+    _finite(text)
+    return int(text)
+
+
+def _constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _one_line(text: str) -> str:

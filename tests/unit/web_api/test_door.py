@@ -125,6 +125,10 @@ def test_details_are_told() -> None:
         (b'{"id":' * 100_000, "recursion"),
         (b'{"id": {"value": "\\ud83d"}}', "half of a character"),
         (b'{"\\uDE00": 1}', "half of a character"),
+        (b'{"id": Infinity}', "Infinity is no number of JSON"),
+        (b'{"id": {"value": NaN}}', "NaN is no number of JSON"),
+        (b'{"id": -1e999}', "-1e999 is larger than any number"),
+        (b'{"id": 1' + b"0" * 400 + b"}", "10000000000000000000… is larger than any number"),
     ],
 )
 def test_a_body_that_is_wrong_is_refused(body: bytes, says: str) -> None:
