@@ -21,7 +21,7 @@ import grpc
 
 from minicluster.cluster import Cluster
 from minicluster.components import Component
-from minicluster.credentials import client_identity
+from minicluster.credentials import CLIENT, client_identity, https_context
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.processes import Process
 from minicluster.progress import Progress
@@ -298,9 +298,14 @@ class Testbed:
 
     def _state(self) -> Any:
         """Return the state of the leading Mesos master, to which the others redirect. Raise OSError."""
+        context = https_context(self.cluster.layout) if self.setup.secure and self.setup.masters > 1 else None
+        if context is not None:
+            context.load_cert_chain(*self.cluster.layout.certificate_of(CLIENT))
+        scheme = "http" if context is None else "https"
         for part in self._masters():
+            url = f"{scheme}://{part.addresses['http']}/state"
             try:
-                with urllib.request.urlopen(f"http://{part.addresses['http']}/state", timeout=10) as answer:
+                with urllib.request.urlopen(url, timeout=10, context=context) as answer:
                     return json.load(answer)
             except OSError as error:
                 missed = error
