@@ -9,6 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.interface import Role
@@ -43,6 +44,13 @@ def test_the_overview_says_which_daemons_do_not_answer() -> None:
     assert "No resmgr leads" in answer.text
     assert "does not answer /health" in answer.text
     assert HOSTILE not in answer.text and "&lt;script&gt;" in answer.text
+
+
+def test_the_log_level_is_changed_from_the_same_machine_only() -> None:
+    app = application(FakeCluster())
+    for host, status in (("10.0.0.7", 403), ("127.0.0.1", 400)):  # 400: it is told what levels there are
+        client = TestClient(app, base_url=ORIGIN, client=(host, 1234))
+        assert client.get("/logging-level?level=loud").status_code == status
 
 
 def test_every_answer_has_the_headers() -> None:
