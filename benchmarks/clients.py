@@ -5,7 +5,7 @@
 Needs Go, Java 17 and Maven, and what `make clients` generates. Short rounds with the client and with plain
 stubs, which send the same metadata, take turns: first against a server that does nothing, which shows more of
 the client's own share, then against the job manager of a cluster with simulated agents. The figures are
-medians; those of pairs are of a round by the client beside the one by plain stubs after it.
+medians; those of pairs are of a round by the client beside the one by plain stubs before or after it.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -34,6 +34,7 @@ from peloton.client import AsyncPelotonClient, PelotonClient
 from peloton.client.channel import CHANNEL_OPTIONS, MAX_MESSAGE_BYTES
 from peloton.client.watching import Event
 
+T = TypeVar("T")
 HOSTS = 1000
 AT_ONCE = 32
 """Calls of asyncio that are under way at the same time."""
@@ -118,13 +119,18 @@ def blocking_rounds(target: str, options: argparse.Namespace) -> tuple[Rounds, R
         grpc.insecure_channel(target, options=CHANNEL_OPTIONS) as channel,
     ):
         stub = job_pb2_grpc.JobManagerStub(channel)
-        for _ in range(options.rounds + 1):
-            with timed(ours, options.calls):
-                for _ in range(options.calls):
-                    client.job_svc.GetActiveJobs(REQUEST)
-            with timed(plain, options.calls):
-                for _ in range(options.calls):
-                    stub.GetActiveJobs(REQUEST, timeout=20, metadata=METADATA)
+
+        def by_stub() -> None:
+            stub.GetActiveJobs(REQUEST, timeout=20, metadata=METADATA)
+
+        def by_client() -> None:
+            client.job_svc.GetActiveJobs(REQUEST)
+
+        for number in range(options.rounds + 1):
+            for rounds, call in in_turn(number, (ours, by_client), (plain, by_stub)):
+                with timed(rounds, options.calls):
+                    for _ in range(options.calls):
+                        call()
     return warm(ours), warm(plain)
 
 
@@ -142,11 +148,16 @@ async def asyncio_rounds(target: str, options: argparse.Namespace) -> tuple[Roun
         async def by_client() -> None:
             await client.job_svc.GetActiveJobs(REQUEST)
 
-        for _ in range(options.rounds + 1):
-            for rounds, call in ((ours, by_client), (plain, by_stub)):
+        for number in range(options.rounds + 1):
+            for rounds, call in in_turn(number, (ours, by_client), (plain, by_stub)):
                 with timed(rounds, options.calls):
                     await many(call, options.calls)
     return warm(ours), warm(plain)
+
+
+def in_turn(number: int, *parts: T) -> Sequence[T]:
+    """Return the parts, every second time in reverse: what one leaves to the next counts for both."""
+    return parts[:: 1 if number % 2 else -1]
 
 
 async def many(call: Callable[[], Awaitable[None]], calls: int) -> None:

@@ -77,10 +77,16 @@ func compareCalls(t *testing.T, what, target string) {
 		var ours, plain, pairs []float64
 		for round := range figure(t, "ROUNDS") + 1 {
 			calls := figure(t, "CALLS")
-			first := timed(t, calls, callers, byClient)
-			second := timed(t, calls, callers, byStub)
+			var rate, beside float64
+			if round%2 == 0 { // what one leaves to the next counts for both
+				beside = timed(t, calls, callers, byStub)
+			}
+			rate = timed(t, calls, callers, byClient)
+			if round%2 == 1 {
+				beside = timed(t, calls, callers, byStub)
+			}
 			if round > 0 { // the first one opens the connections
-				ours, plain, pairs = append(ours, first), append(plain, second), append(pairs, first/second)
+				ours, plain, pairs = append(ours, rate), append(plain, beside), append(pairs, rate/beside)
 			}
 		}
 		fmt.Printf("go: %d at once, %s: %.0f calls/s, plain stubs %.0f; pairs: %.1f%%\n",
