@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hostmgr.core.states import LIFE, LifeCause
 from peloton.model.host import HostInfo
-from peloton.model.resources import KINDS, MILLI, Resources, plain
+from peloton.model.resources import KINDS, Resources, told
 from peloton.model.states import HostState
 
 
@@ -140,10 +140,8 @@ def occupied(occupancy: Occupancy) -> str:
     if not occupancy.known:
         return "Mesos has not told yet what runs there"
     amounts = [
-        f"{plain(amount / MILLI)} {kind}"
-        for kind, amount in zip(KINDS, occupancy.allocated.values(), strict=True)
-        if amount
+        told(amount, kind) for kind, amount in zip(KINDS, occupancy.allocated.values(), strict=True) if amount
     ]
     if occupancy.allocated_slack_cpu:
-        amounts.append(f"{plain(occupancy.allocated_slack_cpu / MILLI)} revocable cpu")
+        amounts.append(told(occupancy.allocated_slack_cpu, "revocable cpu"))
     return f"Mesos has {', '.join(amounts)} allocated there" if amounts else ""

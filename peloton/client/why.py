@@ -10,7 +10,7 @@ from peloton.client.texts import clean
 from peloton.client.times import run_time, short_time
 from peloton.clock import rfc3339
 from peloton.model.hostcounts import in_words
-from peloton.model.resources import plain
+from peloton.model.resources import measured, milli
 from peloton.model.shortage import counted_hosts
 from peloton.model.states import TERMINAL_TASK_STATES, TaskState
 from peloton.model.task import MAX_FAILURES
@@ -120,19 +120,14 @@ def explanation_lines(found: Explanation) -> list[str]:
     lines += _tries_lines(found)
     if found.until:
         again = int(found.state) == TaskState.READY and not found.HasField("position")
-        lines.append(f"{'tried again at' if again else 'until'} {short_time(found.until)}")
+        lines.append(f"{'tried again' if again else 'this wait ends'} at {short_time(found.until)}")
     return lines
-
-
-_UNITS = {"memory": " MB", "disk": " MB"}
 
 
 def position_text(position: Position, last: int = 0) -> str:
     """Describe a place in a queue; `last` is the place of the last one of several."""
     where = str(position.position) + (f" to {last}" if last > position.position else "")
-    ahead = ", ".join(
-        f"{each.kind} {plain(each.amount)}{_UNITS.get(each.kind, '')}" for each in position.ahead
-    )
+    ahead = ", ".join(f"{each.kind} {measured(milli(each.amount), each.kind)}" for each in position.ahead)
     gangs = position.position - 1
     if not gangs:
         text = "at the head"

@@ -25,6 +25,16 @@ def plain(amount: float) -> str:
     return f"{amount:.3f}".rstrip("0").rstrip(".")
 
 
+def measured(amount: int, kind: str) -> str:
+    """Return an amount in thousandths as text, with a unit where the kind does not say it: `4`, `512 MB`."""
+    return f"{plain(amount / MILLI)}{' MB' if kind in ('memory', 'disk') else ''}"
+
+
+def told(amount: int, kind: str) -> str:
+    """Return an amount in thousandths with its kind, as text: `1.5 cpu`, `512 MB memory`."""
+    return f"{measured(amount, kind)} {kind}"
+
+
 def milli(amount: float) -> int:
     """Convert an amount to thousandths, to the nearest one.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from peloton.model.resources import KINDS, MILLI
+from peloton.model.resources import KINDS, MILLI, measured, plain, told
 
 
 class Lack(Enum):
@@ -53,9 +53,10 @@ class Shortage:
         if self.detail:
             return self.detail
         return _TEXTS[self.lack].format(
-            kind=self.kind,
-            needed=f"{self.needed / MILLI:.10g}",
-            largest=f"{self.largest / MILLI:.10g}",
+            amount=told(self.needed, self.kind),
+            largest=measured(self.largest, self.kind),
+            needed=plain(self.needed / MILLI),
+            room=plain(self.largest / MILLI),
             hosts=counted_hosts(self.hosts),
         )
 
@@ -66,8 +67,7 @@ class Shortage:
             return f"a host with {self.label}"
         if self.lack is Lack.COMBINATION and self.detail:
             return "a host that takes it"
-        amount = f"{self.needed / MILLI:.10g} {self.kind}"
-        return _REMEDIES[self.lack].format(amount=amount)
+        return _REMEDIES[self.lack].format(amount=told(self.needed, self.kind))
 
     @property
     def explained(self) -> str:
@@ -83,12 +83,12 @@ def counted_hosts(count: int) -> str:
 
 _TEXTS = {
     Lack.HOSTS: "the cluster has no hosts",
-    Lack.RESOURCE: "needs {needed} {kind} on one host; the largest of {hosts} has {largest}",
+    Lack.RESOURCE: "needs {amount} on one host; the largest of {hosts} has {largest}",
     Lack.COMBINATION: "needs more on one host than any of {hosts} has, each kind being there on some host",
     Lack.CONSTRAINT: "no host matches its constraint: {hosts} compared",
     Lack.PLAIN_HOST: "all {hosts} have GPUs and are kept for tasks that ask for some",
-    Lack.ROOM: "needs room for {needed} tasks at a time; {hosts} have room for {largest} when empty",
-    Lack.CAPACITY: "needs {needed} {kind} at a time; the cluster has {largest}",
+    Lack.ROOM: "needs room for {needed} tasks at a time; {hosts} have room for {room} when empty",
+    Lack.CAPACITY: "needs {amount} at a time; the cluster has {largest}",
     Lack.CONTRADICTION: "its constraint contradicts itself: no host can match it",
 }
 _REMEDIES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from peloton.model.hostcounts import counted, describe_no_match, refusals
-from peloton.model.resources import KINDS, MILLI
+from peloton.model.resources import KINDS, MILLI, told
 from placement.core.model import Gang, Needs
 
 BUSY = ("mismatch_status", "no_offer", "too_many_starting")
@@ -115,8 +115,8 @@ def _remedies(needs: Needs) -> dict[str, str]:
 
 
 def describe_amounts(needs: Needs) -> str:
-    """Describe what a task takes, for example `2 cpu, 512 memory, 1 ports`."""
-    parts = [f"{amount / MILLI:.10g} {kind}" for kind, amount in _amounts(needs) if amount]
+    """Describe what a task takes, for example `2 cpu, 512 MB memory, 1 ports`."""
+    parts = [told(amount, kind) for kind, amount in _amounts(needs) if amount]
     if needs.ports:
         parts.append(f"{needs.ports} ports")
     return ", ".join(parts) or "nothing"

@@ -56,6 +56,15 @@ async def read_owner(client: Calls, job_id: str, number: int, age: float | None 
     return Owner(job_id, about.jobInfo.config.name or "(no name)", number, instance.url, instance.runs)
 
 
+async def find_run(client: Calls, owner: Owner, number: str) -> sandbox.Sandbox:
+    """Return the sandbox of a run; of the last launched one for an empty number, whatever waits after it.
+
+    Raises Refused where there is none.
+    """
+    run = owner.run(number)
+    return await sandbox.find(client, owner.job_id, owner.number, run.number if run is not None else number)
+
+
 async def load_files(subject: Subject) -> Mapping[str, Any]:
     """Return a folder of the sandbox of a run."""
     job_id, number = subject.path["job_id"], subject.path["instance"]
@@ -64,7 +73,7 @@ async def load_files(subject: Subject) -> Mapping[str, Any]:
     entries: Sequence[sandbox.Entry] = ()
     problem = ""
     try:
-        found = await sandbox.find(subject.calls, job_id, number, run)
+        found = await find_run(subject.calls, owner, run)
         entries = await found.browse(path)
     except Refused as error:
         problem = str(error)
@@ -89,7 +98,8 @@ async def download(request: Request) -> Response:
     if not path:
         raise InvalidArgument("path", path, "the path of a file in the sandbox, such as stdout")
     client = calls(request)
-    found = await sandbox.find(client, request.path_params["job_id"], request.path_params["instance"], run)
+    owner = await read_owner(client, request.path_params["job_id"], request.path_params["instance"])
+    found = await find_run(client, owner, run)
     pieces = found.download(path)
     try:
         # What is wrong shows before anything is answered.

@@ -17,7 +17,7 @@ from peloton.web.pages import Page, Subject
 from peloton.web.permissions import refusals
 from peloton.web.sandbox import known_instance
 from peloton.web.views.instances_page import events_of, instance_of, lanes_of
-from peloton.web.views.jobs import pools_of
+from peloton.web.views.jobs import pools_of, with_links
 from peloton.web.views.jobs_why import Waiting, task_waiting
 from peloton.web.views.timeline import timeline
 
@@ -64,7 +64,8 @@ async def _waiting(calls: Calls, job: job_pb2.JobInfo, info: task_pb2.TaskInfo, 
     except PelotonError as error:
         failure = f"the resource manager could not be asked: {error}"
     why = explain_task(info, found, job, now)
-    return task_waiting(found, why.state, failure or why.cause)
+    waits = task_waiting(found, why.state, failure or why.cause)
+    return None if waits is None else (await with_links(calls, [waits]))[0]
 
 
 PAGES = (

@@ -25,8 +25,9 @@ from peloton.web.views.jobs_page import PAGE, JobHead, TaskRow, TaskSearch, Task
 from peloton.web.views.jobs_search import PAGE as JOBS_PAGE
 from peloton.web.views.jobs_search import SPANS, STATES, JobSearch, job_list
 from peloton.web.views.jobs_versions import chosen, compare, config_version, spec_yaml, versions
-from peloton.web.views.jobs_why import waiting
+from peloton.web.views.jobs_why import Waiting, jobs_named, linked, waiting
 from peloton.web.views.jobs_workflow import Workflow, workflow
+from peloton.web.views.pool_reads import job_names
 from peloton.web.views.timeline import Lane, Span, timeline
 
 POOL_SECONDS = 10.0
@@ -147,7 +148,13 @@ async def read_waiting(calls: Calls, job: job_pb2.JobInfo) -> Any:
             groups = (await calls.read("explain_svc", "ExplainJob", request, age)).groups
         except PelotonError as error:
             failure = f"the resource manager could not be asked: {error}"
-    return waiting(job, groups, failure)
+    return await with_links(calls, waiting(job, groups, failure))
+
+
+async def with_links(calls: Calls, waits: Sequence[Waiting]) -> list[Waiting]:
+    """Name the jobs that others wait for."""
+    names = await job_names(calls, jobs_named(waits))
+    return [linked(each, names) for each in waits]
 
 
 async def load_versions(subject: Subject) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -21,6 +22,8 @@ from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import KINDS, amount, seconds_of
 from peloton.wire.job import job_spec
 
+_RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-\d+")
+"""A run, by the job's id, the instance and the number of the run."""
 SHOWN = 20
 """Groups that a page shows."""
 
@@ -54,7 +57,9 @@ class Waiting:
     """When the first of them began to wait, in seconds since 1970; 0 where that is not known."""
     lines: Sequence[str] = ()
     shares: Sequence[ShareRow] = ()
-    helps: Sequence[str] = field(default=())
+    helps: Sequence[str] = ()
+    parts: Sequence[tuple[str, str]] = ()
+    """The cause as texts, each with the address that it leads to, or none."""
 
 
 def waiting(job: job_pb2.JobInfo, groups: Iterable[explain_pb2.Group], failure: str = "") -> list[Waiting]:
@@ -70,6 +75,26 @@ def waiting(job: job_pb2.JobInfo, groups: Iterable[explain_pb2.Group], failure: 
     if stats.get("INITIALIZED"):
         found.append(_not_enqueued(job, stats["INITIALIZED"]))
     return sorted(found, key=lambda each: -each.count)[:SHOWN]
+
+
+def jobs_named(waits: Iterable[Waiting]) -> set[str]:
+    """Return the ids of the jobs that causes name by their runs."""
+    return {job_id for each in waits for job_id, _ in _RUN.findall(each.cause)}
+
+
+def linked(each: Waiting, names: Mapping[str, str]) -> Waiting:
+    """Name the runs in a cause as people do, with links to the instances. `names` are those of jobs."""
+    parts: list[tuple[str, str]] = []
+    end = 0
+    for found in _RUN.finditer(each.cause):
+        job_id, instance = found.groups()
+        job = names.get(job_id) or f"job {job_id}"
+        parts += [
+            (each.cause[end : found.start()], ""),
+            (f"instance {instance} of {job}", f"/jobs/{job_id}/instances/{instance}"),
+        ]
+        end = found.end()
+    return replace(each, parts=[*parts, (each.cause[end:], "")])
 
 
 def _of(group: Group, first: explain_pb2.Explanation) -> Waiting:

@@ -8,10 +8,9 @@ from typing import Any
 
 from peloton.client.why import ENDED
 from peloton.errors import NotFound, Refused
-from peloton.web import sandbox
 from peloton.web.pages import Page, Subject
 from peloton.web.sandbox import Sandbox
-from peloton.web.views.files import BASE, read_owner
+from peloton.web.views.files import BASE, find_run, read_owner
 from peloton.web.views.instances_page import Run
 from peloton.web.views.logs_page import LogSearch, Match, Matcher, Part, part_of
 
@@ -28,7 +27,7 @@ async def load_logs(subject: Subject) -> Mapping[str, Any]:
     notes: list[str] = []
     problem = ""
     try:
-        found = await sandbox.find(subject.calls, search.job_id, search.instance, search.run)
+        found = await find_run(subject.calls, owner, search.run)
         shown = [await _part(found, search, name) for name in search.names]
         if search.find:
             matches, notes = await _matches(found, search)

@@ -139,7 +139,7 @@ def end(reason: str, **of: Any) -> task_pb2.TerminationStatus:
                 "since 2026-01-31T12:00:00Z in pool /a/b",
                 "host h1",
                 "held by jobmgr/x",
-                "until 2026-01-31T12:20:00Z",
+                "this wait ends at 2026-01-31T12:20:00Z",
             ],
         ),
     ],

@@ -79,7 +79,7 @@ def test_machines_of_others_are_left_alone() -> None:
         (Occupancy(2, Resources.of(1), 0, False), "2 tasks are left"),
         (
             Occupancy(0, Resources.of(0.5, 64), 250, True),
-            "Mesos has 0.5 cpu, 64 memory, 0.25 revocable cpu allocated there",
+            "Mesos has 0.5 cpu, 64 MB memory, 0.25 revocable cpu allocated there",
         ),
     ],
 )

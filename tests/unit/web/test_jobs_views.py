@@ -12,7 +12,7 @@ from peloton.web.views.jobs_actions import actions, preview
 from peloton.web.views.jobs_counts import NOT_CREATED, counts
 from peloton.web.views.jobs_page import job_head, usage_of
 from peloton.web.views.jobs_versions import compare
-from peloton.web.views.jobs_why import share_row
+from peloton.web.views.jobs_why import Waiting, jobs_named, linked, share_row
 from peloton.web.views.jobs_workflow import workflow
 from peloton.web.views.timeline import NARROWEST, WIDTH, Lane, Span, timeline
 
@@ -137,3 +137,17 @@ def test_texts_are_compared_line_by_line() -> None:
 def test_a_sentence_begins_with_a_capital_letter_and_keeps_the_others() -> None:
     assert sentence("raise sla.maximumRunningInstances of /A") == "Raise sla.maximumRunningInstances of /A"
     assert sentence("") == ""
+
+
+def test_a_run_that_others_wait_for_is_named_as_people_name_it() -> None:
+    one, other = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    waits = Waiting("PENDING", f"behind {one}-10-1, the head, or {other}-2-3", 1, "")
+    assert jobs_named([waits]) == {one, other}
+    assert linked(waits, {one: "mill"}).parts == [
+        ("behind ", ""),
+        ("instance 10 of mill", f"/jobs/{one}/instances/10"),
+        (", the head, or ", ""),
+        (f"instance 2 of job {other}", f"/jobs/{other}/instances/2"),
+        ("", ""),
+    ]
+    assert linked(Waiting("PENDING", "no host", 1, ""), {}).parts == [("no host", "")]

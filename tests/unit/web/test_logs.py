@@ -153,6 +153,18 @@ def test_an_ended_run_has_its_output(client: TestClient, found: FakeCluster) -> 
     assert asked[0].taskId == f"{JOB}-1-2"
 
 
+@pytest.mark.parametrize("page", ["logs", "files", "download?path=stdout"])
+def test_while_a_run_waits_the_one_before_it_is_shown(
+    client: TestClient, found: FakeCluster, page: str
+) -> None:
+    waits, over = task_info(1, "PENDING", host=""), task_info(1, "FAILED")
+    waits.runtime.mesosTaskId.value = f"{JOB}-1-3"
+    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=waits, results=[waits, over])
+    assert client.get(f"{BASE}/{page}").status_code == 200
+    asked = [request for _, name, request in found.asked if name == "BrowseSandbox"]
+    assert [request.taskId for request in asked] == [f"{JOB}-1-2"]
+
+
 def test_a_run_without_a_sandbox_says_why(client: TestClient, found: FakeCluster) -> None:
     refused = task_pb2.BrowseSandboxResponse()
     refused.error.notRunning.message = "run 9 was not launched"
