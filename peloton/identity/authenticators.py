@@ -23,7 +23,7 @@ KNOWN_SECONDS = 300.0
 """Seconds for which they are."""
 HASHES_AT_ONCE = 2
 MAX_WAITING = 100
-"""Calls that wait for their password to be hashed; further ones are refused."""
+"""Passwords that wait to be hashed; further ones are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Basic:
         self._known = Known(clock)
         self._nobody = hashed("", _dearest(users))
         self._slots = asyncio.Semaphore(HASHES_AT_ONCE)
-        self._waiting = 0
+        self._checking: dict[str, asyncio.Task[Principal | None]] = {}
         self._default = Principal("", Kind.USER, (users.default_role,))
 
     def recall(self, credentials: Credentials) -> Principal | None:
@@ -145,20 +145,28 @@ class Basic:
         """Compare the password. An unknown name takes as long as a wrong password."""
         if not credentials.username:
             raise Unauthenticated("no username and password are given (metadata `username` and `password`)")
-        if self._waiting >= MAX_WAITING:
-            raise ResourceExhausted(
-                f"{MAX_WAITING} callers wait for their passwords to be checked: try later"
-            )
-        user = self._users.users.get(credentials.username)
-        self._waiting += 1
-        try:
-            async with self._slots:
-                password = self._nobody if user is None else user.password
-                right = await asyncio.to_thread(self._matches, password, credentials.password)
-        finally:
-            self._waiting -= 1
-        if user is None or not right:
+        # Once for all calls that bring it meanwhile: a new leader gets many at once. Who does not wait long
+        # enough finds it done the next time.
+        key = _joined(credentials)
+        checking = self._checking.get(key)
+        if checking is None:
+            if len(self._checking) >= MAX_WAITING:
+                raise ResourceExhausted(f"{MAX_WAITING} passwords wait to be checked: try later")
+            checking = self._checking[key] = asyncio.create_task(self._compare(credentials))
+            checking.add_done_callback(lambda _: self._checking.pop(key, None))
+        principal = await asyncio.shield(checking)
+        if principal is None:
             raise Unauthenticated("username or password is wrong")
+        return principal
+
+    async def _compare(self, credentials: Credentials) -> Principal | None:
+        """Hash a password; remember, and return, whose it is."""
+        user = self._users.users.get(credentials.username)
+        password = self._nobody if user is None else user.password
+        async with self._slots:
+            right = await asyncio.to_thread(self._matches, password, credentials.password)
+        if user is None or not right:
+            return None
         principal = Principal(user.name, Kind.USER, (user.role,))
         self._known.put(_joined(credentials), principal)
         return principal

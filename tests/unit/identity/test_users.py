@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,53 @@ async def test_a_plain_password_is_taken_with_a_warning(
     await Basic(read_users(file)).check(ANN)
     with pytest.raises(Unauthenticated):
         await Basic(read_users(file)).check(Credentials("ann", "ann2"))
+
+
+async def test_a_password_that_many_calls_bring_at_a_time_is_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All clients come to a new leader at once: those of one user neither wait in line nor are refused."""
+    basic = Basic(read_users(basic_file(tmp_path)))
+    hashes: list[str] = []
+    hashing = Hashed.matches
+
+    def counted(self: Hashed, password: str) -> bool:
+        hashes.append(password)
+        return hashing(self, password)
+
+    monkeypatch.setattr(Hashed, "matches", counted)
+    many = 3 * authenticators.MAX_WAITING
+    tries = [basic.check(Credentials("ann", word)) for word in ("ann1", "guess") for _ in range(many)]
+    found = await asyncio.gather(*tries, return_exceptions=True)
+    assert found[:many] == [Principal("ann", Kind.USER, ("admin",))] * many
+    assert {type(each) for each in found[many:]} == {Unauthenticated}
+    assert sorted(hashes) == ["ann1", "guess"]
+    with pytest.raises(Unauthenticated):
+        await basic.check(Credentials("ann", "guess"))
+    assert len(hashes) == 3, "what was wrong is not remembered"
+
+
+async def test_who_does_not_wait_for_the_hash_finds_it_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a hash takes longer than a call: else no call would ever be answered."""
+    basic = Basic(read_users(basic_file(tmp_path)))
+    going, hashing = threading.Event(), Hashed.matches
+    hashes: list[str] = []
+
+    def slow(self: Hashed, password: str) -> bool:
+        hashes.append(password)
+        assert going.wait(60)
+        return hashing(self, password)
+
+    monkeypatch.setattr(Hashed, "matches", slow)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await basic.check(ANN)
+    going.set()
+    assert (await basic.check(ANN)).name == "ann"
+    assert len(hashes) == 1
 
 
 async def test_a_plain_password_takes_as_long_as_a_hashed_one(
