@@ -302,7 +302,10 @@ def filter_from(wire: pb.HostFilter, path: str = "filter") -> HostFilter:
 
 def _is_complete(entry: pb.KillAndReserveTasksRequest.Entry) -> bool:
     """Return whether an entry names a run, its instance and a host."""
-    return bool(entry.hostToReserve) and entry.id.value == entry.taskId.value.rpartition("-")[0] != ""
+    run = entry.taskId.value
+    if not isinstance(run, str):  # bytes: a text of Mesos' messages (proto2) that is not UTF-8
+        return False
+    return bool(entry.hostToReserve) and entry.id.value == run.rpartition("-")[0] != ""
 
 
 def _slack(cpu: int) -> Iterable[tuple[str, int]]:

@@ -27,6 +27,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.client.spec import read_spec
 from peloton.identity.methods import interface, split
 from peloton.private.resmgr.explain import explain_pb2
+from peloton.private.resmgrsvc import resmgrsvc_pb2
 from tests.fuzz.daemons import HOSTS, Daemons, Errors, Outcome, called, running
 from tests.fuzz.engine import ROOT, Finding, Report, rng_of, where
 from tests.fuzz.messages import Corpus, Maker, non_finite, parsed
@@ -63,6 +64,7 @@ HOSTS_AS_SEEN = (
     "/peloton.private.hostmgr.v1alpha.svc.HostManagerService/GetHostCache",
 )
 """What tells why a host takes no task."""
+TASKS_ON_HOSTS = "/peloton.private.resmgr.ResourceManagerService/GetTasksByHosts"
 CANARY = "canary"
 HOST_POOLS = {CANARY: "batch_reserved", "host0": "batch_reserved", "host1": "stateless", "host2": "shared"}
 """The pools that hosts are in at first: those of batch jobs, of services, of both."""
@@ -322,9 +324,10 @@ class Batch:
         request = explain_pb2.ExplainJobRequest()
         request.job_id.value = job_id
         why = [await self.calls.make(path, request)]
-        for path in HOSTS_AS_SEEN:
-            outcome = await self.calls.raw(path, b"")
-            why += [self.calls.types[path][1].FromString(raw) for raw in outcome.messages]
+        on_host = resmgrsvc_pb2.GetTasksByHostsRequest(hostnames=[CANARY]).SerializeToString()
+        for path, raw in (*((each, b"") for each in HOSTS_AS_SEEN), (TASKS_ON_HOSTS, on_host)):
+            outcome = await self.calls.raw(path, raw)
+            why += [self.calls.types[path][1].FromString(each) for each in outcome.messages]
         return "the canary does not end: " + "; ".join(" ".join(str(each).split()) for each in why)
 
     async def _return_host(self, hostname: str) -> None:

@@ -190,3 +190,12 @@ async def test_nothing_is_held_where_nothing_is_killed() -> None:
     answer = await calls.kill((f"{T0}-1", T0, "host0"))
     assert "killing tasks is disabled" in answer.error.killFailure.message
     assert not len(calls.manager.hosts.holds)
+
+
+async def test_a_run_that_is_no_text_is_refused() -> None:
+    request = pb.KillAndReserveTasksRequest()
+    entry = request.entries.add(hostToReserve="host0")
+    entry.id.value = T0
+    entry.taskId.MergeFromString(b"\x0a\x02\xe3e")  # not UTF-8
+    answer = await Calls().service.KillAndReserveTasks(request, None)
+    assert "each needs taskId" in answer.error.invalidTaskIDs.message
