@@ -133,9 +133,10 @@ class ClusterSettings(Settings):
     """Whether the daemons and the web UI speak TLS, know each other by certificates, encrypt secrets of jobs,
     and ask callers who they are, by users that are made with the cluster: admin may do everything, viewer may
     read. Their passwords are in the cluster's folder `auth`, the authority in `certificates`."""
-    secure_master: bool = True
+    secure_master: bool | None = None
     """Whether the own masters of a secure cluster speak TLS, with those only that have a certificate of its
-    authority, as its agents and host managers have."""
+    authority, as its agents and host managers have. Where not set: unless agents are simulated, as for
+    benchmarks of the daemons."""
     secure_agents: bool = False
     """Whether the agents of a secure cluster speak TLS, too, and ask for a principal's secret."""
     clusters: tuple[NamedCluster, ...] = ()
@@ -158,7 +159,8 @@ class ClusterSettings(Settings):
     @property
     def masters_speak_tls(self) -> bool:
         """Whether the own masters do."""
-        return self.secure and self.secure_master and not self.mesos
+        wanted = self.simulated is None if self.secure_master is None else self.secure_master
+        return self.secure and wanted and not self.mesos
 
     @property
     def launches_cost(self) -> bool:
@@ -238,6 +240,8 @@ class ClusterSettings(Settings):
     def _agents_as_secure(self) -> Self:
         if self.secure_agents and not self.secure:
             raise ValueError("secure_agents: count with `secure: true` only")
+        if self.secure_master and (not self.secure or self.mesos):
+            raise ValueError("secure_master: counts for own masters with `secure: true` only")
         return self
 
     @field_validator("agents")

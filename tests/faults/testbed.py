@@ -209,7 +209,8 @@ class Testbed:
             mesos_masters=self.setup.masters,
             launch_seconds=self.setup.launch_seconds,
             secure=self.setup.secure,
-            secure_master=self.setup.masters > 1,  # the proxy of a single one repeats and loses what it says
+            # The proxy of a single one repeats and loses what it says.
+            secure_master=None if self.setup.masters > 1 else False,
             membership=f"zookeeper={self.zookeeper.address}" if self.zookeeper is not None else "local",
             settings=DaemonSettings(
                 jobmgr=jobmgr, resmgr=common, hostmgr={**common, **mesos, **reconcile}, placement=placement

@@ -13,6 +13,7 @@ from minicluster.layout import Layout
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.settings import ClusterSettings, read_cluster
 from peloton.config.errors import ConfigError
+from peloton.config.settings import validated
 
 ISSUE = """
 agents:
@@ -275,3 +276,24 @@ def test_further_mesos_clusters_have_names_and_ports_of_their_own(tmp_path: Path
     for wrong in ("0", "many", [{"name": "a"}, {"name": "a"}], [{"name": "a/b"}]):
         with pytest.raises(ConfigError, match="clusters"):
             read_cluster(None, {"clusters": wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "speaks"),
+    [
+        ({}, False),
+        ({"secure": True}, True),
+        ({"secure": True, "secure_master": False}, False),
+        ({"secure": True, "simulated": {"agents": 1}}, False),
+        ({"secure": True, "simulated": {"agents": 1}, "secure_master": True}, True),
+        ({"secure": True, "mesos": "10.0.0.7:5050"}, False),
+    ],
+)
+def test_the_own_master_of_a_secure_cluster_speaks_tls(given: dict[str, Any], speaks: bool) -> None:
+    assert validated(ClusterSettings, given, "test").masters_speak_tls is speaks
+
+
+@pytest.mark.parametrize("given", [{}, {"secure": True, "mesos": "10.0.0.7:5050"}])
+def test_a_master_that_cannot_be_secure_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="secure_master: counts for own masters with `secure: true` only"):
+        validated(ClusterSettings, {**given, "secure_master": True}, "test")
