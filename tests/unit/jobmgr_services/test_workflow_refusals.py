@@ -89,19 +89,19 @@ async def test_repetition_of_steering_changes_nothing(service: Service) -> None:
 
 
 async def test_one_workflow_excludes_another(service: Service) -> None:
+    begun = "(INITIALIZED|ROLLING_FORWARD)"  # it has its first round in a cycle of its own
     running = await service.workflow()
     await service.created()
     code, told = await service.refused("RestartJob")
     assert code is INVALID
-    assert told == (
-        f"workflow: 'RESTART' is not possible while {running} is ROLLING_FORWARD: abort it, or wait"
+    assert re.fullmatch(
+        f"workflow: 'RESTART' is not possible while {running} is {begun}: abort it, or wait", told
     )
     await service.call("AbortJobWorkflow")
     await service.call("RestartJob", restart_spec=stateless_pb2.RestartSpec(batch_size=1))
     running = await service.workflow()
     for method in ("ReplaceJob", "PatchJob"):
         code, told = await service.refused(method)
-        begun = "(INITIALIZED|ROLLING_FORWARD)"  # it has its first round in a cycle of its own
         assert code is INVALID
         assert re.fullmatch(
             f"workflow: 'UPDATE' is not possible while {running} is {begun}: abort it, or wait", told
