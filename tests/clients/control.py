@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from minicluster.cluster import Cluster, Status
@@ -25,8 +27,29 @@ def main(directory: str, action: str, *roles: str) -> int:
     pids = [_leader(cluster, role).pid for role in roles]
     for pid in pids:
         assert pid is not None
-        os.kill(pid, {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP}[action])
+        if action == "kill":
+            os.kill(pid, signal.SIGKILL)
+        else:
+            _freeze(pid, cluster.directory / "peloton.db")
     return 0
+
+
+def _freeze(pid: int, database: Path) -> None:
+    """Freeze a daemon outside of its writes: SQLite's lock would be frozen too, and nobody could lead."""
+    os.kill(pid, signal.SIGSTOP)
+    while _locked(database):
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGSTOP)
+
+
+def _locked(database: Path) -> bool:
+    with closing(sqlite3.connect(database, timeout=2.0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+        return False
 
 
 def _leader(cluster: Cluster, role: str) -> Status:
