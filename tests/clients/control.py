@@ -30,7 +30,7 @@ def main(directory: str, action: str, *roles: str) -> int:
         if action == "kill":
             os.kill(pid, signal.SIGKILL)
         else:
-            _freeze(pid, cluster.directory / "peloton.db")
+            _freeze(pid, cluster.layout.database)
     return 0
 
 
