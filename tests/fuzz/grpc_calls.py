@@ -290,6 +290,7 @@ class Batch:
         """A new job must run on the host and in the pool that no input names."""
         await self.unlock()
         await self._return_host(CANARY)
+        self.pool = await self._create_pool(CANARY, 4.0)  # an input may have deleted it by an id of an answer
         job_id = str(uuid.uuid4())
         config = text_format.Parse(
             f"""name: "canary" owningTeam: "t" instanceCount: 2 respoolID {{ value: "{self.pool}" }}
@@ -328,6 +329,8 @@ class Batch:
         for path, raw in (*((each, b"") for each in HOSTS_AS_SEEN), (TASKS_ON_HOSTS, on_host)):
             outcome = await self.calls.raw(path, raw)
             why += [self.calls.types[path][1].FromString(each) for each in outcome.messages]
+        complete = host_svc_pb2.CompleteMaintenanceRequest(hostname=CANARY).SerializeToString()
+        why.append((await self.calls.raw(f"{HOST}CompleteMaintenance", complete)).details)
         return "the canary does not end: " + "; ".join(" ".join(str(each).split()) for each in why)
 
     async def _return_host(self, hostname: str) -> None:

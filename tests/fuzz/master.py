@@ -226,8 +226,12 @@ class Master:
 
     def _reconcile(self, asked: Call.Reconcile) -> None:
         for task_id in [each.task_id.value for each in asked.tasks] or list(self.tasks):
-            agent_id, _, state = self.tasks.get(task_id, ("", None, mesos_pb2.TASK_GONE))
-            self._later(self._status, task_id, agent_id, state, True)
+            self._later(self._tell, task_id)
+
+    def _tell(self, task_id: str) -> None:
+        """Tell the state of this moment: one of the moment when it was asked for may come after the end."""
+        agent_id, _, state = self.tasks.get(task_id, ("", None, mesos_pb2.TASK_GONE))
+        self._status(task_id, agent_id, state, True)
 
     # The operator client.
 
