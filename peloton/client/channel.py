@@ -26,6 +26,8 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
     # Daemons are not behind the web proxy that the environment may name.
     ("grpc.enable_http_proxy", 0),
+    # Servers bound the calls of a connection: each client has its own ones.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 

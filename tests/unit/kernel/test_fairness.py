@@ -11,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf import wrappers_pb2
 
+from peloton.client.channel import open_aio_channel
 from peloton.config.settings import (
     CallLimitSettings,
     MethodRate,
@@ -308,3 +309,23 @@ async def test_a_connection_that_keeps_to_its_bound_is_never_refused() -> None:
 
         await asyncio.gather(*(calls(b"%d" % number) for number in range(300)))
         assert len(methods.begun) == 9000
+
+
+async def test_each_client_has_a_connection_of_its_own() -> None:
+    methods = Methods()
+    server = RpcServer(lambda: "nobody leads", connection_streams=2)
+    plain = grpc.unary_unary_rpc_method_handler(methods.call, bytes, bytes)
+    streaming = grpc.unary_stream_rpc_method_handler(methods.stream, bytes, bytes)
+    server.activate([Service((JOBS,), {"Get": plain}), Service((WATCHES,), {"Watch": streaming})])
+    address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+    try:
+        async with open_aio_channel(address) as full, open_aio_channel(address) as other:
+            watches = [full.unary_stream(WATCH)(b"w", timeout=DEADLINE) for _ in range(2)]
+            await methods.until(2)
+            methods.ends[b"g"] = asyncio.Event()
+            methods.ends[b"g"].set()
+            assert await other.unary_unary(GET)(b"g", timeout=20) == b"g"
+            for watch in watches:
+                watch.cancel()
+    finally:
+        await server.stop(0)
