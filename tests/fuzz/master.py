@@ -98,7 +98,7 @@ class Master:
             agent = Agent(hostname)
             self.agents_by_id[agent.id] = agent
         self.ready = False
-        self.tasks: dict[str, tuple[str, mesos_pb2.TaskInfo, int]] = {}
+        self.tasks: dict[str, tuple[str, mesos_pb2.TaskInfo, mesos_pb2.TaskState.ValueType]] = {}
         """Live tasks: agent, task, state."""
         self.launched = 0
         self._handler: Handler | None = None
