@@ -46,9 +46,9 @@ def require_private_key(setting: str, certificate: Path | None, key: Path | None
         require_private(certificate, f"{setting}.certificate_file")
 
 
-def keep_private() -> None:
-    """Let this process, and those that it starts, make files that only this user can use."""
-    os.umask(UMASK)
+def keep_private(folders: int = FOLDER) -> None:
+    """Let this process, and those that it starts, make files of mode 0600, and folders of a mode."""
+    os.umask(0o777 & ~(FILE | folders))
 
 
 def make_folder(path: Path, mode: int = FOLDER) -> None:

@@ -18,7 +18,7 @@ from minicluster.mesos.agent.service import AgentConfig, AgentService
 from minicluster.mesos.common import launch_costs, resource_notation
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.basic_auth import read_credentials
-from minicluster.mesos.common.modes import keep_private
+from minicluster.mesos.common.modes import PASSABLE
 from minicluster.mesos.common.server_process import (
     Refusal,
     client_tls,
@@ -29,6 +29,7 @@ from minicluster.mesos.common.server_process import (
     write_ready_file,
 )
 from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
+from peloton.config.private import keep_private
 from peloton.errors import InvalidArgument
 from peloton.mesos.detector import detecting, parse_master
 
@@ -158,7 +159,7 @@ async def _until_stopped(service: AgentService, options: argparse.Namespace, por
 
 def main() -> int:
     """Run an agent until SIGTERM or SIGINT, or until the master ends it; return the exit code."""
-    keep_private()
+    keep_private(PASSABLE)
     gc.set_threshold(50_000, 20, 50)  # little of what is here lies in cycles
     return run("agent", _serve(_parser().parse_args()))
 

@@ -10,8 +10,3 @@ import os
 
 PASSABLE = 0o711 if os.geteuid() == 0 else 0o700
 """Folders on the way to what is a task's."""
-
-
-def keep_private() -> None:
-    """Let this process make files that only this user can use, and folders as `PASSABLE` says."""
-    os.umask(0o777 & ~PASSABLE)
