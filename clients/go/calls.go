@@ -45,7 +45,7 @@ func Repeatable(method string, request any) bool {
 
 const (
 	firstPause   = 100 * time.Millisecond
-	longestPause = time.Second
+	longestPause = 500 * time.Millisecond
 )
 
 // pauses are the pauses between tries: they double, each drawn from the upper half.

@@ -17,6 +17,7 @@ import (
 
 	hostsv0 "peloton.internal/client/api/v0/host/svc"
 	"peloton.internal/client/api/v0/job"
+	"peloton.internal/client/api/v0/job/instances"
 	"peloton.internal/client/api/v0/respool"
 	"peloton.internal/client/api/v0/task"
 	updates "peloton.internal/client/api/v0/update/svc"
@@ -32,11 +33,12 @@ import (
 
 // Client calls a cluster. Its fields are the stubs of the public services.
 type Client struct {
-	// Jobs, Tasks, Updates and VolumesV0 are v0 services of the job manager.
-	Jobs      job.JobManagerClient
-	Tasks     task.TaskManagerClient
-	Updates   updates.UpdateServiceClient
-	VolumesV0 volumesv0.VolumeServiceClient
+	// Jobs, JobInstances, Tasks, Updates and VolumesV0 are v0 services of the job manager.
+	Jobs         job.JobManagerClient
+	JobInstances instances.InstanceServiceClient
+	Tasks        task.TaskManagerClient
+	Updates      updates.UpdateServiceClient
+	VolumesV0    volumesv0.VolumeServiceClient
 	// Services, Pods, Watches, Volumes and Admin are v1alpha services of the job manager.
 	Services services.JobServiceClient
 	Pods     pods.PodServiceClient
@@ -99,6 +101,7 @@ func (c *Client) Close() error {
 func (c *Client) makeStubs() {
 	jobmgr, resmgr, hostmgr := c.conns[JobManager], c.conns[ResourceManager], c.conns[HostManager]
 	c.Jobs = job.NewJobManagerClient(jobmgr)
+	c.JobInstances = instances.NewInstanceServiceClient(jobmgr)
 	c.Tasks = task.NewTaskManagerClient(jobmgr)
 	c.Updates = updates.NewUpdateServiceClient(jobmgr)
 	c.VolumesV0 = volumesv0.NewVolumeServiceClient(jobmgr)

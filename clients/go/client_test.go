@@ -424,6 +424,37 @@ func TestConfigFromEnv(t *testing.T) {
 	}
 }
 
+func TestTaskToken(t *testing.T) {
+	sandbox := t.TempDir()
+	if err := os.WriteFile(filepath.Join(sandbox, "token"), []byte("peloton-task.x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"JOBMGR_URL": "one:5392", "MESOS_SANDBOX": sandbox, "PELOTON_TOKEN_FILE": "token",
+	} {
+		t.Setenv(name, value)
+	}
+	config, err := ConfigFromEnv("me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token, err := config.Token(context.Background()); token != "peloton-task.x" || err != nil {
+		t.Error(token, err)
+	}
+	t.Setenv("PELOTON_TOKEN", "abc")
+	if config, err = ConfigFromEnv("me"); err != nil {
+		t.Fatal(err)
+	}
+	if token, _ := config.Token(context.Background()); token != "abc" {
+		t.Error(token)
+	}
+	t.Setenv("PELOTON_TOKEN", "")
+	t.Setenv("PELOTON_TOKEN_FILE", "missing")
+	if _, err := ConfigFromEnv("me"); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
 func TestTypedErrors(t *testing.T) {
 	fake := serve(t, &fakeServer{get: func(context.Context, *job.GetRequest) (*job.GetResponse, error) {
 		return nil, status.Error(codes.InvalidArgument, "config.instanceCount: 0 is not a number from 1 to 100000")

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	apiv0 "peloton.internal/client/api/v0"
 	"peloton.internal/client/api/v0/job"
 	"peloton.internal/client/api/v0/query"
@@ -187,14 +189,14 @@ func TestClusterLosesItsLeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
-	group.Go(test.watchPods)
-	group.Go(test.watchPods)
-	group.Go(test.watchServices)
-	group.Go(test.createService)
+	spawn(&group, test.watchPods)
+	spawn(&group, test.watchPods)
+	spawn(&group, test.watchServices)
+	spawn(&group, test.createService)
 	prefix := "once-" + newID() + "-"
 	test.begun.Add(callers)
 	for caller := range callers {
-		group.Go(func() { test.call(caller, prefix) })
+		spawn(&group, func() { test.call(caller, prefix) })
 	}
 	test.begun.Wait()
 	control(t, os.Getenv("PELOTON_TEST_LOSS"), "jobmgr", "resmgr")
@@ -326,4 +328,36 @@ func (l *lossTest) createService() {
 	if _, err := l.client.CreateService(l.ctx, l.pool, l.service); err != nil {
 		l.t.Error(err)
 	}
+}
+
+// TestClusterTakeover is the program of `tests/clients/takeover.py`: calls until a file is there, a line for each.
+func TestClusterTakeover(t *testing.T) {
+	stop := os.Getenv("PELOTON_TAKEOVER_STOP")
+	if stop == "" {
+		t.Skip("PELOTON_TAKEOVER_STOP has no path of a file")
+	}
+	config, err := ConfigFromEnv("takeover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, config)
+	seconds := func() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
+	var group sync.WaitGroup
+	for caller := range 8 {
+		spawn(&group, func() {
+			for {
+				if _, err := os.Stat(stop); err == nil {
+					return
+				}
+				start, code := seconds(), "OK"
+				if _, err := client.Jobs.GetActiveJobs(context.Background(), &job.GetActiveJobsRequest{}); err != nil {
+					code = status.Code(err).String()
+				}
+				fmt.Printf("takeover: call %d %.6f %.6f %s\n", caller, start, seconds(), code)
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	group.Wait()
+	fmt.Println("takeover: end")
 }

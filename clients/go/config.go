@@ -86,7 +86,8 @@ func StaticToken(token string) func(context.Context) (string, error) {
 // ConfigFromEnv reads the variables of the command line: JOBMGR_URL, RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME,
 // ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE,
 // PELOTON_CERT_FILE and PELOTON_KEY_FILE, which with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and
-// PELOTON_AGENT_AUTH.
+// PELOTON_AGENT_AUTH. Inside of a task that has a token (PELOTON_TOKEN_FILE), calls are the task's unless another
+// identity is given; files may then be named by their paths below MESOS_SANDBOX.
 func ConfigFromEnv(caller string) (Config, error) {
 	config := Config{
 		Caller:          caller,
@@ -101,7 +102,30 @@ func ConfigFromEnv(caller string) (Config, error) {
 	if token := os.Getenv("PELOTON_TOKEN"); token != "" {
 		config.Token = StaticToken(token)
 	}
-	return config, errors.Join(config.readTimeout(), config.readBasicAuth(), config.readTLS(), config.readAgents())
+	return config, errors.Join(
+		config.readTimeout(), config.readBasicAuth(), config.readTaskToken(), config.readTLS(), config.readAgents())
+}
+
+// ownFile returns the file that a variable names: a relative path is below the sandbox of a task.
+func ownFile(variable string) string {
+	file, sandbox := os.Getenv(variable), os.Getenv("MESOS_SANDBOX")
+	if file == "" || sandbox == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(sandbox, file)
+}
+
+func (c *Config) readTaskToken() error {
+	file := ownFile("PELOTON_TOKEN_FILE")
+	if file == "" || c.JobManager == "" || c.Token != nil || os.Getenv("BASIC_AUTH_CONFIG") != "" {
+		return nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return invalid("PELOTON_TOKEN_FILE", file, "a readable file")
+	}
+	c.Token = StaticToken(strings.TrimSpace(string(content)))
+	return nil
 }
 
 func (c *Config) readTimeout() error {
@@ -131,7 +155,7 @@ func (c *Config) readBasicAuth() error {
 }
 
 func (c *Config) readTLS() error {
-	ca, cert, key := os.Getenv("PELOTON_CA_FILE"), os.Getenv("PELOTON_CERT_FILE"), os.Getenv("PELOTON_KEY_FILE")
+	ca, cert, key := ownFile("PELOTON_CA_FILE"), ownFile("PELOTON_CERT_FILE"), ownFile("PELOTON_KEY_FILE")
 	config, err := TLSFromFiles(ca, cert, key)
 	if ca != "" || cert != "" || key != "" {
 		c.TLS = config

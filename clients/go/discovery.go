@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,10 @@ var elections = map[Role]string{
 // resolver finds the address of a role's leader. An error of code Unavailable may pass.
 type resolver interface {
 	address(ctx context.Context, role Role, failed string) (string, error)
+	// watch tells the address of each new leader, empty while nobody leads, until ctx or the resolver ends.
+	watch(ctx context.Context, role Role, tell func(address string))
+	// others returns the addresses, other than this one, at which the leader may be, where nobody tells it.
+	others(address string) []string
 	close()
 }
 
@@ -69,9 +74,19 @@ func (a addressList) address(_ context.Context, _ Role, failed string) (string, 
 	return a[0], nil
 }
 
+// watch returns at once: nobody tells who leads.
+func (addressList) watch(context.Context, Role, func(string)) {}
+
+func (a addressList) others(address string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(each string) bool { return each == address })
+}
+
 func (addressList) close() {}
 
-const zooKeeperTimeout = 5 * time.Second
+const (
+	zooKeeperTimeout = 5 * time.Second
+	watchPause       = 500 * time.Millisecond
+)
 
 // zooKeeper finds leaders as their elections announce them. It connects when it is first asked.
 type zooKeeper struct {
@@ -140,11 +155,7 @@ func (z *zooKeeper) connect() (conn *zk.Conn, err error) {
 }
 
 func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, error) {
-	node := z.below + "/" + elections[role]
-	if role == HostManager && z.cluster != "" {
-		node += "/clusters/" + z.cluster
-	}
-	node += "/leader"
+	node := z.node(role)
 	value, err := z.read(ctx, node)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -159,6 +170,59 @@ func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, e
 	}
 	return leaderAddress(node, value)
 }
+
+func (z *zooKeeper) node(role Role) string {
+	node := z.below + "/" + elections[role]
+	if role == HostManager && z.cluster != "" {
+		node += "/clusters/" + z.cluster
+	}
+	return node + "/leader"
+}
+
+// watch tells the address of each new leader. What ZooKeeper has while it cannot be reached is told afterwards.
+func (z *zooKeeper) watch(ctx context.Context, role Role, tell func(address string)) {
+	for ctx.Err() == nil {
+		changed, err := z.tellOnce(z.node(role), tell)
+		if errors.Is(err, ErrClosed) {
+			return
+		}
+		if err != nil {
+			pause(ctx, watchPause, nil)
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tellOnce tells who leads, and returns what says that it has changed.
+func (z *zooKeeper) tellOnce(node string, tell func(address string)) (<-chan zk.Event, error) {
+	conn, err := z.connected()
+	if err != nil {
+		return nil, err
+	}
+	defer z.reads.Done()
+	value, _, changed, err := conn.GetW(node)
+	if errors.Is(err, zk.ErrNoNode) {
+		var there bool
+		if there, _, changed, err = conn.ExistsW(node); err == nil && !there {
+			tell("")
+		}
+		return changed, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if address, err := leaderAddress(node, value); err == nil {
+		tell(address) // a wrong one is told by the look-up
+	}
+	return changed, nil
+}
+
+// others returns none: ZooKeeper tells who leads.
+func (*zooKeeper) others(string) []string { return nil }
 
 func leaderAddress(node string, value []byte) (string, error) {
 	var leader struct {

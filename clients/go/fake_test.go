@@ -2,15 +2,20 @@ package peloton
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	grpchealth "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -20,7 +25,36 @@ import (
 	watches "peloton.internal/client/api/v1alpha/watch/svc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain fails where goroutines of the client are left when the tests have ended.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if left := leftGoroutines(); code == 0 && left != "" {
+		fmt.Fprintln(os.Stderr, "goroutines are left:\n"+left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftGoroutines returns the stacks of goroutines that are not those of the test program, once they had time to end.
+func leftGoroutines() string {
+	var left []string
+	for range 100 {
+		left = nil
+		stacks := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			own := strings.Contains(stack, "leftGoroutines") || strings.Contains(stack, "os/signal.") ||
+				strings.Contains(stack, "testing.(*M)")
+			if !own {
+				left = append(left, stack)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return strings.Join(left, "\n\n")
+}
 
 // fakeServer is a job manager in this process. Its functions are nil where a test does not call them.
 type fakeServer struct {
@@ -29,11 +63,13 @@ type fakeServer struct {
 
 	address string
 	server  *grpc.Server
+	health  *health.Server // nil: not served
 	calls   atomic.Int32
 
 	create   func(context.Context, *job.CreateRequest) (*job.CreateResponse, error)
 	get      func(context.Context, *job.GetRequest) (*job.GetResponse, error)
 	getTask  func(context.Context, *task.GetRequest) (*task.GetResponse, error)
+	list     func(context.Context, *task.ListRequest) (*task.ListResponse, error)
 	browse   func(context.Context, *task.BrowseSandboxRequest) (*task.BrowseSandboxResponse, error)
 	watch    func(*watches.WatchRequest, grpc.ServerStreamingServer[watches.WatchResponse]) error
 	listPods func(*services.ListPodsRequest, grpc.ServerStreamingServer[services.ListPodsResponse]) error
@@ -54,6 +90,9 @@ func serve(t *testing.T, fake *fakeServer, options ...grpc.ServerOption) *fakeSe
 	task.RegisterTaskManagerServer(fake.server, taskServer{fake: fake})
 	watches.RegisterWatchServiceServer(fake.server, fake)
 	services.RegisterJobServiceServer(fake.server, fake)
+	if fake.health != nil {
+		grpchealth.RegisterHealthServer(fake.server, fake.health)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -87,6 +126,10 @@ type taskServer struct {
 
 func (s taskServer) Get(ctx context.Context, request *task.GetRequest) (*task.GetResponse, error) {
 	return s.fake.getTask(ctx, request)
+}
+
+func (s taskServer) List(ctx context.Context, request *task.ListRequest) (*task.ListResponse, error) {
+	return s.fake.list(ctx, request)
 }
 
 func (s taskServer) BrowseSandbox(ctx context.Context, r *task.BrowseSandboxRequest) (*task.BrowseSandboxResponse, error) {
@@ -148,4 +191,13 @@ func answered(state job.JobState) func(context.Context, *job.GetRequest) (*job.G
 func notLeading(ctx context.Context, _ *job.GetRequest) (*job.GetResponse, error) {
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(notBegun, "1"))
 	return nil, status.Error(codes.Unavailable, "jobmgr does not lead")
+}
+
+// spawn runs a function in a goroutine that a group waits for.
+func spawn(group *sync.WaitGroup, body func()) {
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		body()
+	}()
 }

@@ -99,7 +99,7 @@ func timed(t *testing.T, calls, callers int, call func() error) float64 {
 	began := time.Now()
 	var group sync.WaitGroup
 	for caller := range callers {
-		group.Go(func() {
+		spawn(&group, func() {
 			for number := caller; number < calls; number += callers {
 				if err := call(); err != nil {
 					t.Error(err)

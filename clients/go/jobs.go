@@ -14,6 +14,7 @@ import (
 
 	apiv0 "peloton.internal/client/api/v0"
 	"peloton.internal/client/api/v0/job"
+	"peloton.internal/client/api/v0/job/instances"
 	"peloton.internal/client/api/v0/respool"
 	"peloton.internal/client/api/v0/task"
 	"peloton.internal/client/api/v1alpha"
@@ -38,23 +39,50 @@ func (c *Client) PoolID(ctx context.Context, path string) (string, error) {
 // CreateJob creates a batch job in the pool at a path, and returns its id. Without a path the config names the
 // pool. The call may be repeated: the client chooses the id.
 func (c *Client) CreateJob(ctx context.Context, poolPath string, config *job.JobConfig) (string, error) {
+	id := newID()
+	if err := c.createJob(ctx, id, poolPath, config); err != nil && !errors.Is(err, ErrAlreadyExists) {
+		return "", err // else an earlier try has made it
+	}
+	return id, nil
+}
+
+// CreateJobWithID creates a batch job as CreateJob does, with an id of the caller, a UUID: a program that ended
+// before it had the answer may call it again. ErrAlreadyExists is returned where the id is that of another job,
+// one with another name.
+func (c *Client) CreateJobWithID(ctx context.Context, id, poolPath string, config *job.JobConfig) error {
+	err := c.createJob(ctx, id, poolPath, config)
+	if !errors.Is(err, ErrAlreadyExists) {
+		return err
+	}
+	found, read := c.Job(ctx, id)
+	if read != nil {
+		return read
+	}
+	return sameName(err, found.GetConfig().GetName(), config.GetName())
+}
+
+// sameName returns nil where what exists already was made by an earlier call.
+func sameName(exists error, found, wanted string) error {
+	if found == wanted {
+		return nil
+	}
+	return newError(codes.AlreadyExists, "", fmt.Sprintf("%v: its name is %q, not %q", exists, found, wanted), exists)
+}
+
+func (c *Client) createJob(ctx context.Context, id, poolPath string, config *job.JobConfig) error {
 	if poolPath != "" {
 		pool, err := c.PoolID(ctx, poolPath)
 		if err != nil {
-			return "", err
+			return err
 		}
 		config = proto.Clone(config).(*job.JobConfig)
 		config.RespoolID = &apiv0.ResourcePoolID{Value: pool}
 	}
-	id := newID()
 	answer, err := c.Jobs.Create(ctx, &job.CreateRequest{Id: &apiv0.JobID{Value: id}, Config: config})
 	if err == nil {
 		err = Check(answer)
 	}
-	if err != nil && !errors.Is(err, ErrAlreadyExists) { // an earlier try has made it
-		return "", err
-	}
-	return id, nil
+	return err
 }
 
 // CreateJobFromYAML creates a batch job from a file as `peloton job create` takes it.
@@ -69,20 +97,37 @@ func (c *Client) CreateJobFromYAML(ctx context.Context, poolPath, file string) (
 // CreateService creates a service in the pool at a path, and returns its id. Without a path the spec names the
 // pool. The call may be repeated: the client chooses the id.
 func (c *Client) CreateService(ctx context.Context, poolPath string, spec *stateless.JobSpec) (string, error) {
+	id := newID()
+	if err := c.createService(ctx, id, poolPath, spec); err != nil && !errors.Is(err, ErrAlreadyExists) {
+		return "", err
+	}
+	return id, nil
+}
+
+// CreateServiceWithID creates a service with an id of the caller, as CreateJobWithID does a batch job.
+func (c *Client) CreateServiceWithID(ctx context.Context, id, poolPath string, spec *stateless.JobSpec) error {
+	err := c.createService(ctx, id, poolPath, spec)
+	if !errors.Is(err, ErrAlreadyExists) {
+		return err
+	}
+	found, read := c.Services.GetJob(ctx, &services.GetJobRequest{JobId: &apiv1alpha.JobID{Value: id}})
+	if read != nil {
+		return read
+	}
+	return sameName(err, found.GetJobInfo().GetSpec().GetName(), spec.GetName())
+}
+
+func (c *Client) createService(ctx context.Context, id, poolPath string, spec *stateless.JobSpec) error {
 	if poolPath != "" {
 		pool, err := c.PoolID(ctx, poolPath)
 		if err != nil {
-			return "", err
+			return err
 		}
 		spec = proto.Clone(spec).(*stateless.JobSpec)
 		spec.RespoolId = &apiv1alpha.ResourcePoolID{Value: pool}
 	}
-	id := newID()
 	_, err := c.Services.CreateJob(ctx, &services.CreateJobRequest{JobId: &apiv1alpha.JobID{Value: id}, Spec: spec})
-	if err != nil && !errors.Is(err, ErrAlreadyExists) {
-		return "", err
-	}
-	return id, nil
+	return err
 }
 
 // CreateServiceFromYAML creates a service from a file as `peloton job stateless create` takes it.
@@ -133,7 +178,7 @@ func (c *Client) Wait(ctx context.Context, id string, progress func(*job.Runtime
 				return runtime, nil
 			}
 		}
-		if !pause(ctx, interval) {
+		if waited, _ := pause(ctx, interval, nil); !waited {
 			return before, newError(codes.DeadlineExceeded, "",
 				fmt.Sprintf("the job %s is still %s", id, before.GetState()), context.Cause(ctx))
 		}
@@ -157,9 +202,13 @@ func passing(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDeadlineExceeded)
 }
 
-const instancesPerCall = 1000
+const (
+	instancesPerCall = 1000
+	triesPerPage     = 5
+)
 
-// Instances yields the instances of a job in order, some at a time.
+// Instances yields the instances of a job in order, some at a time. A page that no leader answers is read again,
+// before the deadline of ctx, up to four times.
 func (c *Client) Instances(ctx context.Context, id string) iter.Seq2[*task.TaskInfo, error] {
 	return func(yield func(*task.TaskInfo, error) bool) {
 		info, err := c.Job(ctx, id)
@@ -167,24 +216,58 @@ func (c *Client) Instances(ctx context.Context, id string) iter.Seq2[*task.TaskI
 			yield(nil, err)
 			return
 		}
-		for from := uint32(0); from < info.GetConfig().GetInstanceCount(); from += instancesPerCall {
-			answer, err := c.Tasks.List(ctx, &task.ListRequest{
-				JobId: &apiv0.JobID{Value: id},
-				Range: &task.InstanceRange{From: from, To: from + instancesPerCall},
-			})
-			if err == nil {
-				err = Check(answer)
-			}
+		end := info.GetConfig().GetInstanceCount() + info.GetRuntime().GetReleasedInstances()
+		for from := uint32(0); from < end; from += instancesPerCall {
+			found, err := c.page(ctx, id, from)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			found := answer.GetResult().GetValue()
 			for instance := from; instance < from+instancesPerCall; instance++ {
 				if one, ok := found[instance]; ok && !yield(one, nil) {
 					return
 				}
 			}
+		}
+	}
+}
+
+// ReleaseInstances takes instances out of a batch job, live ones after their end, and returns those that were not
+// released before. Their numbers are free when they have ended, and updates that add instances use them again.
+func (c *Client) ReleaseInstances(ctx context.Context, id string, numbers ...uint32) ([]uint32, error) {
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	request := &instances.ReleaseInstancesRequest{JobId: &apiv0.JobID{Value: id}}
+	for _, number := range numbers {
+		request.Ranges = append(request.Ranges, &task.InstanceRange{From: number, To: number + 1})
+	}
+	answer, err := c.JobInstances.ReleaseInstances(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return answer.GetReleasedInstances(), nil
+}
+
+// page returns some instances of a job.
+func (c *Client) page(ctx context.Context, id string, from uint32) (map[uint32]*task.TaskInfo, error) {
+	var waits pauses
+	for tries := 1; ; tries++ {
+		answer, err := c.Tasks.List(ctx, &task.ListRequest{
+			JobId: &apiv0.JobID{Value: id},
+			Range: &task.InstanceRange{From: from, To: from + instancesPerCall},
+		})
+		if err == nil {
+			err = Check(answer)
+		}
+		if err == nil {
+			return answer.GetResult().GetValue(), nil
+		}
+		if tries == triesPerPage || !passing(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		if waited, _ := pause(ctx, waits.next(), nil); !waited {
+			return nil, err
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (f *followed) more() error {
 	case err != nil && (over || f.ctx.Err() != nil || !f.passing(err)):
 		return err
 	}
-	if !pause(f.ctx, followInterval) {
+	if waited, _ := pause(f.ctx, followInterval, nil); !waited {
 		return failed("", f.ctx.Err())
 	}
 	return nil

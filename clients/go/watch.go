@@ -277,7 +277,7 @@ func (c *Client) watch(ctx context.Context, request *watches.WatchRequest, to sy
 		if began {
 			waits = pauses{}
 		}
-		if !pause(ctx, waits.next()) {
+		if waited, _ := pause(ctx, waits.next(), nil); !waited {
 			to.fail(newError(codes.DeadlineExceeded, "", fmt.Sprintf("the watch was cut: %v", err), context.Cause(ctx)))
 			return
 		}
