@@ -4,6 +4,7 @@ import com.google.gson.Gson;
 import com.google.gson.reflect.TypeToken;
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
+import io.grpc.Status;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
@@ -12,12 +13,13 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 
 /** Which calls are made again, and after which pauses. */
 final class Calls {
   private static final Map<String, String> RULES = read();
   private static final long FIRST_PAUSE = Duration.ofMillis(100).toNanos();
-  private static final long LONGEST_PAUSE = Duration.ofSeconds(1).toNanos();
+  private static final long LONGEST_PAUSE = Duration.ofMillis(500).toNanos();
 
   private Calls() {}
 
@@ -58,6 +60,16 @@ final class Calls {
     long next() {
       last = Math.min(Math.max(2 * last, FIRST_PAUSE), LONGEST_PAUSE);
       return last / 2 + ThreadLocalRandom.current().nextLong(last / 2);
+    }
+
+    /** Makes the next pause. An interrupt ends it with an exception. */
+    void pause() {
+      try {
+        TimeUnit.NANOSECONDS.sleep(next());
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw PelotonException.failure(Status.Code.CANCELLED, "interrupted", e);
+      }
     }
   }
 }

@@ -71,6 +71,7 @@ public final class ClientBuilder {
   private Supplier<String> token;
   private AgentAccess agents = AgentAccess.PLAIN;
   private Duration timeout = DEFAULT_TIMEOUT;
+  private Function<Role, Leaders> found;
   private Function<String, ManagedChannelBuilder<?>> channels = this::nettyChannel;
 
   ClientBuilder(String caller) {
@@ -209,10 +210,13 @@ public final class ClientBuilder {
    * Reads the variables of the command line, such as {@link System#getenv()} has: JOBMGR_URL,
    * RESMGR_URL, HOSTMGR_URL, CLUSTER_NAME, ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG
    * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE, which
-   * with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH.
+   * with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH. Inside of a
+   * task that has a token (PELOTON_TOKEN_FILE), calls are the task's unless another identity is
+   * given; files may then be named by their paths below MESOS_SANDBOX.
    */
   public ClientBuilder environment(Map<String, String> variables) {
     Function<String, String> get = name -> variables.getOrDefault(name, "").strip();
+    Function<String, String> own = name -> inSandbox(get.apply("MESOS_SANDBOX"), get.apply(name));
     address(Role.JOB_MANAGER, get.apply("JOBMGR_URL"))
         .address(Role.RESOURCE_MANAGER, get.apply("RESMGR_URL"))
         .address(Role.HOST_MANAGER, get.apply("HOSTMGR_URL"))
@@ -237,10 +241,12 @@ public final class ClientBuilder {
     String token = get.apply("PELOTON_TOKEN");
     if (!token.isEmpty()) {
       token(() -> token);
+    } else if (auth.toString().isEmpty() && !get.apply("JOBMGR_URL").isEmpty()) {
+      taskToken(own.apply("PELOTON_TOKEN_FILE"));
     }
-    File authorities = file(get.apply("PELOTON_CA_FILE"));
-    File certificate = file(get.apply("PELOTON_CERT_FILE"));
-    File key = file(get.apply("PELOTON_KEY_FILE"));
+    File authorities = file(own.apply("PELOTON_CA_FILE"));
+    File certificate = file(own.apply("PELOTON_CERT_FILE"));
+    File key = file(own.apply("PELOTON_KEY_FILE"));
     if (authorities != null || certificate != null || key != null) {
       tls(authorities, certificate, key);
     }
@@ -249,6 +255,23 @@ public final class ClientBuilder {
     }
     agentEnvironment(file(get.apply("PELOTON_AGENT_CA_FILE")), get.apply("PELOTON_AGENT_AUTH"));
     return this;
+  }
+
+  /** Returns a path; a relative one is below the sandbox of a task. */
+  private static String inSandbox(String sandbox, String path) {
+    return sandbox.isEmpty() || path.isEmpty() ? path : Path.of(sandbox).resolve(path).toString();
+  }
+
+  private void taskToken(String file) {
+    if (file.isEmpty()) {
+      return;
+    }
+    try {
+      String read = Files.readString(Path.of(file)).strip();
+      token(() -> read);
+    } catch (IOException e) {
+      throw PelotonException.invalid("PELOTON_TOKEN_FILE", file, "a readable file");
+    }
   }
 
   private void agentEnvironment(File authorities, String auth) {
@@ -306,8 +329,21 @@ public final class ClientBuilder {
     }
   }
 
+  /** Finds leaders otherwise, for tests. */
+  ClientBuilder leaders(Function<Role, Leaders> other) {
+    found = other;
+    return this;
+  }
+
   /** Returns what finds the leader of each role. */
   Map<Role, Leaders> leaders() {
+    if (found != null) {
+      Map<Role, Leaders> given = new EnumMap<>(Role.class);
+      for (Role role : Role.values()) {
+        given.put(role, found.apply(role));
+      }
+      return given;
+    }
     String servers = servers();
     Leaders elected =
         servers.isEmpty()

@@ -73,10 +73,15 @@ final class Engine implements AutoCloseable {
       this.task = task;
     }
 
-    private void ring() {
+    /** Runs the task now, unless it has run or was cancelled. */
+    void ring() {
       if (waiting.remove(this)) {
         run(task);
       }
+    }
+
+    boolean isWaiting() {
+      return waiting.contains(this);
     }
 
     void cancel() {

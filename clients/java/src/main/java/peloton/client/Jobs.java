@@ -4,6 +4,8 @@ import io.grpc.Status;
 import java.io.InputStream;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
@@ -20,6 +22,8 @@ import peloton.api.v0.job.JobConfig;
 import peloton.api.v0.job.JobInfo;
 import peloton.api.v0.job.JobManagerGrpc;
 import peloton.api.v0.job.RuntimeInfo;
+import peloton.api.v0.job.instances.InstanceServiceGrpc;
+import peloton.api.v0.job.instances.ReleaseInstancesRequest;
 import peloton.api.v0.peloton.JobID;
 import peloton.api.v0.peloton.ResourcePoolID;
 import peloton.api.v0.respool.LookupRequest;
@@ -34,6 +38,7 @@ import peloton.api.v1alpha.pod.PodSummary;
 /** Batch jobs, for people. */
 public final class Jobs {
   private static final int INSTANCES_PER_CALL = 1000;
+  private static final int TRIES_PER_PAGE = 5;
 
   private final PelotonClient client;
 
@@ -58,13 +63,32 @@ public final class Jobs {
    * config names the pool. The call may be repeated: the client chooses the id.
    */
   public String create(String poolPath, JobConfig config) {
-    CreateRequest request = creation(poolPath.isEmpty() ? "" : poolId(poolPath), config);
+    String id = UUID.randomUUID().toString();
     try {
-      client.call(JobManagerGrpc.getCreateMethod(), request);
+      client.call(JobManagerGrpc.getCreateMethod(), creation(id, poolOf(poolPath), config));
     } catch (PelotonException.AlreadyExists e) {
-      return request.getId().getValue(); // an earlier try has made it
+      return id; // an earlier try has made it
     }
-    return request.getId().getValue();
+    return id;
+  }
+
+  /**
+   * Creates a batch job as {@link #create(String, JobConfig)} does, with an id of the caller, a
+   * UUID: a program that ended before it had the answer may call it again. Throws {@link
+   * PelotonException.AlreadyExists} where the id is that of another job, one with another name.
+   */
+  public void createWithId(String id, String poolPath, JobConfig config) {
+    try {
+      client.call(JobManagerGrpc.getCreateMethod(), creation(id, poolOf(poolPath), config));
+    } catch (PelotonException.AlreadyExists e) {
+      if (!get(id).getConfig().getName().equals(config.getName())) {
+        throw e;
+      }
+    }
+  }
+
+  private String poolOf(String path) {
+    return path.isEmpty() ? "" : poolId(path);
   }
 
   /** Creates a batch job from a YAML file as {@code peloton job create} takes it. */
@@ -82,7 +106,7 @@ public final class Jobs {
                 .thenApply(found -> found.getId().getValue());
     return pool.thenCompose(
         found -> {
-          CreateRequest request = creation(found, config);
+          CreateRequest request = creation(UUID.randomUUID().toString(), found, config);
           return client
               .callAsync(JobManagerGrpc.getCreateMethod(), request)
               .handle((answer, thrown) -> created(request, thrown));
@@ -96,15 +120,12 @@ public final class Jobs {
     throw PelotonException.of(thrown);
   }
 
-  private static CreateRequest creation(String pool, JobConfig config) {
+  private static CreateRequest creation(String id, String pool, JobConfig config) {
     JobConfig.Builder made = config.toBuilder();
     if (!pool.isEmpty()) {
       made.setRespoolID(ResourcePoolID.newBuilder().setValue(pool));
     }
-    return CreateRequest.newBuilder()
-        .setId(id(UUID.randomUUID().toString()))
-        .setConfig(made)
-        .build();
+    return CreateRequest.newBuilder().setId(id(id)).setConfig(made).build();
   }
 
   static JobID id(String id) {
@@ -221,20 +242,53 @@ public final class Jobs {
         || failure instanceof PelotonException.DeadlineExceeded;
   }
 
-  /** Returns the instances of a job in order. They are read some at a time, as they are used. */
+  /**
+   * Returns the instances of a job in order. They are read some at a time, as they are used. A page
+   * that no leader answers is read again, a few times.
+   */
   public Stream<TaskInfo> instances(String id) {
-    int count = get(id).getConfig().getInstanceCount();
+    JobInfo info = get(id);
+    int count = info.getConfig().getInstanceCount() + info.getRuntime().getReleasedInstances();
     return IntStream.iterate(0, from -> from < count, from -> from + INSTANCES_PER_CALL)
         .boxed()
         .flatMap(from -> page(id, from).values().stream());
+  }
+
+  /**
+   * Takes instances out of a batch job, live ones after their end; returns those that were not
+   * released before. Their numbers are free when they have ended, and updates that add instances
+   * use them again.
+   */
+  public List<Integer> release(String id, Collection<Integer> instances) {
+    if (instances.isEmpty()) {
+      return List.of();
+    }
+    ReleaseInstancesRequest.Builder request =
+        ReleaseInstancesRequest.newBuilder().setJobId(id(id));
+    for (int instance : instances) {
+      request.addRanges(InstanceRange.newBuilder().setFrom(instance).setTo(instance + 1));
+    }
+    return client
+        .call(InstanceServiceGrpc.getReleaseInstancesMethod(), request.build())
+        .getReleasedInstancesList();
   }
 
   private Map<Integer, TaskInfo> page(String id, int from) {
     InstanceRange range =
         InstanceRange.newBuilder().setFrom(from).setTo(from + INSTANCES_PER_CALL).build();
     ListRequest request = ListRequest.newBuilder().setJobId(id(id)).setRange(range).build();
-    return new TreeMap<>(
-        client.call(TaskManagerGrpc.getListMethod(), request).getResult().getValueMap());
+    Calls.Pauses pauses = new Calls.Pauses();
+    for (int tries = 1; ; tries++) {
+      try {
+        return new TreeMap<>(
+            client.call(TaskManagerGrpc.getListMethod(), request).getResult().getValueMap());
+      } catch (PelotonException e) {
+        if (tries == TRIES_PER_PAGE || !isPassing(e) || client.isClosed()) {
+          throw e;
+        }
+      }
+      pauses.pause();
+    }
   }
 
   /** Returns the output of an instance's current run so far. Close it. */

@@ -21,13 +21,16 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
   private static final Metadata.Key<String> NOT_BEGUN =
       Metadata.Key.of("peloton-not-begun", Metadata.ASCII_STRING_MARSHALLER);
 
+  /** The key of the metadata of a call whose earlier try may have been carried out. */
+  private static final Metadata.Key<String> REPEATED =
+      Metadata.Key.of("peloton-repeated", Metadata.ASCII_STRING_MARSHALLER);
+
   private final LeaderChannel leaders;
   private final MethodDescriptor<Q, A> method;
   private final boolean unary;
   private final Context context = Context.current();
   private final CallOptions options;
   private final Deadline deadline;
-  private final Calls.Pauses pauses = new Calls.Pauses();
   private Listener<A> listener;
   private Metadata headers;
   private Q request;
@@ -38,6 +41,8 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
   private boolean cancelled;
   private boolean done;
   private int tries;
+  private boolean lost; // an earlier try may have been carried out
+  private Calls.Pauses pauses = new Calls.Pauses();
   private PelotonException last;
 
   LeaderCall(LeaderChannel leaders, MethodDescriptor<Q, A> method, CallOptions options) {
@@ -124,14 +129,14 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
               }
               PelotonException failure = PelotonException.of(thrown);
               if (failure.code() == Status.Code.UNAVAILABLE) {
-                retry(failure);
+                retry(failure, false);
               } else {
                 finish(failure);
               }
             });
   }
 
-  private void attempt(LeaderChannel.Target target) {
+  private void attempt(Target target) {
     Metadata sent = new Metadata();
     sent.merge(headers);
     try {
@@ -149,25 +154,32 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
           return;
         }
         tries++;
+        if (lost) {
+          sent.put(REPEATED, "1");
+        }
         inner = target.channel().newCall(method, options.withStreamTracerFactory(note));
         inner.start(attempt, sent);
         inner.request(unary ? 2 : requested);
         inner.sendMessage(request);
         inner.halfClose();
+        attempt.of(inner);
       }
+      attempt.begin();
     } finally {
       context.detach(before);
     }
   }
 
-  private void retry(PelotonException failure) {
-    long pause = pauses.next();
+  /** Makes the call again, without a pause where another leader is known. */
+  private void retry(PelotonException failure, boolean known) {
     synchronized (this) {
+      pauses = known ? new Calls.Pauses() : pauses;
+      long pause = known ? 0 : pauses.next();
       if (!cancelled
           && (deadline == null || deadline.timeRemaining(TimeUnit.NANOSECONDS) > pause)) {
         last = failure;
         inner = null;
-        leaders.engine().after(pause, this::begin);
+        leaders.later(pause, this::begin);
         return;
       }
     }
@@ -207,14 +219,56 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
 
   /** One try. gRPC calls the listener on the caller's executor. */
   private final class Attempt extends Listener<A> {
-    private final LeaderChannel.Target target;
+    private final Target target;
     private final Sent sent;
+    private final Runnable leave = this::leave;
+    private ClientCall<Q, A> call;
+    private Engine.Alarm doubt;
+    private boolean ended; // guarded by this
     private Metadata received;
     private A answer;
 
-    Attempt(LeaderChannel.Target target, Sent sent) {
+    Attempt(Target target, Sent sent) {
       this.target = target;
       this.sent = sent;
+    }
+
+    void of(ClientCall<Q, A> made) {
+      call = made;
+    }
+
+    void begin() {
+      synchronized (this) {
+        if (ended) {
+          return;
+        }
+        doubt = unary ? leaders.doubt(target) : null;
+      }
+      target.begin(leave);
+      synchronized (this) {
+        if (ended) {
+          target.end(leave);
+        }
+      }
+    }
+
+    private void end() {
+      synchronized (this) {
+        ended = true;
+        if (doubt != null) {
+          doubt.cancel();
+        }
+      }
+      target.end(leave);
+    }
+
+    /**
+     * Ends the try where it may be made again at another leader; a stream is opened again there.
+     */
+    private void leave() {
+      if (!unary || !sent.headers || Calls.repeatable(method.getFullMethodName(), request)) {
+        call.cancel(target.address() + " does not lead any more", null);
+      }
     }
 
     @Override
@@ -244,6 +298,7 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
 
     @Override
     public void onClose(Status status, Metadata trailers) {
+      end();
       if (!status.isOk()) {
         failed(status, trailers);
         return;
@@ -265,6 +320,9 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
       if (status.getCode() == Status.Code.UNAVAILABLE) {
         status = judged(status);
       }
+      if (status.getCode() == Status.Code.CANCELLED && target.isLeft() && !isCancelled()) {
+        status = Status.UNAVAILABLE.withDescription(target.address() + " does not lead any more");
+      }
       boolean expired = deadline != null && deadline.isExpired();
       boolean gone = !expired && serverGone(status.getCode());
       if (gone || expired) {
@@ -274,8 +332,12 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
           expired && status.getCode() == Status.Code.DEADLINE_EXCEEDED
               ? expired(status.getDescription())
               : PelotonException.of(method.getFullMethodName(), status, null);
-      if (unary && gone && mayRepeat(trailers)) {
-        retry(failure);
+      boolean begun = sent.headers && !trailers.containsKey(NOT_BEGUN);
+      if (unary && gone && (!begun || Calls.repeatable(method.getFullMethodName(), request))) {
+        synchronized (LeaderCall.this) {
+          lost |= begun;
+        }
+        retry(failure, target.isLeft());
         return;
       }
       synchronized (LeaderCall.this) {
@@ -292,21 +354,16 @@ final class LeaderCall<Q, A> extends ClientCall<Q, A> {
       }
       return judged;
     }
-
-    private boolean mayRepeat(Metadata trailers) {
-      return !sent.headers
-          || trailers.containsKey(NOT_BEGUN)
-          || Calls.repeatable(method.getFullMethodName(), request);
-    }
   }
 
   /** Returns whether the code is that of calls to a server that ends. */
   private boolean serverGone(Status.Code code) {
-    synchronized (this) {
-      return !cancelled
-          && !context.isCancelled()
-          && (code == Status.Code.UNAVAILABLE || code == Status.Code.CANCELLED);
-    }
+    return !isCancelled() && (code == Status.Code.UNAVAILABLE || code == Status.Code.CANCELLED);
+  }
+
+  /** Returns whether the caller has ended the call. */
+  private synchronized boolean isCancelled() {
+    return cancelled || context.isCancelled();
   }
 
   /**

@@ -5,6 +5,7 @@ import com.google.gson.JsonParseException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -18,6 +19,14 @@ interface Leaders extends AutoCloseable {
    * PelotonException.Unavailable} may pass.
    */
   String address(Role role, String failed);
+
+  /** Tells the address of each new leader from now on, empty while nobody leads. */
+  default void watch(Role role, Consumer<String> tell) {}
+
+  /** Returns the other addresses at which the leader may be, where nobody tells it. */
+  default List<String> others(String address) {
+    return List.of();
+  }
 
   @Override
   default void close() {}
@@ -53,6 +62,11 @@ interface Leaders extends AutoCloseable {
     @Override
     public String address(Role role, String failed) {
       return addresses.get((addresses.indexOf(failed) + 1) % addresses.size());
+    }
+
+    @Override
+    public List<String> others(String address) {
+      return addresses.stream().filter(each -> !each.equals(address)).toList();
     }
   }
 
@@ -107,6 +121,22 @@ interface Leaders extends AutoCloseable {
       } catch (Exception e) { // Curator's methods throw no narrower one
         throw PelotonException.unavailable(asked + " cannot be asked: " + e, e);
       }
+    }
+
+    @Override
+    public void watch(Role role, Consumer<String> tell) {
+      String node = node(role);
+      new Follower(
+              connected(),
+              node,
+              value -> {
+                try {
+                  tell.accept(value.length == 0 ? "" : parse(node, value));
+                } catch (PelotonException e) {
+                  // The next look-up throws it.
+                }
+              })
+          .begin();
     }
 
     private record Leader(String ip, int grpc) {}

@@ -45,12 +45,12 @@ public final class PelotonClient implements AutoCloseable {
   PelotonClient(ClientBuilder config) {
     leaders = config.leaders();
     agents = config.agents();
-    Function<String, LeaderChannel.Target> dial =
+    Function<String, Target> dial =
         address -> {
           Refusals noted = refusals.computeIfAbsent(address, at -> new Refusals());
           ManagedChannelBuilder<?> made = config.channel(address);
           made.executor(engine::run).addTransportFilter(noted);
-          return new LeaderChannel.Target(address, made.build(), noted);
+          return new Target(address, made.build(), noted);
         };
     leaders.forEach(
         (role, found) ->

@@ -2,18 +2,21 @@ package peloton.client;
 
 /** A kind of daemon that clients call. */
 public enum Role {
-  JOB_MANAGER("jobmgr", "localhost:5392", "jobmanager"),
-  RESOURCE_MANAGER("resmgr", "localhost:5394", "resourcemanager"),
-  HOST_MANAGER("hostmgr", "localhost:5391", "hostmanager");
+  JOB_MANAGER("jobmgr", "localhost:5392", "jobmanager", "peloton.api.v0.job.JobManager"),
+  RESOURCE_MANAGER(
+      "resmgr", "localhost:5394", "resourcemanager", "peloton.api.v0.respool.ResourceManager"),
+  HOST_MANAGER("hostmgr", "localhost:5391", "hostmanager", "peloton.api.v0.host.svc.HostService");
 
   private final String daemon;
   private final String defaultAddress;
   private final String election;
+  private final String service;
 
-  Role(String daemon, String defaultAddress, String election) {
+  Role(String daemon, String defaultAddress, String election, String service) {
     this.daemon = daemon;
     this.defaultAddress = defaultAddress;
     this.election = election;
+    this.service = service;
   }
 
   /** Returns the daemon's name, such as jobmgr. */
@@ -27,6 +30,11 @@ public enum Role {
 
   String election() {
     return election;
+  }
+
+  /** Returns a service that the leader alone serves. */
+  String service() {
+    return service;
   }
 
   /** Returns the daemon that serves a service of the public interface. */

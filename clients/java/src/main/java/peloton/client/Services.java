@@ -5,6 +5,7 @@ import java.util.UUID;
 import peloton.api.v1alpha.job.stateless.JobSpec;
 import peloton.api.v1alpha.job.stateless.JobSummary;
 import peloton.api.v1alpha.job.stateless.svc.CreateJobRequest;
+import peloton.api.v1alpha.job.stateless.svc.GetJobRequest;
 import peloton.api.v1alpha.job.stateless.svc.JobServiceGrpc;
 import peloton.api.v1alpha.peloton.JobID;
 import peloton.api.v1alpha.peloton.ResourcePoolID;
@@ -23,13 +24,27 @@ public final class Services {
    * names the pool. The call may be repeated: the client chooses the id.
    */
   public String create(String poolPath, JobSpec spec) {
-    CreateJobRequest request = creation(poolPath, spec);
+    String id = UUID.randomUUID().toString();
     try {
-      client.call(JobServiceGrpc.getCreateJobMethod(), request);
+      client.call(JobServiceGrpc.getCreateJobMethod(), creation(id, poolPath, spec));
     } catch (PelotonException.AlreadyExists e) {
-      return request.getJobId().getValue(); // an earlier try has made it
+      return id; // an earlier try has made it
     }
-    return request.getJobId().getValue();
+    return id;
+  }
+
+  /** Creates a service with an id of the caller, as {@link Jobs#createWithId} does a batch job. */
+  public void createWithId(String id, String poolPath, JobSpec spec) {
+    try {
+      client.call(JobServiceGrpc.getCreateJobMethod(), creation(id, poolPath, spec));
+    } catch (PelotonException.AlreadyExists e) {
+      GetJobRequest request =
+          GetJobRequest.newBuilder().setJobId(JobID.newBuilder().setValue(id)).build();
+      JobSpec found = client.call(JobServiceGrpc.getGetJobMethod(), request).getJobInfo().getSpec();
+      if (!found.getName().equals(spec.getName())) {
+        throw e;
+      }
+    }
   }
 
   /** Creates a service from a YAML file as {@code peloton job stateless create} takes it. */
@@ -37,14 +52,14 @@ public final class Services {
     return create(poolPath, Specs.read(file, JobSpec.newBuilder()).build());
   }
 
-  private CreateJobRequest creation(String poolPath, JobSpec spec) {
+  private CreateJobRequest creation(String id, String poolPath, JobSpec spec) {
     JobSpec.Builder made = spec.toBuilder();
     if (!poolPath.isEmpty()) {
       String pool = client.jobs().poolId(poolPath);
       made.setRespoolId(ResourcePoolID.newBuilder().setValue(pool));
     }
     return CreateJobRequest.newBuilder()
-        .setJobId(JobID.newBuilder().setValue(UUID.randomUUID().toString()))
+        .setJobId(JobID.newBuilder().setValue(id))
         .setSpec(made)
         .build();
   }

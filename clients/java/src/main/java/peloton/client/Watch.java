@@ -1,7 +1,6 @@
 package peloton.client;
 
 import io.grpc.Context;
-import io.grpc.Status;
 import java.util.ArrayDeque;
 import java.util.HashSet;
 import java.util.Iterator;
@@ -11,7 +10,6 @@ import java.util.NoSuchElementException;
 import java.util.Queue;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -212,12 +210,7 @@ public final class Watch<T> implements Iterator<Watch.Event<T>>, AutoCloseable {
     if (!isResumable(why)) {
       throw why;
     }
-    try {
-      TimeUnit.NANOSECONDS.sleep(pauses.next());
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw PelotonException.failure(Status.Code.CANCELLED, "interrupted", e);
-    }
+    pauses.pause();
   }
 
   private boolean isResumable(PelotonException why) {

@@ -305,4 +305,22 @@ class ConnectTest {
         PelotonException.InvalidArgument.class,
         () -> PelotonClient.builder("tests").environment(Map.of("TIMEOUT", "soon")));
   }
+
+  @Test
+  void theTokenOfATaskIsRead() throws IOException {
+    Files.writeString(folder.resolve("token"), "peloton-task.x\n");
+    Map<String, String> variables =
+        Map.of(
+            "JOBMGR_URL", "a:1",
+            "MESOS_SANDBOX", folder.toString(),
+            "PELOTON_TOKEN_FILE", "token");
+    var headers = new io.grpc.Metadata();
+    PelotonClient.builder("tests").environment(variables).identify(headers);
+    assertEquals("Bearer peloton-task.x", headers.get(ClientBuilder.AUTHORIZATION));
+    Map<String, String> missing = new java.util.HashMap<>(variables);
+    missing.put("PELOTON_TOKEN_FILE", "missing");
+    assertThrows(
+        PelotonException.InvalidArgument.class,
+        () -> PelotonClient.builder("tests").environment(missing));
+  }
 }

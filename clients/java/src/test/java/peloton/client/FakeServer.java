@@ -31,6 +31,7 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
 
   final String address = "fake-" + COUNT.incrementAndGet() + ":1";
   final AtomicInteger calls = new AtomicInteger();
+  final AtomicInteger gets = new AtomicInteger();
   volatile Metadata headers = new Metadata();
   volatile BiConsumer<GetRequest, StreamObserver<GetResponse>> get = answered(JobState.RUNNING);
   volatile BiConsumer<CreateRequest, StreamObserver<CreateResponse>> create;
@@ -95,6 +96,7 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
 
   @Override
   public void get(GetRequest request, StreamObserver<GetResponse> to) {
+    gets.incrementAndGet();
     get.accept(request, to);
   }
 
