@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# The tests of whole clusters mostly wait: three workers keep two cores busy.
-WORKERS := -n 3 --no-loadscope-reorder
+# The tests of whole clusters mostly wait: four workers keep two cores busy.
+WORKERS := -n 4 --no-loadscope-reorder
 PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lint test web-browser test-web screenshots test-clients clients faults fuzz demo demo-elastic minicluster bench descriptors settings diagrams dashboards sbom locks audit clean
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml test-workloads minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -21,6 +21,10 @@ $(READY): pyproject.toml setup.py constraints.txt $(PROTOS) | locks/dev.txt
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . --config-settings editable_mode=compat
 	@touch $@
 
+# Needs a C compiler; without one it says so. PELOTON_COMPILED=1 runs what it makes, in .compiled.
+compiled: $(READY)
+	@$(BIN)/python -m tools.compiled
+
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -28,11 +32,26 @@ lint: $(READY)
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
 test: $(READY)
+	$(BIN)/python -m pytest $(or $(ARGS),-m "not long" $(WORKERS))
+
+# Tests of what is compiled, on it; ARGS names others.
+test-compiled: compiled
+	PELOTON_COMPILED=1 $(BIN)/python -m pytest $(or $(ARGS),tests/unit/resmgr tests/unit/resmgr_fairshare tests/unit/resmgr_preemption -n 2)
+
+# With the tests marked as long: more of what shorter tests try, too.
+test-all: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),$(WORKERS))
 
 # Needs Go, for the Java client Java 17 and Maven; for the cluster's ZooKeeper the latter two. What is compiled may take minutes.
 test-clients: clients
 	$(BIN)/python -m pytest tests/clients -o python_files='check_*.py' --timeout 1200 $(ARGS)
+
+# An engine, images and whole clusters in containers. What is made once takes about ten minutes; needs root, Go and Maven.
+test-containers: $(READY) container-engine clients
+	$(BIN)/python -m pytest tests/containers -o python_files='check_*.py' --timeout 1800 $(ARGS)
+
+container-engine:
+	@tools/container-engine
 
 clients: $(READY)
 	$(BIN)/python -m tools.clients go python java
@@ -45,6 +64,11 @@ test-web: $(READY) web-browser
 
 screenshots: $(READY) web-browser
 	@$(BIN)/python -m tests.web.screenshots
+
+# docs/clients.md has the variables.
+publish: clients
+	@PYTHON_INDEX='$(PYTHON_INDEX)' MAVEN_REPOSITORY='$(MAVEN_REPOSITORY)' MAVEN_SERVER='$(MAVEN_SERVER)' GO_PROXY='$(GO_PROXY)' \
+	  GO_MODULE='$(GO_MODULE)' JAVA_GROUP='$(JAVA_GROUP)' $(BIN)/python -m tools.publish
 
 # Connections are cut on purpose: gRPC's C core would write a line about each.
 faults: $(READY)
@@ -63,6 +87,20 @@ demo-secure: $(READY)
 demo-elastic: $(READY)
 	@$(BIN)/python -m minicluster.demo.elastic
 
+# Programs of others, such as JAX, in an environment of their own; the first time it is downloaded.
+WORKLOADS := build/workloads
+
+$(WORKLOADS)/.ready: locks/workloads.txt
+	test -x $(WORKLOADS)/bin/pip || $(PYTHON) -m venv $(WORKLOADS)
+	$(WORKLOADS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/workloads.txt
+	touch $@
+
+demo-ml: $(READY) $(WORKLOADS)/.ready
+	@$(BIN)/python -m minicluster.demo.training $(WORKLOADS)/bin/python
+
+test-workloads: $(READY) $(WORKLOADS)/.ready
+	$(BIN)/python -m pytest tests/workloads -o python_files='check_*.py' --timeout 600 $(ARGS)
+
 minicluster: $(READY)
 	@$(BIN)/peloton minicluster up $(ARGS)
 
@@ -80,16 +118,24 @@ descriptors: $(READY)
 locks: $(READY)
 	@$(BIN)/python -m tools.lock
 
+images:  # looks the digests of base images up and writes them to .env; needs docker
+	@$(PYTHON) -m tools.images
+
+images-check:
+	@$(PYTHON) -m tools.images --check
+
 audit: $(READY)
 	@$(BIN)/python -m tools.audit "$(DB)"
 
 sbom: $(READY)
 	$(BIN)/python -m tools.sbom > sbom.json
 
+CLASSES := jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings placement.config:PlacementSettings \
+  hostmgr.config:HostmgrSettings archiver.config:ArchiverSettings peloton.web.config:WebSettings
+
 settings: $(READY)
-	$(BIN)/python -m peloton.config.reference jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings \
-	  placement.config:PlacementSettings hostmgr.config:HostmgrSettings \
-	  archiver.config:ArchiverSettings peloton.web.config:WebSettings > docs/settings.md
+	$(BIN)/python -m peloton.config.reference $(CLASSES) > docs/settings.md
+	$(BIN)/python -m peloton.config.reference --variables $(CLASSES) > peloton/config/variables.py
 
 diagrams: $(READY)
 	$(BIN)/python -m tools.diagrams
@@ -98,5 +144,5 @@ dashboards: $(READY)
 	$(BIN)/python -m tools.dashboards
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .compiled build dist *.egg-info peloton/api peloton/private mesos .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,17 +15,20 @@ PROTO = ROOT / "proto"
 
 
 def generate(target: Path) -> None:
-    """Write `*_pb2.py`, `*_pb2.pyi` and `*_pb2_grpc.py` of every file in proto/ under `target`."""
+    """Write the messages and stubs of every file in proto/, with their types, under `target`."""
     import grpc_tools
     from grpc_tools import protoc
 
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     arguments = [f"-I{PROTO}", f"-I{well_known}"]
-    arguments += [
-        f"--{kind}_out={'quiet:' if kind == 'mypy' else ''}{target}"
-        for kind in ("python", "mypy", "grpc_python")
-    ]
+    outputs = {
+        "python": "",
+        "grpc_python": "",
+        "mypy": "quiet:",
+        "mypy_grpc": "quiet,generate_concrete_servicer_stubs:",
+    }
+    arguments += [f"--{kind}_out={option}{target}" for kind, option in outputs.items()]
     if protoc.main(["protoc", *arguments, *sources]) != 0:
         raise SystemExit("protoc failed: see its message above")
     for source in sources:

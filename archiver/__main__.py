@@ -10,7 +10,6 @@ from archiver.archive import Archiver, keep_archiving
 from archiver.config import ArchiverSettings
 from archiver.jobs import JobmgrJobs
 from archiver.sink import FileSink, Sink, StreamSink
-from peloton.api.v0.job.job_pb2_grpc import JobManagerStub
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from storage.selection.factory import Stores
@@ -29,13 +28,14 @@ def build(daemon: Daemon[ArchiverSettings]) -> None:
     async def leading(term: int) -> AsyncIterator[None]:
         store = await stores.open()
         try:
-            jobs = JobmgrJobs(daemon.client(Role.JOBMGR, JobManagerStub))
+            jobs = JobmgrJobs(daemon.client(Role.JOBMGR))
             archiver = Archiver(store, jobs, sink(settings), daemon.clock, settings.age, daemon.fence)
             daemon.spawn("archiver", keep_archiving(archiver, settings.interval))
             yield
         finally:
             await store.close()
 
+    daemon.checks.append(stores.trouble)
     daemon.lead(leading, standby=lambda: stores.standby(daemon.spawn))
 
 

@@ -25,7 +25,7 @@ FAILED = Counter("archiver_failures_total", "Jobs that could not be archived; th
 INSTANCES_AT_ONCE = 32
 """Instances whose events are read at a time."""
 ALL_RUNS = 2**31 - 1
-BUFFER = 1 << 20
+BUFFER_BYTES = 1 << 20
 """Bytes that are collected before they are written."""
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Archiver:
         async for line in self._lines(job_id, runtime):
             pending.append(line)
             size += len(line)
-            if size >= BUFFER:
+            if size >= BUFFER_BYTES:
                 await asyncio.to_thread(writer.write, b"".join(pending))
                 pending, size = [], 0
         await asyncio.to_thread(writer.write, b"".join(pending))

@@ -8,10 +8,11 @@ from typing import Protocol
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
+from peloton.calls.archiver import DELETE_JOB, QUERY_JOBS
+from peloton.calls.rpc import Caller
 from peloton.errors import NotFound, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.states import TERMINAL_JOB_STATES
-from peloton.rpc.client import Caller
 
 PAGE = 100
 """Most jobs that jobmgr returns at once."""
@@ -45,7 +46,7 @@ class JobmgrJobs:
         seen: set[JobId] = set()
         offset = 0
         while True:
-            answer = await self._jobmgr.call("Query", _query(before, offset), timeout=TIMEOUT)
+            answer = await self._jobmgr.call(QUERY_JOBS, _query(before, offset), timeout=TIMEOUT)
             if answer.HasField("error"):
                 raise PelotonError(f"jobmgr's Query: {answer.error}")
             page = [each.id.value for each in answer.results]
@@ -59,7 +60,7 @@ class JobmgrJobs:
 
     async def _kept(self, before: int, offset: int, page: list[JobId]) -> int:
         """Return the offset behind those of a page that are still there: the others moved up."""
-        answer = await self._jobmgr.call("Query", _query(before, offset), timeout=TIMEOUT)
+        answer = await self._jobmgr.call(QUERY_JOBS, _query(before, offset), timeout=TIMEOUT)
         still = {each.id.value for each in answer.results}
         return offset + sum(job_id in still for job_id in page)
 
@@ -67,7 +68,7 @@ class JobmgrJobs:
         """Delete a job that has ended; nothing happens where it is gone."""
         request = job_pb2.DeleteRequest(id=peloton_pb2.JobID(value=job_id))
         try:
-            await self._jobmgr.call("Delete", request, timeout=TIMEOUT)
+            await self._jobmgr.call(DELETE_JOB, request, timeout=TIMEOUT)
         except NotFound:
             return
 

@@ -1,7 +1,8 @@
 """Full entitlement of a tree of pools, in one process: `python -m benchmarks.entitlement`.
 
 Prints the median of the CPU time of several rounds, each over four kinds, slack and non-slack:
-`entitlement ms: N`.
+`entitlement ms: N`, and the same with the capacity and the demand of each leaf in several classes of hosts:
+`entitlement ms, 3 classes: N`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder has a resmgr too
@@ -18,9 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder h
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, Resources, total
+from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
 
 CAPACITY = Resources.of(cpu=1_600_000, memory=12_800_000_000, disk=50_000_000_000, gpu=40_000)
+CLASSES = 3
 SHARES = (0.5, 1.0, 1.0, 1.0, 2.0, 3.7)
 
 
@@ -83,19 +87,52 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--classes", type=int, default=CLASSES)
     given = parser.parse_args()
-    print(f"entitlement ms: {milliseconds(given.pools, given.depth, given.rounds, given.seed):.1f}")
+    measured = given.pools, given.depth, given.rounds, given.seed
+    print(f"entitlement ms: {milliseconds(*measured):.1f}", flush=True)
+    print(f"entitlement ms, {given.classes} classes: {milliseconds_by_class(*measured, given.classes):.1f}")
 
 
 def milliseconds(pools: int = 1_000, depth: int = 5, rounds: int = 15, seed: int = 1) -> float:
     """Of CPU, the median of the rounds."""
     subject = snapshot(pools, depth, seed)
+    return _median(lambda: entitlements(subject), rounds)
+
+
+def milliseconds_by_class(
+    pools: int = 1_000, depth: int = 5, rounds: int = 15, seed: int = 1, classes: int = CLASSES
+) -> float:
+    """The same with several classes of hosts, all of which have some of each kind."""
+    subject = in_classes(snapshot(pools, depth, seed), classes, seed)
+    return _median(lambda: entitlements_by_class(subject), rounds)
+
+
+def _median(work: Callable[[], object], rounds: int) -> float:
     times = []
     for _ in range(rounds):
         start = time.process_time()
-        entitlements(subject)
+        work()
         times.append(time.process_time() - start)
     return statistics.median(times) * 1000
+
+
+def in_classes(whole: Snapshot, classes: int, seed: int) -> ClassedSnapshot:
+    """Three quarters of the leaves have demand in one class, the others in all."""
+    rng = random.Random(seed)
+    loads: dict[PoolId, dict[int, Load]] = {}
+    for pool_id, load in whole.loads.items():
+        one = [rng.randrange(classes)] if rng.random() < 0.75 else range(classes)
+        loads[pool_id] = dict.fromkeys(one, _part(load, len(one)))
+    each = Resources(*(amount // classes for amount in whole.capacity.values()))
+    return ClassedSnapshot(
+        whole.pools, [each] * classes, [whole.revocable_cpu // classes] * classes, loads, {}
+    )
+
+
+def _part(load: Load, parts: int) -> Load:
+    amounts = (load.allocation, load.demand, load.slack_allocation, load.slack_demand)
+    return Load(*(Resources(*(amount // parts for amount in each.values())) for each in amounts))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python benchmarks/fairness.py [--seconds 20] [--connections 10] [--outstanding 20000] [--method Get]
 
-Starts a cluster, measures how many calls a second jobmgr answers, and how long the calls of a user take while
-nobody else calls. Then processes of their own call as another principal: they have so many calls under way
-all the time, over several connections, and begin the next one whenever one ends, refused or not. Where it is
-not told, that is ten times what the server can take in a second. Meanwhile the user calls Get and Create
-again, twenty times a second. Prints one figure per line.
+Starts a cluster, measures how many calls a second jobmgr answers, and how long the calls of a user take
+while nobody else calls. Then processes of their own call as another principal: they have --outstanding
+calls under way all the time, over several connections, and begin the next one whenever one ends, refused or
+not. Where it is not told, that is ten times what the server can take in a second. Meanwhile the user calls
+Get and Create again, twenty times a second. Prints one figure per line.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def report(when: str, seconds: dict[str, list[float]]) -> None:
         took.sort()
         at = took[min(int(len(took) * 0.99), len(took) - 1)]
         print(f"p99 of {method} while {when} s: {at:.3f}")
+        print(f"median of {method} while {when} s: {took[len(took) // 2]:.3f}")
         print(f"{method} calls while {when}: {len(took)}, longest s: {took[-1]:.3f}")
 
 

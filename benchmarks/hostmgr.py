@@ -33,21 +33,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # this folder h
 import grpc
 
 from hostmgr.__main__ import COLLECTION
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.launches import Launches, LaunchPolicy
-from hostmgr.core.reconcile import Policy, Reconciler
-from hostmgr.core.runs import Runs
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term
+from hostmgr.drivers.agents import FollowedAgents
+from hostmgr.drivers.framework import FrameworkRecord
 from hostmgr.drivers.manager import HostManager
-from hostmgr.drivers.status_updates import CLIENTS, HOLDER
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.call_pipeline import CallPipeline
 from hostmgr.mesos.calls import Call
 from hostmgr.mesos.codec import codec
 from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.http import READ_SIZE, Requests
+from hostmgr.mesos.http import READ_BYTES, Requests
 from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.stream import EventDecoder, split_offers
@@ -128,8 +126,8 @@ class Master:
         backend = self.backend
 
         async def take(data: bytes) -> None:
-            for start in range(0, len(data), READ_SIZE):
-                events = decoder.feed(data[start : start + READ_SIZE], time.monotonic())
+            for start in range(0, len(data), READ_BYTES):
+                events = decoder.feed(data[start : start + READ_BYTES], time.monotonic())
                 for part in split_offers(events):
                     backend.on_events(part)
                     await asyncio.sleep(0)
@@ -160,23 +158,15 @@ class Bench:
         self.reader = AgentReader(cast(OperatorClient, self), "peloton")
         backend = MesosBackend(lambda _: driver, self.reader, cast(Any, None))
         self.master.backend = backend
-        table, clock = HostTable(), SystemClock()
-        self.manager = HostManager(
-            name="Peloton",
-            framework_id="",
-            backend=backend,
-            store=store,
-            hosts=Hosts(table),
-            runs=Runs(),
-            launches=Launches(table, LaunchPolicy()),
-            reconciler=Reconciler(Policy()),
-            ring=EventRing(str(uuid.uuid4()), CLIENTS, HOLDER),
-            clock=clock,
-            claim_grace=10.0,
+        clock = SystemClock()
+        core, ring = Term(HostTable()), EventRing[Entry](str(uuid.uuid4()), CLIENTS, HOLDER)
+        updates = StatusUpdates(ring, core.statuses, clock.monotonic)
+        self.manager = HostManager(core, backend, FrameworkRecord(store, "Peloton"), updates, clock)
+        self.cluster = FollowedAgents(
+            backend, self.manager.hosts, self.manager.core.reconciler, 10.0, clock.monotonic
         )
-        self.cluster = Cluster(backend, self.manager.hosts, self.manager.reconciler, 10.0, clock.monotonic)
         watches = Watches(self.manager.status_updates, self.manager.hosts)
-        internal = InternalHosts(self.manager, self.cluster, cast(Any, None), watches, cast(Any, None))
+        internal = InternalHosts(self.manager, self.cluster.sight, cast(Any, None), watches, cast(Any, None))
         self.services = (
             service(add_InternalHostServiceServicer_to_server, internal),
             service(add_EventStreamServiceServicer_to_server, EventStream(self.manager.status_updates)),
@@ -298,7 +288,7 @@ async def measure_offers(bench: Bench) -> None:
         bench.master.backend.on_disconnected("next round")  # type: ignore[union-attr]
         take, data = await bench.master.subscribe(), offers(bench.hosts, round_)
         seconds = await cpu(take(data))
-        assert len(bench.manager.hosts.offers()) == bench.hosts
+        assert len(list(bench.manager.hosts.offers)) == bench.hosts
         print(f"{name} seconds: {seconds:.2f}", flush=True)
         if not round_:
             agents = await cpu(bench.cluster.read())
@@ -308,7 +298,9 @@ async def measure_offers(bench: Bench) -> None:
 async def measure_claims(bench: Bench, channel: grpc.aio.Channel, claims: int) -> None:
     """Print the figures of AcquireHostOffers. Answers are left encoded: decoding is the engine's."""
     path = "/peloton.private.hostmgr.hostsvc.InternalHostService"
-    acquire, release = (channel.unary_unary(f"{path}/{name}HostOffers") for name in ("Acquire", "Release"))
+    acquire, release = (
+        channel.unary_unary(f"{path}/{name}HostOffers", bytes, bytes) for name in ("Acquire", "Release")
+    )
     request = hostsvc_pb2.AcquireHostOffersRequest()
     request.filter.quantity.maxHosts = min(CLAIMED, bench.hosts)
     request.filter.resourceConstraint.minimum.cpuLimit = 1
@@ -352,7 +344,7 @@ async def measure_statuses(bench: Bench, channel: grpc.aio.Channel, count: int) 
 
 async def pull(ring: EventRing[Any], channel: grpc.aio.Channel, client: str, count: int) -> None:
     """Read and pass all events, as a client of the stream does."""
-    wait = channel.unary_unary("/peloton.private.eventstream.EventStreamService/WaitForEvents")
+    wait = channel.unary_unary("/peloton.private.eventstream.EventStreamService/WaitForEvents", bytes, bytes)
     begin, first = ring.first, ring.first
     while True:
         request = eventstream_pb2.WaitForEventsRequest(

@@ -61,7 +61,7 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def config_of(pool: str, instances: int, kinds: int) -> job_pb2.JobConfig:
-    """Return a job of so many instances, of which the first `kinds` - 1 differ from all others."""
+    """Return a job of `instances`, of which the first `kinds` - 1 differ from all others."""
     config = job_pb2.JobConfig(
         name="planned",
         type=job_pb2.BATCH,

@@ -30,7 +30,7 @@ from peloton.model.states import TaskState
 from resmgr.__main__ import COLLECTION
 from resmgr.core.preemption.decide import Memory, Rules, prepare, steps
 from resmgr.core.preemption.execution import Preemptor
-from resmgr.core.preemption.strikes import Strikes
+from resmgr.core.preemption.over_entitlement import Strikes
 from resmgr.core.preemption.view import Candidate, Candidates, PoolView, View
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.amounts import Vector
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def longest_step(tasks: int = 1_000_000, victims: int = 390_000, limit: int = 10_000) -> float:
-    """In milliseconds. The tasks run; `limit` of the victims are taken, as many as may wait for jobmgr."""
+    """In milliseconds. The tasks run; `limit` of the victims at most are taken, as may wait for jobmgr."""
     scheduler = running(tasks)
     rest = tasks - victims
     scheduler.set_capacity(Resources.of(rest, 1024 * tasks, 1024 * tasks), Resources())
@@ -99,7 +99,7 @@ def longest_step(tasks: int = 1_000_000, victims: int = 390_000, limit: int = 10
         except StopIteration as end:
             taken = len(end.value)
         longest = max(longest, time.process_time() - begun)
-    assert taken == limit
+    assert taken == min(limit, victims)
     return longest * 1000
 
 

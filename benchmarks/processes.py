@@ -1,6 +1,6 @@
 """Real processes per second through real daemons: a job of many `true` on agents that run them as processes.
 
-    python benchmarks/processes.py [--count 1000] [--agents 3]
+    python benchmarks/processes.py [--count 1000] [--agents 3] [--secure]
 
 Counted from CreateJob to the last task's end. Prints one figure per line: processes per second, p50 and p99
 of create-to-running per task, CPU seconds and peak memory of each process, and what a task costs in all of
@@ -50,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--command", default="true", help="what each process is, for a shell")
     parser.add_argument("--cpus", type=float, default=0.01, help="of a task: how many run at once")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds until the run is given up")
+    parser.add_argument("--secure", action="store_true", help="a secure cluster, whose tasks are isolated")
     parser.add_argument("--keep-logs", type=Path, help="copy the logs to this folder")
     return parser.parse_args()
 
@@ -72,7 +73,8 @@ def measure(options: argparse.Namespace) -> int:
 
 
 def settings_of(options: argparse.Namespace) -> ClusterSettings:
-    return ClusterSettings(ports="free", agents=tuple(agent(number) for number in range(options.agents)))
+    agents = tuple(agent(number) for number in range(options.agents))
+    return ClusterSettings(ports="free", secure=options.secure, agents=agents)
 
 
 def agent(number: int) -> Agent:

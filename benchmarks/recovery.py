@@ -27,6 +27,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -262,7 +263,7 @@ class Callers:
         id_ = peloton_pb2.JobID(value=job_id)
         wanted = config(self.pool, 1)
         with client_of(self.cluster) as client:
-            options = {"metadata": client.jobmgr_metadata, "timeout": 60}
+            options: dict[str, Any] = {"metadata": client.jobmgr_metadata, "timeout": 60}
             try:
                 self._timed(lambda: create(client, wanted, job_id))
                 self._timed(lambda: client.job_svc.Get(job_pb2.GetRequest(id=id_), **options))

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -46,7 +47,7 @@ SERVICES_PER_SECOND = 20
 WATCH_SECONDS = 10.0
 SETTLE_SECONDS = 5.0
 DECODE_EACH = 50
-"""One in so many watchers decodes its messages."""
+"""One in this number of watchers decodes its messages."""
 _ONE_CONNECTION = (("grpc.max_receive_message_length", -1),)
 _WATCH = watch_svc_pb2.DESCRIPTOR.services_by_name["WatchService"]
 ENDED = {
@@ -159,7 +160,7 @@ class Bench:
         """Print the delay between a change of a pod and its arrival at watchers of all pods."""
         seen = Seen()
         async with grpc.aio.insecure_channel(self._address, options=_ONE_CONNECTION) as channel:
-            watch = channel.unary_stream(f"/{_WATCH.full_name}/Watch")
+            watch: Any = channel.unary_stream(f"/{_WATCH.full_name}/Watch")
             request = watch_svc_pb2.WatchRequest(pod_filter=watch_pb2.PodFilter()).SerializeToString()
             streams = [
                 asyncio.create_task(_read(watch(request), seen, decode=number % DECODE_EACH == 0))

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
+import httpx2
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.throughput import AMPLE, client_of, create, make_pool, tell, usage
@@ -144,7 +144,7 @@ class Bench:
 
     def measure_pages(self) -> None:
         """Print how long each page takes that nobody has read of late."""
-        with httpx.Client(base_url=self._base, timeout=60) as http:
+        with httpx2.Client(base_url=self._base, timeout=60) as http:
             for place in self._places:
                 before = usage(self._cluster)["web0"].cpu
                 times, size = self._openings(http, place)
@@ -165,8 +165,8 @@ class Bench:
 
     async def _measure_streams(self, browsers: int) -> None:
         await asyncio.sleep(LAUNCHED_SECONDS)
-        limits = httpx.Limits(max_connections=None)
-        async with httpx.AsyncClient(base_url=self._base, timeout=60, limits=limits) as http:
+        limits = httpx2.Limits(max_connections=None)
+        async with httpx2.AsyncClient(base_url=self._base, timeout=60, limits=limits) as http:
             seen = Seen()
             paths = [self._places[number % len(self._places)].path for number in range(browsers)]
             streams = [asyncio.create_task(seen.watch(http, path)) for path in paths]
@@ -217,7 +217,7 @@ class Bench:
             "hostmgr": lambda: client.host_svc.QueryHosts(query, timeout=30),
         }
 
-    def _openings(self, http: httpx.Client, place: Place) -> tuple[list[float], int]:
+    def _openings(self, http: httpx2.Client, place: Place) -> tuple[list[float], int]:
         times, size = [], 0
         for _ in range(OPENINGS):
             time.sleep(COLD_SECONDS)
@@ -274,7 +274,7 @@ class Seen:
         self.begun = 0
         self.bytes = 0
 
-    async def watch(self, http: httpx.AsyncClient, path: str) -> None:
+    async def watch(self, http: httpx2.AsyncClient, path: str) -> None:
         """Read the event stream of a page, as its script does."""
         async with http.stream("GET", "/live", params={"page": path}) as answer:
             if not answer.is_success:

@@ -7,11 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from hostmgr.core.columns import CONCURRENT_LAUNCHES
-from hostmgr.core.filter import Ranking
-from hostmgr.core.launches import LaunchPolicy
-from hostmgr.core.reservations import ReservationPolicy
-from peloton.config.settings import DaemonSettings, Settings
+from hostmgr.core.hosts.all_hosts import HELD_SHARE
+from hostmgr.core.reservations.queue import ReservationLimits
+from hostmgr.core.runs.launches import LaunchLimits
+from hostmgr.core.state.columns import CONCURRENT_LAUNCHES
+from hostmgr.core.state.host_filter import Ranking
+from peloton.config.base import Settings
+from peloton.config.encryption import ServerTlsSettings
+from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.errors import PelotonError
 from peloton.mesos.detector import parse_master
@@ -21,7 +24,7 @@ from storage.config import StorageSettings
 BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
 
 
-class TlsSettings(Settings):
+class MasterTlsSettings(ServerTlsSettings):
     """TLS to the Mesos master, whose certificate must be for the hostname that it announces.
 
     The files are PEM, and read again when they change.
@@ -29,20 +32,8 @@ class TlsSettings(Settings):
 
     enabled: bool = False
     """Whether connections to the master use TLS."""
-    ca_file: Path | None = None
-    """Certificates of the trusted authorities; without it, those of the system are trusted."""
     certificate_file: Path | None = None
     """The client certificate, for masters that require one."""
-    key_file: Path | None = None
-    """The key of the client certificate, where its file does not contain it. Mode 0600."""
-
-    @model_validator(mode="after")
-    def _used(self) -> Self:
-        if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
-            raise ValueError("tls: files are given, but enabled is not true")
-        if self.key_file and not self.certificate_file:
-            raise ValueError("tls: a key_file needs a certificate_file")
-        return self
 
 
 class MesosSettings(Settings):
@@ -66,7 +57,7 @@ class MesosSettings(Settings):
     secret_file: Annotated[Path | None, Variable("MESOS_SECRET_FILE")] = None
     """File, mode 0600, with the principal's secret for Basic authentication; without it there is no
     authentication."""
-    tls: TlsSettings = TlsSettings()
+    tls: MasterTlsSettings = MasterTlsSettings()
     """TLS to the master."""
     failover_timeout: float = Field(6e7, ge=0)
     """Seconds for which the master keeps the tasks while no hostmgr is subscribed."""
@@ -76,6 +67,9 @@ class MesosSettings(Settings):
     """Longest time of a call of the master's operator API, in seconds."""
     agents_interval: float = Field(10.0, gt=0)
     """Seconds between two reads of the master's map of agents; 1 for every 1,000 agents at least."""
+    longest_grace: int = Field(600, ge=0, le=7200)
+    """Most seconds that a task has to save its work before it is killed, of those that its workload asks for
+    (grace_seconds)."""
     max_record_bytes: int = Field(64 * 1024 * 1024, ge=1024)
     """Largest event from the master, in bytes."""
 
@@ -105,16 +99,16 @@ class ReconcileSettings(Settings):
     """When the states of tasks are reconciled with Mesos. Times are in seconds."""
 
     interval: float = Field(1800.0, gt=0)
-    """Time between two reconciliations, which are alternately explicit and implicit."""
+    """Seconds between two reconciliations, which are alternately explicit and implicit."""
     repeat_after: float = Field(60.0, gt=0)
-    """Time after a subscription until its explicit reconciliation is repeated, for tasks too young for the
+    """Seconds after a subscription until its explicit reconciliation is repeated, for tasks too young for the
     first."""
     launch_grace: float = Field(30.0, ge=0)
-    """Time after its launch for which a LAUNCHED task is not reconciled: its ACCEPT may be under way."""
+    """Seconds after its launch for which a LAUNCHED task is not reconciled: its ACCEPT may be under way."""
     agent_reregister: float = Field(600.0, ge=0)
-    """Time within which agents register with a new master again."""
+    """Seconds within which agents register with a new master again."""
     batch: int = Field(1000, ge=1, le=10_000)
-    """Most tasks in one call."""
+    """Most tasks whose states are requested with one call."""
 
 
 class LaunchSettings(Settings):
@@ -128,25 +122,25 @@ class LaunchSettings(Settings):
     first_pause: float = Field(30.0, gt=0)
     """Seconds for which a host is passed over; doubled each time until a run starts there."""
     longest_pause: float = Field(600.0, gt=0)
-    """Longest such time, in seconds."""
+    """Most seconds for which a host is passed over."""
 
     @property
-    def policy(self) -> LaunchPolicy:
+    def limits(self) -> LaunchLimits:
         """Return these settings as the core takes them."""
-        return LaunchPolicy(self.concurrent, self.failures, self.first_pause, self.longest_pause)
+        return LaunchLimits(self.concurrent, self.failures, self.first_pause, self.longest_pause)
 
 
 class LoadSettings(Settings):
     """Where the load scores of hosts come from, 0 to 100, for the order LOAD_AWARE."""
 
     prometheus: str = ""
-    """Address of a Prometheus, http://HOST:PORT, that is queried for them."""
+    """Address of a Prometheus, http://HOST:PORT, that is queried for load scores."""
     query: str = '100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m])))'
-    """The query; its answer is an instant vector with one element for each host."""
+    """The query to Prometheus; the answer is an instant vector with one element for each host."""
     host_label: str = "instance"
     """The label of an element that has the hostname. A port after it is ignored."""
     file: Path | None = None
-    """Instead of a Prometheus, a YAML or JSON file: a mapping of hostnames to scores."""
+    """In place of a Prometheus: a YAML or JSON file: a mapping of hostnames to scores."""
     interval: float = Field(30.0, gt=0)
     """Seconds between two reads; after failures up to ten times as long."""
     timeout: float = Field(10.0, gt=0)
@@ -175,7 +169,7 @@ class ReservationSettings(Settings):
     share: float = Field(0.5, gt=0, le=1)
     """Most of all hosts that are reserved at a time, as a fraction; the oldest gang may have more."""
     candidates: int = Field(500, ge=1)
-    """Most hosts that are compared for one of them, those with the fewest tasks first."""
+    """Most hosts that are compared for one task or gang, those with the fewest tasks first."""
     lease: float = Field(15.0, gt=0)
     """Seconds after which a reservation ends that no placement engine renews."""
     longest: float = Field(1800.0, gt=0)
@@ -187,9 +181,9 @@ class ReservationSettings(Settings):
     """Seconds before the expected start of a gang by which other tasks on its hosts must have ended."""
 
     @property
-    def policy(self) -> ReservationPolicy:
+    def limits(self) -> ReservationLimits:
         """Return these settings as the core takes them."""
-        return ReservationPolicy(
+        return ReservationLimits(
             self.concurrent, self.share, self.candidates, self.lease, self.longest, self.backfill_margin
         )
 
@@ -213,8 +207,8 @@ class HostmgrSettings(DaemonSettings):
     load: LoadSettings = LoadSettings()
     """Where load scores come from."""
     enable_host_pool: Annotated[bool, Variable("ENABLE_HOST_POOL")] = False
-    """Whether hosts are in host pools and tasks run on hosts of the pool for their kind. resmgr learns of it
-    from hostmgr."""
+    """Whether tasks run on hosts of the pool for their kind only, as far as `use_host_pools` of the placement
+    engines is true, too. Pools can be managed in any case. resmgr learns of it from hostmgr."""
     enable_revocable_resources: Annotated[bool, Variable("ENABLE_REVOCABLE_RESOURCES")] = True
     """Whether revocable resources are offered to revocable tasks."""
     scarce_resource_types: Annotated[str, Variable("SCARCE_RESOURCE_TYPES")] = "GPU"
@@ -226,13 +220,20 @@ class HostmgrSettings(DaemonSettings):
     placing_seconds: float = Field(300.0, gt=0)
     """Seconds that a claim on a host lasts."""
     client_placing_seconds: float = Field(30.0, gt=0)
-    """The same for callers that are no daemon; at most as long as the others."""
+    """Seconds that a claim of a caller that is no daemon lasts; at most `placing_seconds`."""
     held_seconds: float = Field(180.0, gt=0)
-    """Seconds that a host is held for the next run of an instance that is updated or restarted in place."""
+    """Seconds that room of a host is held for the next run of an instance that is updated or restarted in
+    place."""
+    held_share: float = Field(HELD_SHARE, gt=0, le=1)
+    """Most of all hosts that are held for updates and restarts in place at a time, as a fraction, but one at
+    least. Beyond that, instances are restarted without a hold, and go to another host where somebody takes
+    their room."""
     claim_grace: float = Field(10.0, ge=0)
     """Seconds after a subscription for which a launch waits until its host is offered again."""
     maintenance_interval: float = Field(60.0, gt=0)
     """Seconds between two comparisons of the hosts in maintenance with the master's maintenance schedule."""
+    lost_host_keep: float = Field(259_200.0, gt=0)
+    """Seconds for which a lost host, whose agent is gone, is listed; `host forget` ends it before."""
     event_ring: int = Field(100_000, ge=16)
     """Most events that are kept for jobmgr and resmgr."""
 

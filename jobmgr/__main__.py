@@ -3,110 +3,170 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 
+from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.config import JobmgrSettings
-from jobmgr.drivers.hostmgr import Hostmgr
-from jobmgr.drivers.spawn import expire, spawn_drivers
+from jobmgr.drivers.pod_event_expiry import expire_pod_events
+from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.job_metrics import JOB_COUNTS
+from jobmgr.engine.read_ahead import ReadAhead
+from jobmgr.engine.task_access import TaskAccess
+from jobmgr.engine.workflows import Workflows
 from jobmgr.server import NAMES, services
+from jobmgr.services.common.task_callers import is_alive
 from jobmgr.services.v1alpha.watches import Watches
+from peloton.calls.rpc import Caller, Hostmgrs
+from peloton.config.agents import AgentAccess
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.identity.agents import agent_access
+from peloton.identity.door import Door
+from peloton.identity.task_tokens import TaskDoor, read_task_keys
 from peloton.membership.interface import Role
-from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
-from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
-from peloton.private.hostmgr.history.history_pb2_grpc import HostHistoryServiceStub
-from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
-from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceStub
-from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
-from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
-from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
-from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
-from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
-from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
-from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
+from storage.interface import Store
 from storage.selection.factory import Stores
+
+log = logging.getLogger(__name__)
 
 
 def build(daemon: Daemon[JobmgrSettings]) -> None:
     """Compose the job manager: it serves while it leads."""
-    settings, stores = daemon.settings, Stores(daemon.settings.storage)
-    agents = agent_access(settings.agents)
+    settings = daemon.settings
+    if settings.job_type:
+        log.info("JOB_TYPE %s has no effect: every job manager runs jobs of all types", settings.job_type)
+    stores, agents, ahead = Stores(settings.storage), agent_access(settings.agents), ReadAhead()
+    access = task_access(daemon)
+    daemon.checks.append(stores.trouble)
+    daemon.lead(
+        lambda term: leading(daemon, stores, ahead, agents, access, term),
+        NAMES,
+        lambda: standby(daemon, stores, ahead),
+    )
 
-    @asynccontextmanager
-    async def leading(term: int) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            store = await stores.open()
-            stack.push_async_callback(store.close)
-            await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
-            limits = settings.goal_state.limits()
-            engine = Engine(store, daemon.clock, limits, settings.lanes, daemon.fence)
-            if daemon.servers.audit is not None:
-                daemon.servers.audit.pool_of = engine.pool_of
-            JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)
-            await engine.lockdown.load()
-            await engine.recovery.begin()
-            stack.enter_context(_watched(daemon, lambda: engine.lanes.problem))
-            hostmgr = daemon.hostmgrs(InternalHostServiceStub)
-            feasibility = daemon.hostmgrs(FeasibilityServiceStub)
-            matching = daemon.hostmgrs(MatchingServiceStub)
-            finish = spawn_drivers(
-                daemon.spawn,
-                engine,
-                resmgr=daemon.client(Role.RESMGR, ResourceManagerServiceStub),
-                waiting=daemon.client(Role.RESMGR, WaitingServiceStub),
-                holding=daemon.client(Role.RESMGR, HoldingServiceStub),
-                preemption=daemon.client(Role.RESMGR, PreemptionServiceStub),
-                hostmgrs=lambda cluster: Hostmgr(
-                    hosts=hostmgr.of(cluster),
-                    events=daemon.client(Role.HOSTMGR, EventStreamServiceStub, cluster),
-                    passing=daemon.client(Role.HOSTMGR, PassingServiceStub, cluster),
-                    history=daemon.client(Role.HOSTMGR, HostHistoryServiceStub, cluster),
-                    reconciler=daemon.client(Role.HOSTMGR, ReconcileServiceStub, cluster),
-                    matching=matching.of(cluster),
-                ),
-                clusters=daemon.clusters,
-                kills=settings.task_kill.bucket(),
-                shut_downs=settings.executor_shutdown.bucket(),
-                cluster=settings.cluster,
-                workflows_kept=settings.workflows_kept,
-            )
-            daemon.spawn("old events", expire(store, daemon.clock, settings.event_days, settings.expiry))
-            watches = Watches(engine, daemon.clock)
-            stack.callback(watches.close)
-            await stack.enter_async_context(
-                daemon.serving(
-                    *services(
-                        engine,
-                        daemon.clock,
-                        hostmgr.of,
-                        feasibility,
-                        matching,
-                        daemon.client(Role.RESMGR, PlanningServiceStub),
-                        watches,
-                        settings.enable_secrets,
-                        agents,
-                    )
-                )
-            )
-            daemon.before_stepping_down(finish)
-            yield
 
-    daemon.lead(leading, NAMES, lambda: stores.standby(daemon.spawn))
+def task_access(daemon: Daemon[JobmgrSettings]) -> TaskAccess:
+    """Return what tasks get to call Peloton with; let the door know their tokens. Raises ConfigError."""
+    settings, door = daemon.settings.task_access, daemon.servers.door
+    keys = None if settings.keys_file is None else read_task_keys(settings.keys_file)
+    if door is not None and keys is not None:
+        door.tasks = TaskDoor(keys, daemon.clock.wall)
+
+    def members() -> str:
+        return ",".join(member.address.target for member in daemon.membership.members(Role.JOBMGR).values())
+
+    return TaskAccess(
+        (lambda: settings.addresses) if settings.addresses else members,
+        daemon.clock.wall,
+        keys,
+        settings.token_hours * 3600,
+        door is not None,
+        {
+            "PELOTON_CA_FILE": daemon.settings.tls.ca_file,
+            "PELOTON_CERT_FILE": settings.certificate_file,
+            "PELOTON_KEY_FILE": settings.key_file,
+        },
+    )
 
 
 @contextmanager
-def _watched(daemon: Daemon[JobmgrSettings], check: Callable[[], str]) -> Iterator[None]:
-    """Let /health report what the check returns."""
-    daemon.checks.append(check)
+def knowing_runs(door: Door | None, engine: Engine) -> Iterator[None]:
+    """Let the door know which runs live, while the body runs."""
+    if door is None or door.tasks is None:
+        yield
+        return
+    door.tasks.lives = partial(is_alive, engine)
     try:
         yield
     finally:
-        daemon.checks.remove(check)
+        door.tasks.lives = None
+
+
+@asynccontextmanager
+async def standby(daemon: Daemon[JobmgrSettings], stores: Stores, ahead: ReadAhead) -> AsyncIterator[None]:
+    """Keep ready what a term begins with: a connection to the store, and the configs of active jobs."""
+    async with stores.standby(daemon.spawn):
+        daemon.spawn("read ahead", ahead.follow(stores.open, lambda: daemon.leads))
+        yield
+
+
+@asynccontextmanager
+async def leading(
+    daemon: Daemon[JobmgrSettings],
+    stores: Stores,
+    ahead: ReadAhead,
+    agents: AgentAccess,
+    access: TaskAccess,
+    term: int,
+) -> AsyncIterator[None]:
+    """Serve one term. The services open once it is known which jobs are active."""
+    async with AsyncExitStack() as stack:
+        store = await stores.open()
+        stack.push_async_callback(store.close)
+        await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
+        engine = build_engine(daemon, store, ahead)
+        await engine.lockdown.load()
+        await engine.recovery.begin()
+        stack.enter_context(daemon.checked(lambda: engine.lanes.problem))
+        resmgr, hostmgrs = daemon.client(Role.RESMGR), daemon.hostmgrs()
+        finish = start_background(daemon, engine, resmgr, hostmgrs, access)
+        stack.enter_context(knowing_runs(daemon.servers.door, engine))
+        workflows = Workflows(engine)
+        watches = Watches(engine, workflows.status, daemon.clock)
+        stack.callback(watches.close)
+        served = services(
+            engine,
+            workflows,
+            daemon.clock,
+            hostmgrs,
+            resmgr,
+            watches,
+            enable_secrets=daemon.settings.enable_secrets,
+            agents=agents,
+            images=daemon.settings.images,
+            access=access,
+        )
+        await stack.enter_async_context(daemon.serving(*served))
+        daemon.before_stepping_down(finish)
+        yield
+
+
+def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead) -> Engine:
+    """Return the engine of a term, which the audit log and the metrics look into."""
+    settings = daemon.settings
+    engine = Engine(store, daemon.clock, settings.goal_state, settings.lanes, daemon.fence, ahead)
+    if daemon.servers.audit is not None:
+        daemon.servers.audit.pool_of = engine.pool_of
+    JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)
+    return engine
+
+
+def start_background(
+    daemon: Daemon[JobmgrSettings], engine: Engine, resmgr: Caller, hostmgrs: Hostmgrs, access: TaskAccess
+) -> Callable[[], Awaitable[None]]:
+    """Start what runs all through a term; return what to do before an orderly end of it."""
+    settings = daemon.settings
+    finish = start_drivers(
+        daemon.spawn,
+        engine,
+        resmgr=ResmgrClient(resmgr),
+        hostmgrs=lambda cluster: HostmgrClient(hostmgrs.of(cluster)),
+        clusters=daemon.clusters,
+        kills=settings.task_kill.bucket(),
+        shut_downs=settings.executor_shutdown.bucket(),
+        cluster=settings.cluster,
+        workflows_kept=settings.workflows_kept,
+        access=access,
+        hosts_address=daemon.settings.hosts_address,
+    )
+    expiring = expire_pod_events(engine.store, daemon.clock, settings.event_days, settings.expiry)
+    daemon.spawn("old events", expiring)
+    return finish
 
 
 def main(argv: Sequence[str] | None = None) -> int:

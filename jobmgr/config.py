@@ -2,46 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.drivers.retry import Bucket
-from peloton.config.settings import AgentSettings, DaemonSettings, Settings
+from peloton.config.base import Settings
+from peloton.config.encryption import AgentSettings
+from peloton.config.older_names import older_names
+from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from storage.config import StorageSettings
-
-
-class GoalStateSettings(Settings):
-    """Settings of the goal-state engine, in seconds unless stated otherwise."""
-
-    stuck_after: float = Field(180 * 60.0, gt=0)
-    """A task that is LAUNCHED or STARTING for longer starts over; the executor of one that is KILLING for
-    longer is shut down."""
-    news_after: float = Field(300.0, gt=0)
-    """Mesos is asked about a task that is LAUNCHED for longer without a status."""
-    ask_after: float = Field(1.0, ge=0)
-    """Delay before Mesos is asked about a launch whose outcome is unknown: the call may still arrive."""
-    confirm_after: float = Field(60.0, gt=0)
-    """Mesos is asked about STARTING and RUNNING tasks for which a new leader has no status by then."""
-    kill_again_after: float = Field(10.0, gt=0)
-    """First delay before a kill is repeated; it doubles up to `kill_again_most`."""
-    kill_again_most: float = Field(600.0, gt=0)
-    """Longest delay before a kill is repeated."""
-    refusals_at_once: int = Field(3, ge=0)
-    """Refused launches in a row before a task waits between its tries."""
-    throttle_first: float = Field(30.0, gt=0)
-    """Seconds before the next run of a service's instance after its first failure; doubles up to
-    `throttle_most`."""
-    throttle_most: float = Field(3600.0, gt=0)
-    """Longest delay before the next run of a service's instance that failed."""
-    rows_per_turn: int = Field(2000, ge=1, le=50_000)
-    """Tasks that one cycle creates or evaluates."""
-
-    def limits(self) -> Limits:
-        """Return the limits for the core."""
-        return Limits(**self.model_dump())
 
 
 class RateSettings(Settings):
@@ -57,17 +30,45 @@ class RateSettings(Settings):
         return Bucket(self.rate, self.burst)
 
 
+class TaskAccessSettings(Settings):
+    """What tasks get that ask for access to Peloton: a token for their own job, and what calls need."""
+
+    keys_file: Path | None = None
+    """File, mode 0600, with the keys that sign the tokens: 32 random bytes in base64 on each line. The first
+    signs, and all are accepted. Without it there are no tokens, and where callers are asked who they are jobs
+    that want some are refused."""
+    token_hours: float = Field(168.0, gt=0, le=8784)
+    """Hours for which a token counts, unless its run ends before. After that it can only be renewed, as the
+    Python client and the command line do by themselves."""
+    addresses: str = ""
+    """By which addresses tasks call the job managers, as HOST:PORT,…; empty: those that they have when the
+    task is launched."""
+    certificate_file: Path | None = None
+    """A certificate for tasks to show, PEM, where `tls.client_certificates` asks callers for one. All tasks
+    share it: in `auth.config_file` it should be nobody's."""
+    key_file: Path | None = None
+    """File with the key of `certificate_file`, mode 0600."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if bool(self.certificate_file) != bool(self.key_file):
+            raise ValueError("a certificate_file needs a key_file, and a key_file a certificate_file")
+        return self
+
+
 class JobmgrSettings(DaemonSettings):
     """Settings of jobmgr."""
 
     storage: StorageSettings
     """Where jobs, tasks and their history are kept."""
-    goal_state: GoalStateSettings = GoalStateSettings()
+    goal_state: Annotated[Limits, BeforeValidator(older_names(rows_per_cycle="rows_per_turn"))] = Limits()
     """Times after which tasks are reconciled, killed again and started over."""
     lanes: int = Field(4, ge=1, le=64)
     """Loops over which jobs are dealt by their ids. A job whose write cannot be made delays only its lane."""
     agents: AgentSettings = AgentSettings()
     """How Mesos agents are asked for the files of tasks."""
+    task_access: TaskAccessSettings = TaskAccessSettings()
+    """What tasks get that ask for access to Peloton."""
     task_kill: RateSettings = RateSettings()
     """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()
@@ -77,22 +78,33 @@ class JobmgrSettings(DaemonSettings):
     earlier, all events there are have to be read once a day."""
 
     enable_secrets: Annotated[bool, Variable("ENABLE_SECRETS")] = False
-    """Whether jobs may have secrets. Their contents are kept in the store as they are given."""
+    """Whether jobs may have secrets. Where `storage.secret_keys_file` is set, the store has their contents
+    encrypted; where it is not, as they are given."""
+    images: bool = True
+    """Whether the Mesos agents run tasks with images; if not, whoever creates a job with one is warned."""
+    hosts_address: str = ""
+    """The address of all hosts that tasks are told of each other, where the names of hosts do not resolve
+    because all are one machine. Empty: they are told the names."""
     workflows_kept: int = Field(10, ge=1)
     """Workflows of each job that are kept, with their events. The oldest ones are deleted when one begins."""
 
     shown_jobs: int = Field(0, ge=0, le=1000)
-    """/metrics shows the tasks of so many active jobs job by job, the largest first; each job adds some ten
-    series."""
+    """/metrics shows the tasks of this number of active jobs job by job, the largest first; each job adds
+    some ten series."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
-    """Not to be set: every job manager runs jobs of all types."""
+    """Logged, and of no effect: every job manager runs jobs of all types."""
 
-    @field_validator("job_type")
-    @classmethod
-    def _all_types(cls, value: str) -> str:
-        if value:
-            raise ValueError("every job manager runs jobs of all types: unset it")
-        return value
+    @model_validator(mode="after")
+    def _tasks_can_call(self) -> Self:
+        access = self.task_access
+        if access.keys_file and self.auth.type == "NOOP":
+            raise ValueError("task_access.keys_file is given, but auth.type is NOOP: nobody asks for tokens")
+        if access.keys_file and self.tls.client_certificates and not access.certificate_file:
+            raise ValueError(
+                "task_access: tls.client_certificates is true, and tasks have no certificate to call with: "
+                "certificate_file and key_file are needed"
+            )
+        return self
 
     @property
     def expiry(self) -> float:

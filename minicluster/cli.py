@@ -6,27 +6,38 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from minicluster import discovery
-from minicluster.cluster import Cluster, Status, as_json
+from minicluster.layout import Layout
+from minicluster.overview import Overview, Status, as_json, read_overview
 from minicluster.processes import interruptible
-from minicluster.settings import read_cluster, with_web
-from peloton.config.sources import Tree
+from peloton.client.extensions import VARIABLE
 
+if TYPE_CHECKING:
+    from minicluster.cluster import Cluster
+
+MOST_TIMEOUT_SECONDS = 86_400
 DIRECTORY = click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path, file_okay=False),
-    envvar=discovery.VARIABLE,
+    envvar=VARIABLE,
     show_envvar=True,
     default=discovery.default_directory,
     show_default="~/.peloton/minicluster",
     help="Folder of the cluster's state.",
 )
 NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
+TIMEOUT = click.option(
+    "--timeout",
+    type=click.IntRange(1, MOST_TIMEOUT_SECONDS),
+    metavar="SECONDS",
+    help="How long components may take until they answer: 90, or 240 with a Cassandra that is started along, "
+    "unless given. A ZooKeeper or Cassandra whose log grows is waited for longer.",
+)
 
 
 @click.group()
@@ -62,17 +73,27 @@ def minicluster() -> None:
 )
 @click.option("--secure", is_flag=True, help="With TLS, asking callers who they are.")
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
-def up(directory: Path, config: Path | None, free_ports: bool, secure: bool, **given: str | None) -> None:
+@TIMEOUT
+def up(
+    directory: Path,
+    config: Path | None,
+    free_ports: bool,
+    secure: bool,
+    timeout: int | None,
+    **given: str | None,
+) -> None:
     """Start everything and wait until it answers.
 
     ZooKeeper and Cassandra, where they are to be started along, need Java 17, and Maven to fetch them once.
     """
-    overrides: Tree = {name: value for name, value in given.items() if value is not None}
+    from minicluster.settings import read_cluster, with_web
+
+    overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if secure:
         overrides["secure"] = True
     if free_ports:
         overrides["ports"] = "free"
-    cluster = Cluster(directory)
+    cluster = _cluster(directory, timeout)
     settings = with_web(read_cluster(config, overrides))
     with interruptible():
         cluster.up(settings, progress)
@@ -80,7 +101,7 @@ def up(directory: Path, config: Path | None, free_ports: bool, secure: bool, **g
         discovery.register(cluster.directory)
     except OSError as error:
         progress(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
-    show(cluster, False)
+    show(cluster.overview(), False)
 
 
 @minicluster.command()
@@ -88,7 +109,7 @@ def up(directory: Path, config: Path | None, free_ports: bool, secure: bool, **g
 @click.option("--keep", is_flag=True, help="Leave data and logs in the folder.")
 def down(directory: Path, keep: bool) -> None:
     """End every process, tasks included, and remove the folder."""
-    cluster = Cluster(directory)
+    cluster = _cluster(directory)
     cluster.down(keep, progress)
     discovery.unregister(cluster.directory)
 
@@ -102,11 +123,12 @@ def status(context: click.Context, directory: Path, json_: bool) -> int:
 
     The exit code is 1 where a component is dead: it ended by itself or was killed.
     """
-    cluster = Cluster(directory)
-    statuses = show(cluster, json_ or bool(context.find_root().params.get("json")))
+    root = directory.resolve()
+    overview = read_overview(Layout(root)) or _cluster(root).overview()
+    statuses = show(overview, json_ or bool(context.find_root().params.get("json")))
     dead = [each.name for each in statuses if each.state == "dead"]
     if dead:
-        place = "" if cluster.directory == discovery.default_directory() else f" --dir {cluster.directory}"
+        place = "" if root == discovery.default_directory() else f" --dir {root}"
         again = f"peloton minicluster start {' '.join(dead)}{place}"
         progress(f"peloton: dead: {', '.join(dead)} (`{again}`)")
     return 1 if dead else 0
@@ -118,7 +140,7 @@ def status(context: click.Context, directory: Path, json_: bool) -> int:
 @click.option("-F", "--follow", is_flag=True, help="Go on as the log grows.")
 def logs(directory: Path, name: str, follow: bool) -> None:
     """Print a component's log."""
-    with Cluster(directory).log_file(name).open(errors="replace") as log:
+    with _cluster(directory).log_file(name).open(errors="replace") as log:
         _pour(log)
         while follow:
             time.sleep(0.2)
@@ -131,10 +153,11 @@ def logs(directory: Path, name: str, follow: bool) -> None:
 @click.option("--hostname", help="Of one agent: come back under this name.")
 @click.option("--resources", help="Of one agent: in Mesos' notation.")
 @click.option("--attributes", help="Of one agent: in Mesos' notation.")
-def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> None:
+@TIMEOUT
+def start(directory: Path, names: tuple[str, ...], timeout: int | None, **changes: str | None) -> None:
     """Start the components named, or all that do not run."""
-    given: Tree = {name: value for name, value in changes.items() if value is not None}
-    Cluster(directory).start(names, given, progress)
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    _cluster(directory, timeout).start(names, given, progress)
 
 
 @minicluster.command()
@@ -142,7 +165,7 @@ def start(directory: Path, names: tuple[str, ...], **changes: str | None) -> Non
 @NAMES
 def stop(directory: Path, names: tuple[str, ...]) -> None:
     """End the components named, or all, in an orderly way; an agent's tasks are lost with it."""
-    Cluster(directory).stop(names, progress)
+    _cluster(directory).stop(names, progress)
 
 
 @minicluster.command()
@@ -150,22 +173,23 @@ def stop(directory: Path, names: tuple[str, ...]) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def kill(directory: Path, names: tuple[str, ...]) -> None:
     """Kill the components named with SIGKILL; an agent's tasks run on."""
-    Cluster(directory).kill(names)
+    _cluster(directory).kill(names)
 
 
 @minicluster.command()
 @DIRECTORY
 @NAMES
-def restart(directory: Path, names: tuple[str, ...]) -> None:
+@TIMEOUT
+def restart(directory: Path, names: tuple[str, ...], timeout: int | None) -> None:
     """Stop, then start."""
-    cluster = Cluster(directory)
+    cluster = _cluster(directory, timeout)
     cluster.stop(names, progress)
     cluster.start(names, report=progress)
 
 
-def show(cluster: Cluster, as_json_: bool) -> list[Status]:
+def show(overview: Overview, as_json_: bool) -> list[Status]:
     """Print and return the components; print the exports."""
-    statuses, exports = cluster.status(), cluster.urls()
+    statuses, exports = overview.statuses(), overview.urls()
     if as_json_:
         click.echo(as_json(statuses, exports))
         return statuses
@@ -173,8 +197,8 @@ def show(cluster: Cluster, as_json_: bool) -> list[Status]:
     for each in statuses:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
         click.echo(f"{each.name:<{width}}  {each.state:<7}  {each.pid or '-':<7}  {where}")
-    for address in cluster.web_addresses():
-        click.echo(f"\nweb UI: {cluster.scheme}://{address}/")
+    for address in overview.web_addresses():
+        click.echo(f"\nweb UI: {overview.scheme}://{address}/")
     click.echo()
     for name, value in exports.items():
         click.echo(f"export {name}={shlex.quote(value)}")
@@ -184,6 +208,13 @@ def show(cluster: Cluster, as_json_: bool) -> list[Status]:
 def progress(line: str) -> None:
     """Print a line of progress to standard error."""
     click.echo(line, err=True)
+
+
+def _cluster(directory: Path, timeout: int | None = None) -> Cluster:
+    """Return the cluster in a folder; what it needs to be changed takes half a second to import."""
+    from minicluster.cluster import Cluster
+
+    return Cluster(directory, timeout)
 
 
 def _pour(log: IO[str]) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -17,7 +15,6 @@ import yaml
 from minicluster.components import (
     CASSANDRA,
     LOOPBACK,
-    WEB,
     ZOOKEEPER,
     Component,
     Ports,
@@ -32,40 +29,27 @@ from minicluster.discovery import not_found_message
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.mesos.common.modes import PASSABLE
+from minicluster.overview import Overview, Part, Status, read_overview, status_of, write_overview
 from minicluster.ports import FreePorts, default_ports, is_free
-from minicluster.prerequisites import fetch, make_tables
+from minicluster.prerequisites import fetch, make_tables, tell_isolation
 from minicluster.processes import Process, launch, load, save, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.readiness import ReadinessWait
 from minicluster.settings import ClusterSettings
+from peloton.config.loading import validated
 from peloton.config.private import FILE, make_folder, write_private
-from peloton.config.settings import validated
 from peloton.config.sources import Tree
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
-from peloton.membership.folder import registered
-from peloton.membership.interface import Group, Role
 
 STOP_SECONDS = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The state of one component.
-
-    `state` is running, stopped (by a command), dead (it ended by itself or was killed), or given: a server
-    that is not the cluster's own.
-    """
-
-    name: str
-    state: str
-    pid: int | None
-    addresses: dict[str, str]
 
 
 class Cluster:
     """A cluster, whose state is in its folder. A lock in the folder admits one command at a time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, timeout: float | None = None) -> None:
+        """Wait for components for up to `timeout` seconds, or as long as `ReadinessWait` does."""
+        self._timeout = timeout
         self.directory = directory.resolve()
         self.layout = Layout(self.directory)
 
@@ -92,9 +76,10 @@ class Cluster:
             self._kill_leftover_tasks()
             self._write_settings(settings)
             if settings.secure:
-                make_credentials(self.layout, settings.secure_agents)
+                make_credentials(self.layout, settings.agents_ask)
             else:
                 remove_certificates(self.layout)
+            tell_isolation(self.directory, settings, report)
             parts = self.components()
             self._require_ports(parts)
             try:
@@ -118,11 +103,11 @@ class Cluster:
 
     def status(self) -> list[Status]:
         """Return the state of each component. Raise NotFound where the folder holds no cluster."""
-        given = external_servers(self._settings())
-        return [
-            *(Status(name, "given", None, addresses) for name, addresses in given.items()),
-            *(self._status(part) for part in self.components()),
-        ]
+        return self.overview().statuses()
+
+    def overview(self) -> Overview:
+        """Return what is told of it. Raise NotFound where the folder holds no cluster."""
+        return read_overview(self.layout) or self._describe()
 
     def components(self) -> tuple[Component, ...]:
         """Return the components, in the order of starting."""
@@ -134,32 +119,16 @@ class Cluster:
 
     def urls(self) -> dict[str, str]:
         """Return the environment variables with which the CLI finds it: ZooKeeper, or the present leaders."""
-        found = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
-        if self._settings().secure:
-            certificate, key = self.layout.certificate_of(CLIENT)
-            found["BASIC_AUTH_CONFIG"] = str(self.layout.credentials_of(ADMIN))
-            found["PELOTON_CA_FILE"] = str(self.layout.authority)
-            found |= {"PELOTON_CERT_FILE": str(certificate), "PELOTON_KEY_FILE": str(key)}
-        if self._settings().secure_agents:
-            found["PELOTON_AGENT_CA_FILE"] = str(self.layout.authority)
-            found["PELOTON_AGENT_AUTH"] = str(self.layout.agent_auth)
-        if servers := self.zookeeper_servers():
-            return {**found, "ZK_SERVERS": servers}
-        leaders = registered(self.layout.membership).leaders
-        for role in (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR):
-            first = next(part for part in self.components() if part.kind == role.value)
-            leader = leaders.get(Group(role))
-            found[f"{role.value.upper()}_URL"] = leader.target if leader else first.addresses["grpc"]
-        return found
+        return self.overview().urls()
 
     @property
     def scheme(self) -> str:
         """Of the HTTP ports of the daemons and of the web UI."""
-        return "https" if self._settings().secure else "http"
+        return self.overview().scheme
 
     def web_addresses(self) -> list[str]:
         """Return where the web UI answers, HOST:PORT."""
-        return [part.addresses["http"] for part in self.components() if part.kind == WEB and self._runs(part)]
+        return self.overview().web_addresses()
 
     # Single components.
 
@@ -267,7 +236,7 @@ class Cluster:
         self, settings: ClusterSettings, ports: dict[str, tuple[int, int]] | None = None
     ) -> None:
         taken: dict[str, tuple[int, int]] = dict(ports or {})
-        free = FreePorts()
+        free = FreePorts(owner=self.layout.record)
 
         def choose(name: str, kind: str, index: int) -> tuple[int, int]:
             if name not in taken:
@@ -288,6 +257,7 @@ class Cluster:
         draft = self.directory / f".{RECORD_FILE}"
         write_private(draft, yaml.safe_dump(tree))
         draft.rename(self.layout.record)
+        write_overview(self._describe())
 
     def _change_agent(self, names: Sequence[str], changes: Tree) -> None:
         settings = self._settings()
@@ -314,12 +284,26 @@ class Cluster:
         return load(self.layout.run_of(part.name))
 
     def _status(self, part: Component) -> Status:
-        process = self._process(part)
-        if process is None:
-            return Status(part.name, "stopped", None, part.addresses)
-        alive = process.alive()
-        return Status(
-            part.name, "running" if alive else "dead", process.pid if alive else None, part.addresses
+        return status_of(self.layout, part.name, part.addresses)
+
+    def _describe(self) -> Overview:
+        settings, servers = self._settings(), self.zookeeper_servers()
+        exports = {"PELOTON_MINICLUSTER_DIR": str(self.directory)}
+        if settings.secure:
+            certificate, key = self.layout.certificate_of(CLIENT)
+            exports["BASIC_AUTH_CONFIG"] = str(self.layout.credentials_of(ADMIN))
+            exports["PELOTON_CA_FILE"] = str(self.layout.authority)
+            exports |= {"PELOTON_CERT_FILE": str(certificate), "PELOTON_KEY_FILE": str(key)}
+        if settings.agents_ask:
+            exports["PELOTON_AGENT_CA_FILE"] = str(self.layout.authority)
+            exports["PELOTON_AGENT_AUTH"] = str(self.layout.agent_auth)
+        return Overview(
+            str(self.directory),
+            "https" if settings.secure else "http",
+            tuple(Part(part.name, part.kind, part.addresses) for part in self.components()),
+            external_servers(settings),
+            {**exports, "ZK_SERVERS": servers} if servers else exports,
+            not servers,
         )
 
     def _runs(self, part: Component) -> bool:
@@ -362,7 +346,7 @@ class Cluster:
         if self._settings().storage.startswith(CASSANDRA):
             self._start_all([part for part in parts if not part.configured], report)
             storage = storage_settings(self._settings(), self.layout, self._recorded_ports())
-            make_tables(storage, self.layout.storage, report)
+            make_tables(storage, self.layout.storage, report, self._timeout)
             parts = [part for part in parts if part.configured]
         self._start_all(parts, report)
 
@@ -386,7 +370,8 @@ class Cluster:
     def _wait_until_ready(self, parts: Sequence[Component], report: Progress) -> None:
         """Wait until each answers and the leaders lead. Raise Unavailable with what is wrong."""
         https = https_context(self.layout)
-        ReadinessWait(self.layout, self.zookeeper_servers(), self._runs, report, https=https).wait(parts)
+        servers = self.zookeeper_servers()
+        ReadinessWait(self.layout, servers, self._runs, report, self._timeout, https=https).wait(parts)
 
     def _stop_all(self, parts: Sequence[Component], report: Progress = silent) -> None:
         """End components in the reverse order of starting, daemons together; then tasks that are left."""
@@ -425,9 +410,3 @@ def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[
             short = isinstance(old, str) and isinstance(new, str)
             found.append(f"{name} is {old or 'none'}, not {new or 'none'}" if short else name)
     return ", ".join(found)
-
-
-def as_json(statuses: Sequence[Status], exports: Mapping[str, str]) -> str:
-    """Return the states and the exports as `status --json` prints them."""
-    parts = [{"name": s.name, "pid": s.pid, "state": s.state, "addresses": s.addresses} for s in statuses]
-    return json.dumps({"components": parts, "exports": dict(exports)}, indent=2)

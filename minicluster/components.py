@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from minicluster.credentials import AGENT, MASTER, PRINCIPAL
+from minicluster.credentials import AGENT, MASTER, PRINCIPAL, TASK
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, zookeeper
 from minicluster.settings import Agent, ClusterSettings, NamedCluster
@@ -87,7 +87,7 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
                 agent_component(
                     *(i, agent, master, layout, ports),
                     images=cluster.images,
-                    launches=[*_launches(cluster, seed=i), *_agent_security(cluster, layout)],
+                    launches=_agent_flags(cluster, layout, i),
                 )
                 for i, agent in enumerate(cluster.agents)
             )
@@ -108,7 +108,7 @@ def _further_mesos(
         yield agent_component(
             *(first + i, agent, master.addresses["http"], layout, ports),
             images=cluster.images,
-            launches=[*_launches(cluster, seed=first + i), *_agent_security(cluster, layout)],
+            launches=_agent_flags(cluster, layout, first + i),
             name=f"mesos-agent{i}-{named.name}",
         )
 
@@ -264,10 +264,13 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         membership = {"kind": "zookeeper", "servers": servers}
     shared: Tree = {"membership": membership, **_auth(cluster, layout)}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
+    jobs: Tree = {**store, "images": cluster.images != "refuse", "hosts_address": LOOPBACK}
     own: dict[str, Tree] = {
         "hostmgr": {**store, **_mesos({"master": master}, cluster, layout), **_launch_limit(cluster)},
         "resmgr": store,
-        "jobmgr": {**store, "enable_secrets": True, **_agents(cluster, layout)} if cluster.secure else store,
+        "jobmgr": {**jobs, **_secrets_and_tasks(layout), **_agents(cluster, layout)}
+        if cluster.secure
+        else jobs,
         "archiver": store,
     }
     for kind in ("hostmgr", "resmgr", "jobmgr", "archiver"):
@@ -318,11 +321,17 @@ def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:
     return {"mesos": {**settings, "tls": {"enabled": True, **files}}}
 
 
+def _agent_flags(cluster: ClusterSettings, layout: Layout, seed: int) -> list[str]:
+    return [*_launches(cluster, seed=seed), *_agent_security(cluster, layout), *cluster.agent_flags]
+
+
 def _agent_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
     certificate, key = layout.certificate_of(AGENT)
     link = [f"--master-ca={layout.authority}", f"--master-certificate={certificate}", f"--master-key={key}"]
     link = link if cluster.masters_speak_tls else []
-    if not cluster.secure_agents:
+    isolation = cluster.tasks_isolated
+    link += [f"--isolation={isolation}", f"--hide={layout.root}"] if isolation != "none" else []
+    if not cluster.agents_ask:
         return link
     return [
         *link,
@@ -334,10 +343,17 @@ def _agent_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
 
 def _agents(cluster: ClusterSettings, layout: Layout) -> Tree:
     """Return the setting by which a process calls agents."""
-    if not cluster.secure_agents:
+    if not cluster.agents_ask:
         return {}
     shown = {"principal": PRINCIPAL, "secret_file": str(layout.agent_secret)}
     return {"agents": {"tls": True, "ca_file": str(layout.authority), **shown}}
+
+
+def _secrets_and_tasks(layout: Layout) -> Tree:
+    """Return the settings by which a secure job manager takes secrets, and lets tasks call it."""
+    certificate, key = layout.certificate_of(TASK)
+    files = {"certificate_file": str(certificate), "key_file": str(key)}
+    return {"enable_secrets": True, "task_access": {"keys_file": str(layout.task_keys), **files}}
 
 
 def _auth(cluster: ClusterSettings, layout: Layout) -> Tree:

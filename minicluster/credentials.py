@@ -9,19 +9,19 @@ import secrets
 import shutil
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from minicluster.layout import Layout
 from peloton.config.private import make_folder, write_private
 
 if TYPE_CHECKING:
-    from peloton.client.auth import Auth
-    from peloton.client.tls import Tls
-    from peloton.config.agents import AgentAccess
+    from peloton.client.extensions import Identity
 
 ADMIN, VIEWER = "admin", "viewer"
 CLIENT = "client"
 """The name of the certificate that clients show. It is nobody's: who they are, they say by a password."""
+TASK = "task"
+"""The name of the certificate that tasks show, which is nobody's either: they have tokens."""
 MASTER, AGENT, PRINCIPAL = "mesos-master", "mesos-agent", "peloton"
 """The names of the certificates of masters and agents, and the principal that the latter let in."""
 CERTIFIED = ("jobmgr", "resmgr", "hostmgr", "placement", "archiver")
@@ -35,14 +35,6 @@ ROLES = [
 DAYS = 825
 
 
-class Identity(TypedDict, total=False):
-    """What a client of a secure cluster shows, as arguments of `PelotonClient`."""
-
-    auth: Auth
-    tls: Tls
-    agents: AgentAccess
-
-
 def make_credentials(layout: Layout, agents: bool = False) -> None:
     """Make users, keys and certificates, only for this user to read, unless they are there.
 
@@ -50,6 +42,8 @@ def make_credentials(layout: Layout, agents: bool = False) -> None:
     """
     if not layout.users.exists():
         _make_users(layout)
+    if not layout.task_keys.exists():
+        write_private(layout.task_keys, _new_key())
     if not layout.authority.exists():
         _make_authority(layout)
     _issue_certificates(layout)
@@ -100,7 +94,7 @@ def _make_users(layout: Layout) -> None:
         write_private(file, yaml.safe_dump(content, sort_keys=False))
 
     make_folder(layout.auth)
-    write_private(layout.secret_keys, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+    write_private(layout.secret_keys, _new_key())
     users = []
     for name in (ADMIN, VIEWER):
         password = secrets.token_urlsafe(18)
@@ -108,6 +102,11 @@ def _make_users(layout: Layout) -> None:
         users.append({"username": name, "password": str(hashed(password)), "role": name})
     certificates = [{"name": name, "daemon": name} for name in CERTIFIED]
     dump(layout.users, {"users": users, "certificates": certificates, "roles": ROLES})
+
+
+def _new_key() -> str:
+    """Return the content of a file with one key."""
+    return base64.b64encode(secrets.token_bytes(32)).decode() + "\n"
 
 
 def _make_agent_credentials(layout: Layout) -> None:
@@ -132,7 +131,7 @@ def _issue_certificates(layout: Layout) -> None:
     """Issue a certificate for each kind of component and for clients, where it is missing."""
     from peloton.identity.certs import LOOPBACK, issue
 
-    for name in (*CERTIFIED, "web", MASTER, AGENT, CLIENT):
+    for name in (*CERTIFIED, "web", MASTER, AGENT, CLIENT, TASK):
         certificate, key = layout.certificate_of(name)
         if not certificate.exists():  # it is written last
             key.unlink(missing_ok=True)

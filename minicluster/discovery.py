@@ -1,5 +1,7 @@
 """Find the miniclusters that run on this machine, for a caller without an address or a folder.
 
+The client and the command line call `find` by the entry point `minicluster` of `peloton.local_clusters`.
+
 `peloton minicluster` without --dir uses the default folder. Clusters in other folders are registered in the
 home directory when they come up; a registered cluster that does not run any more is ignored. Each call of the
 command line imports this module, so that it imports little.
@@ -15,10 +17,10 @@ from pathlib import Path
 
 from minicluster.layout import Layout
 from minicluster.processes import load
+from peloton.client.extensions import VARIABLE, Identity
 from peloton.config.private import make_folder, write_private
 from peloton.errors import NotFound, Refused, Unavailable
 
-VARIABLE = "PELOTON_MINICLUSTER_DIR"
 SERVED_BY = ("jobmgr", "resmgr", "hostmgr")
 """Daemons that clients call."""
 
@@ -35,6 +37,25 @@ class Running:
     """Whether the environment names it."""
     others: Sequence[Path] = ()
     """Folders of the other miniclusters that run."""
+
+    @property
+    def membership(self) -> Path:
+        """The folder by which its daemons find each other without ZooKeeper."""
+        return Layout(self.directory).membership
+
+    @property
+    def notice(self) -> str:
+        """Which one it is, for a user who cannot expect that."""
+        if self.explicit or (self.default_ports and not self.others):
+            return ""
+        others = f"; others run in {', '.join(map(str, self.others))}" if self.others else ""
+        return f"using the minicluster in {self.directory}{others}"
+
+    def identity(self) -> Identity:
+        """Return what its administrator shows; nothing where it is not secure."""
+        from minicluster.credentials import client_identity
+
+        return client_identity(self.directory)
 
 
 def default_directory() -> Path:

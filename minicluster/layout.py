@@ -21,6 +21,11 @@ class Layout:
         return self.root / RECORD_FILE
 
     @property
+    def overview(self) -> Path:
+        """What is told of the cluster by commands that do not read its settings."""
+        return self.root / "overview.json"
+
+    @property
     def log(self) -> Path:
         """Folder of the components' logs."""
         return self.root / "log"
@@ -75,8 +80,13 @@ class Layout:
         return self.auth / "secret-keys"
 
     @property
+    def task_keys(self) -> Path:
+        """The keys that sign the tokens of tasks."""
+        return self.auth / "task-keys"
+
+    @property
     def agent_credentials(self) -> Path:
-        """Whom the agents of a cluster with `secure_agents` let in, as their `--credentials` take it."""
+        """Whom the agents of a secure cluster let in, as their `--credentials` take it."""
         return self.certificates / "agents.json"
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from minicluster.settings import AGENT_PORT, BASE_PORTS
@@ -31,31 +33,43 @@ def default_ports(kind: str, index: int) -> tuple[int, int]:
 class FreePorts:
     """Hand out ports on which nobody listens, each to one process of this user only.
 
-    Clusters that start at the same time would otherwise choose the same port before one listens on it.
+    Clusters that start at the same time would otherwise choose the same port before one listens on it, and
+    one that starts while a component of another is down would choose that component's.
     """
 
-    def __init__(self, candidates: Sequence[int] = range(LOWEST, HIGHEST + 1)) -> None:
+    def __init__(
+        self, candidates: Sequence[int] = range(LOWEST, HIGHEST + 1), owner: Path | None = None
+    ) -> None:
+        """Ports stay reserved as long as the file `owner` exists, once RESERVED_SECONDS have passed."""
         self._candidates = random.sample(candidates, len(candidates))
+        self._owner = str(owner.absolute()) if owner is not None else ""
         self._folder = Path(tempfile.gettempdir()) / f"peloton-ports-{os.getuid()}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def take(self) -> int:
         """Return a free port. Raise Unavailable where none is left."""
-        while self._candidates:
-            port = self._candidates.pop()
-            if is_free(port) and self._reserve(port):
-                return port
+        with self._alone():
+            while self._candidates:
+                port = self._candidates.pop()
+                if is_free(port) and self._reserve(port):
+                    return port
         raise Unavailable(f"no free port from {LOWEST} to {HIGHEST}")
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+            yield
+
     def _reserve(self, port: int) -> bool:
-        """Reserve a port. Return False where another process has reserved it lately."""
+        """Reserve a port. Return False where it is reserved."""
         file = self._folder / str(port)
-        try:
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            if time.time() - file.stat().st_mtime < RESERVED_SECONDS:
+        if file.exists():
+            owner = file.read_text()
+            lately = time.time() - file.stat().st_mtime < RESERVED_SECONDS
+            if lately or (owner and Path(owner).exists()):
                 return False
-            os.utime(file)
+        file.write_text(self._owner)
         return True
 
 

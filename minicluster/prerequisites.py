@@ -15,7 +15,8 @@ from minicluster.servers import maven
 from minicluster.settings import ClusterSettings
 from peloton.config.private import write_private
 from peloton.config.sources import Tree
-from peloton.errors import Unavailable
+from peloton.errors import Refused, Unavailable
+from peloton.model.amounts import duration
 
 MIGRATE_SECONDS = 240.0
 
@@ -36,25 +37,45 @@ def fetch(settings: ClusterSettings, report: Progress) -> None:
             ) from None
 
 
-def make_tables(storage: Tree, file: Path, report: Progress) -> None:
+def make_tables(storage: Tree, file: Path, report: Progress, timeout: float | None = None) -> None:
     """Create the keyspace and the tables where they are missing; write the settings to `file`.
 
     Raise Unavailable with the message of `peloton-migrate`.
     """
     write_private(file, yaml.safe_dump({"storage": storage}))
+    seconds = max(MIGRATE_SECONDS, timeout or 0.0)
     command = [sys.executable, "-m", "storage.selection.migrate", "up", "-c", str(file)]
     try:
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            timeout=MIGRATE_SECONDS,
+            timeout=seconds,
             check=False,
             env=clean_environment(),
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"cassandra did not make tables in {MIGRATE_SECONDS:.0f} s") from None
+        raise Unavailable(f"cassandra did not make tables in {duration(seconds)}") from None
     lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
     if done.returncode:
         raise Unavailable(lines[-1] if lines else f"peloton-migrate ended with {done.returncode}")
     report(lines[-1])
+
+
+def tell_isolation(folder: Path, settings: ClusterSettings, report: Progress) -> None:
+    """Report what tasks can reach that they should not. Raise Refused where isolation is required."""
+    from minicluster.mesos.agent.isolation import Mode, detect
+
+    mode = Mode(settings.tasks_isolated)
+    found = detect(mode, [folder])
+    if not found.lacks:
+        return
+    reach = (
+        "they can see what others run"
+        if found.users is not None
+        else f"they can read and write {folder} with its keys and passwords, and end each other"
+    )
+    text = f"tasks cannot have {found.lacks}; {reach}"
+    if mode is Mode.REQUIRE:
+        raise Refused(f"isolation: require: {text}")
+    report(f"WARNING: {text}: run nothing here that you do not trust")

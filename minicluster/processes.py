@@ -14,15 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from minicluster.mesos.common.process_identity import start_of
+from peloton.config import variables
 from peloton.config.private import FILE, UMASK, write_private
 from peloton.errors import Unavailable
 
 POLL_SECONDS = 0.05
-DAEMON_VARIABLES = {
-    *("HTTP_PORT", "GRPC_PORT", "ELECTION_ZK_SERVERS", "MESOS_ZK_PATH"),
-    *("CASSANDRA_HOSTS", "CASSANDRA_PORT", "CASSANDRA_STORE"),
-}
-"""Environment variables by which a daemon's settings are overridden."""
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals with which people, terminals and supervisors end a program."""
 
@@ -101,8 +97,8 @@ def launch(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> Pr
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment without the variables that set the ports and servers of daemons."""
-    return {name: value for name, value in os.environ.items() if name not in DAEMON_VARIABLES}
+    """Return the environment without the variables that are settings of daemons: the cluster's own count."""
+    return {name: value for name, value in os.environ.items() if name not in variables.NAMES}
 
 
 def save(process: Process, file: Path) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
 import time
-import urllib.error  # not httpx: its import takes 0.3 s of processor time, while the daemons start
+import urllib.error  # the import of requests takes 0.1 s of processor time, while the daemons start
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from minicluster.components import CASSANDRA, ZOOKEEPER, Component
@@ -18,19 +18,41 @@ from minicluster.layout import Layout
 from minicluster.processes import wait_until
 from minicluster.progress import Progress
 from minicluster.servers import cassandra, zookeeper
-from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
+from peloton.client.discovery import DiscoveryError, LocalDiscovery, ZooKeeperDiscovery
 from peloton.errors import Unavailable
-from peloton.membership.folder import registered
 from peloton.membership.interface import Address, Role
+from peloton.model.amounts import elapsed
 
 UP_SECONDS = 90.0
 SLOW_SECONDS = 240.0
-"""How long a Cassandra may take on a busy machine."""
+"""The same where a Cassandra is among the components."""
+QUIET_SECONDS = 60.0
+"""A ZooKeeper or Cassandra whose log has grown since is still starting: it is waited for further."""
+MOST_TIMES = 5.0
+"""The longest wait in all, as a multiple of the timeout."""
 REPORT_SECONDS = 5.0
 REQUEST_SECONDS = 2.0
 LEADERS = (Role.JOBMGR, Role.RESMGR, Role.HOSTMGR)
+SERVERS = (ZOOKEEPER, CASSANDRA)
 _PROBLEM = re.compile(r"\S+Z [EW] \S+ (.+)")
 """A line of a daemon's log that is a warning or an error."""
+
+
+class Patience:
+    """How long to wait: for the timeout, and while a log grows, but not for ever."""
+
+    def __init__(self, timeout: float, quiet: float, now: float) -> None:
+        self.until = now + timeout
+        """When the waiting ends; seconds on the monotonic clock."""
+        self._most = now + timeout * MOST_TIMES
+        self._quiet = quiet
+        self._size = 0
+
+    def note(self, size: int, now: float) -> None:
+        """Note the size of the logs of what is waited for."""
+        if size > self._size:
+            self.until = max(self.until, min(now + self._quiet, self._most))
+        self._size = size
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +64,9 @@ class ReadinessWait:
     """ZooKeeper's servers, by which leaders are found; empty where they are found by a folder."""
     is_running: Callable[[Component], bool]
     report: Progress
-    timeout: float = UP_SECONDS
-    """In seconds; SLOW_SECONDS where a Cassandra is among the components."""
+    timeout: float | None = None
+    """In seconds. Where not given: UP_SECONDS, or SLOW_SECONDS where a Cassandra is among the components."""
+    quiet: float = QUIET_SECONDS
     report_interval: float = REPORT_SECONDS
     """Seconds between two lines of progress."""
     https: ssl.SSLContext | None = None
@@ -53,10 +76,11 @@ class ReadinessWait:
         """Return when all components answer and the leaders lead. Raise Unavailable with what is wrong."""
         unready = {part.name: "" for part in parts}
         leaderless: list[str] = []
-        timeout = SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else self.timeout
         started = reported = time.monotonic()
+        patience = Patience(self.timeout or _usual_timeout(parts), self.quiet, started)
 
-        def all_ready() -> bool:
+        def ended() -> bool:
+            """Return whether all are ready, or the time is over."""
             nonlocal reported
             self._check(parts, unready)
             leaderless[:] = [] if unready else self._leaderless(parts)
@@ -65,18 +89,26 @@ class ReadinessWait:
             if time.monotonic() - reported > self.report_interval:
                 reported = time.monotonic()
                 self.report(self._progress(unready, leaderless, reported - started))
-            return False
+            patience.note(self._server_logs(parts, unready), time.monotonic())
+            return time.monotonic() > patience.until
 
-        if not wait_until(all_ready, timeout):
-            raise Unavailable(self._failure(unready, leaderless, timeout))
+        wait_until(ended, math.inf)
+        if unready or leaderless:
+            raise Unavailable(self._failure(unready, leaderless, time.monotonic() - started))
 
     def last_line(self, name: str) -> str:
         """Return the line of a component's log that says why it ended."""
         lines = self._lines(name)
-        if name in (ZOOKEEPER, CASSANDRA):  # their logs end with a stack trace
+        if name in SERVERS:  # their logs end with a stack trace
             messages = [line for line in lines if not line.lstrip().startswith(("at ", "..."))]
             lines = [line for line in messages if "ERROR" in line or "Exception" in line] or lines
         return lines[-1] if lines else "it said nothing"
+
+    def _server_logs(self, parts: Sequence[Component], unready: Mapping[str, str]) -> int:
+        """Return the size of the logs of the servers that do not answer yet."""
+        names = [part.name for part in parts if part.kind in SERVERS and part.name in unready]
+        logs = [file for name in names if (file := self.layout.log_of(name)).exists()]
+        return sum(file.stat().st_size for file in logs)
 
     def _check(self, parts: Sequence[Component], unready: dict[str, str]) -> None:
         """Remove components that answer from `unready`; record what the others report is wrong."""
@@ -120,8 +152,18 @@ class ReadinessWait:
         roles = [role for role in LEADERS if role.value in kinds]
         if not roles:
             return []
-        leaders = _elected(self.servers, roles) if self.servers else _registered(self.layout.membership)
+        leaders = self._elected(roles)
         return [role.value for role in roles if role not in leaders or not self._leads(leaders[role])]
+
+    def _elected(self, roles: Sequence[Role]) -> dict[Role, Address]:
+        """Return who leads, by ZooKeeper or by the folder."""
+        by_folder = LocalDiscovery(self.layout.membership)
+        with closing(ZooKeeperDiscovery(self.servers) if self.servers else by_folder) as discovery:
+            found: dict[Role, Address] = {}
+            for role in roles:
+                with suppress(DiscoveryError):
+                    found[role] = discovery.leader(role.value)
+            return found
 
     def _leads(self, leader: Address) -> bool:
         try:
@@ -133,16 +175,16 @@ class ReadinessWait:
     def _progress(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
         why = next(filter(None, unready.values()), "") if unready else self._last_problem(leaderless)
         what = ", ".join(unready) or f"a leader of {', '.join(leaderless)}"
-        return f"waiting for {what}, {seconds:.0f} s so far{': ' if why else ''}{why}"
+        return f"waiting for {what}, {elapsed(seconds)} so far{': ' if why else ''}{why}"
 
     def _failure(self, unready: dict[str, str], leaderless: Sequence[str], seconds: float) -> str:
         if unready:
             name, problem = next(iter(unready.items()))
             problem = problem or self.last_line(name)
-            return f"{name} did not answer in {seconds:.0f} s: {problem} {self._log(name)}"
+            return f"{name} did not answer in {elapsed(seconds)} (--timeout): {problem} {self._log(name)}"
         name = f"{leaderless[0]}0"
         problem = self._last_problem(leaderless) or self.last_line(name)
-        return f"no {leaderless[0]} leads after {seconds:.0f} s: {problem} {self._log(name)}"
+        return f"no {leaderless[0]} leads after {elapsed(seconds)} (--timeout): {problem} {self._log(name)}"
 
     def _last_problem(self, leaderless: Sequence[str]) -> str:
         """Return the last problem that the first daemon of the first of these roles has logged."""
@@ -157,16 +199,5 @@ class ReadinessWait:
         return f"(log: {self.layout.log_of(name)})"
 
 
-def _elected(servers: str, roles: Sequence[Role]) -> dict[Role, Address]:
-    """Return who leads, by ZooKeeper."""
-    with closing(ZooKeeperDiscovery(servers)) as discovery:
-        found: dict[Role, Address] = {}
-        for role in roles:
-            with suppress(DiscoveryError):
-                found[role] = discovery.leader(role.value)
-        return found
-
-
-def _registered(folder: Path) -> dict[Role, Address]:
-    """Return who leads, by the folder."""
-    return {group.role: leader for group, leader in registered(folder).leaders.items() if not group.cluster}
+def _usual_timeout(parts: Sequence[Component]) -> float:
+    return SLOW_SECONDS if any(part.kind == CASSANDRA for part in parts) else UP_SECONDS

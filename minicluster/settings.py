@@ -10,7 +10,8 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from minicluster.mesos.common.launch_costs import parse_seconds
-from peloton.config.settings import Settings, validated
+from peloton.config.base import Settings
+from peloton.config.loading import validated
 from peloton.config.sources import Tree, read_yaml
 from peloton.config.tasktypes import PlacedTaskTypes
 from peloton.model.cluster import is_cluster_name
@@ -137,12 +138,20 @@ class ClusterSettings(Settings):
     """Whether the own masters of a secure cluster speak TLS, with those only that have a certificate of its
     authority, as its agents and host managers have. Where not set: unless agents are simulated, as for
     benchmarks of the daemons."""
-    secure_agents: bool = False
-    """Whether the agents of a secure cluster speak TLS, too, and ask for a principal's secret."""
+    secure_agents: bool | None = None
+    """Whether the own agents of a secure cluster speak TLS, too, and ask for a principal's secret. Where not
+    set: unless agents are simulated, which serve nothing."""
+    isolation: Literal["none", "auto", "require"] | None = None
+    """Whether tasks of own agents run as users of their own (where the agents are root's) and in namespaces
+    of their own, without the cluster's folder and each other's sandboxes and processes: `none`; `auto`, as
+    far as the machine allows, and `up` says where it does not; `require`, or `up` refuses. Where not set:
+    `auto` in a secure cluster, `none` in others."""
     clusters: tuple[NamedCluster, ...] = ()
     """Further Mesos clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m minicluster.mesos.master --help` lists them."""
+    agent_flags: tuple[str, ...] = ()
+    """Further flags for the own agents, as `python -m minicluster.mesos.agent --help` lists them."""
     simulated: Simulated | None = None
     images: Literal["refuse", "docker", "plain"] = "refuse"
     """What becomes of a task that asks for an image: it fails as on an agent without docker; docker runs it;
@@ -161,6 +170,22 @@ class ClusterSettings(Settings):
         """Whether the own masters do."""
         wanted = self.simulated is None if self.secure_master is None else self.secure_master
         return self.secure and wanted and not self.mesos
+
+    @property
+    def agents_ask(self) -> bool:
+        """Whether the own agents speak TLS, and with those only that have credentials."""
+        return self.secure and self._has_agents and self.secure_agents is not False
+
+    @property
+    def tasks_isolated(self) -> Literal["none", "auto", "require"]:
+        """Whether the own agents isolate tasks."""
+        if not self._has_agents:
+            return "none"
+        return self.isolation or ("auto" if self.secure else "none")
+
+    @property
+    def _has_agents(self) -> bool:
+        return self.simulated is None and not self.mesos
 
     @property
     def launches_cost(self) -> bool:
@@ -238,8 +263,12 @@ class ClusterSettings(Settings):
 
     @model_validator(mode="after")
     def _agents_as_secure(self) -> Self:
-        if self.secure_agents and not self.secure:
-            raise ValueError("secure_agents: count with `secure: true` only")
+        if self.secure_agents and not self.agents_ask:
+            raise ValueError("secure_agents: counts for own agents with `secure: true` only")
+        if self.isolation not in (None, "none") and not self._has_agents:
+            raise ValueError(
+                "isolation: counts for own agents only, not for those of `mesos` and `simulated`"
+            )
         if self.secure_master and (not self.secure or self.mesos):
             raise ValueError("secure_master: counts for own masters with `secure: true` only")
         return self

@@ -31,7 +31,7 @@ class Backoff:
         """Return the pause to make now; the one after it is longer."""
         pause = self.longest_next
         self._failures += 1
-        return pause * random.uniform(1.0 - self._jitter, 1.0) if self._jitter else pause
+        return shortened(pause, self._jitter)
 
     def reset(self) -> None:
         """Begin with the first pause again, after a success."""
@@ -40,3 +40,8 @@ class Backoff:
     async def wait(self) -> None:
         """Sleep for the next pause."""
         await asyncio.sleep(self.next())
+
+
+def shortened(pause: float, jitter: float) -> float:
+    """Return a pause that is shortened at random by up to the share `jitter`."""
+    return pause * random.uniform(1.0 - jitter, 1.0) if jitter else pause

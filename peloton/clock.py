@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
 NANOSECONDS = 1_000_000_000
+SMALL_NANOSECONDS = NANOSECONDS // 2
+"""Differences of the system's clock that are followed at once, in nanoseconds."""
+CATCH_UP = 20
+log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -22,12 +28,48 @@ class Clock(Protocol):
         ...
 
 
+class SteadyWall:
+    """The time of day, without its jumps: what one process stamps at two moments tells the time between them.
+
+    It follows the system's clock where that is slewed. A jump (an operator sets the clock, a virtual machine
+    is suspended) is followed at a rate of one second in `CATCH_UP`, so that durations stay right within
+    that; a daemon that is started after the jump begins with the system's time.
+    """
+
+    def __init__(
+        self, wall: Callable[[], int] = time.time_ns, monotonic: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        """Begin with the system's time; both clocks are in nanoseconds."""
+        self._wall, self._monotonic = wall, monotonic
+        self._at = monotonic()
+        self._offset = wall() - self._at
+        self.behind = 0
+        """Nanoseconds by which the system's clock is ahead, negative where it is behind."""
+
+    def now(self) -> int:
+        """Return nanoseconds since 1970 in UTC."""
+        at = self._monotonic()
+        behind = self._wall() - at - self._offset
+        step = behind
+        if abs(behind) > SMALL_NANOSECONDS:
+            if not self.behind:
+                seconds = behind / NANOSECONDS
+                log.warning("the system's clock has jumped by %.1f s, and is followed slowly", seconds)
+            most = (at - self._at) // CATCH_UP
+            step = max(-most, min(behind, most))
+        self._at, self._offset, self.behind = at, self._offset + step, behind - step
+        return at + self._offset
+
+
+_steady = SteadyWall()
+
+
 class SystemClock:
-    """The clocks of the operating system."""
+    """The clocks of the operating system; all in a process tell the same time of day."""
 
     def wall(self) -> int:
-        """Return nanoseconds since 1970 in UTC."""
-        return time.time_ns()
+        """Return nanoseconds since 1970 in UTC, without the jumps of the system's clock (`SteadyWall`)."""
+        return _steady.now()
 
     def monotonic(self) -> float:
         """Return seconds that never jump."""

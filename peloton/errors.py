@@ -5,9 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+REASON = "peloton-reason"
+"""Key of the trailing metadata of a failed call that has the error's `reason`."""
+STALE = "stale-version"
+"""The reason of StaleVersion."""
+_STALE_TEXTS = ("unexpected entity version", " is stale: ")
+"""Parts of the messages of servers that send no reason."""
+
 
 class PelotonError(Exception):
     """Base of all errors that callers may see. The message is one line for users."""
+
+    reason = ""
+    """A code for programs, where the kind of failure alone does not say what to do."""
 
 
 class InvalidArgument(PelotonError):
@@ -17,7 +29,9 @@ class InvalidArgument(PelotonError):
         self.field = field
         self.value = value
         self.expected = expected
-        super().__init__(f"{field}: {shown(value)} is not {expected}")
+        self.what = f"{shown(value)} is not {expected}"
+        """The message without the field."""
+        super().__init__(f"{field}: {self.what}")
 
 
 class Refused(PelotonError):
@@ -34,6 +48,16 @@ class AlreadyExists(PelotonError):
 
 class Conflict(PelotonError):
     """Another writer changed the subject first; read it again."""
+
+
+class StaleVersion(Conflict):
+    """The version that the caller names is not the present one: others changed the subject meanwhile."""
+
+    reason = STALE
+
+    def __init__(self, text: str = "unexpected entity version") -> None:
+        """Say which version; older clients know the text that entity versions have, so it has no addition."""
+        super().__init__(text)
 
 
 class Fenced(PelotonError):
@@ -67,6 +91,17 @@ class RemoteFailure(PelotonError):
 
 class IllegalTransition(PelotonError):
     """A state machine got an event that its table does not have for that state."""
+
+
+def reason_of(status: str, details: str, sent: Mapping[str, object]) -> str:
+    """Return the reason of a failed call, by its status and trailing metadata; empty where it has none.
+
+    The text counts only where a server sends no reasons.
+    """
+    if REASON in sent:
+        return str(sent[REASON])
+    stale = status == "ABORTED" and any(part in details for part in _STALE_TEXTS)
+    return STALE if stale else ""
 
 
 def shown(value: object, longest: int = 80) -> str:

@@ -22,10 +22,10 @@ class MalformedStream(ValueError):
 
 
 class RecordParser:
-    """Split a byte stream into records of at most `max_record` bytes."""
+    """Split a byte stream into records of at most `max_record_bytes`."""
 
-    def __init__(self, max_record: int = 64 * 1024 * 1024) -> None:
-        self._max_record = max_record
+    def __init__(self, max_record_bytes: int = 64 * 1024 * 1024) -> None:
+        self._max_record_bytes = max_record_bytes
         self._buffer = bytearray()
         self._wanted: int | None = None
 
@@ -66,8 +66,9 @@ class RecordParser:
         if not head.isdigit():
             raise MalformedStream(f"record length {head!r} is not a decimal number")
         length = int(head)
-        if length > self._max_record:
+        if length > self._max_record_bytes:
             raise MalformedStream(
-                f"a record of {length} bytes is over the limit of {self._max_record} (mesos.max_record_bytes)"
+                f"a record of {length} bytes is over the limit of {self._max_record_bytes} "
+                "(mesos.max_record_bytes)"
             )
         return length

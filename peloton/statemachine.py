@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -13,12 +12,12 @@ S = TypeVar("S", bound=Hashable)
 E = TypeVar("E", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
 class StateMachine(Generic[S, E]):
     """A table (state, event) → next state, under a name that errors and diagrams carry."""
 
-    name: str
-    table: Mapping[tuple[S, E], S]
+    def __init__(self, name: str, table: Mapping[tuple[S, E], S]) -> None:
+        self.name = name
+        self.table = table
 
     def next(self, state: S, event: E, subject: str = "") -> S:
         """Return the state after `event`. Raises IllegalTransition, naming the events that are legal."""

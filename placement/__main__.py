@@ -10,19 +10,13 @@ from contextlib import asynccontextmanager
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
 from peloton.model.states import TaskType
-from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
-from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
-from peloton.private.hostmgr.reservations.reservations_pb2_grpc import ReservationServiceStub
-from peloton.private.resmgr.placing.placing_pb2_grpc import PlacingServiceStub
-from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
-from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
-from placement.clients import HostmgrClaims, HostmgrReservations, ResmgrPlans, ResmgrQueue
+from placement.clients import HostmgrClient, ResmgrClient
 from placement.config import PlacementSettings
 from placement.core import batch, daemon, service
+from placement.core.giving_up import Rules
+from placement.core.rounds import Rounds
 from placement.core.strategy import Strategy
 from placement.engine import Engine
-from placement.last_resort import LastResort
-from placement.placing import Context
 from placement.planning import Planner
 
 FAMILIES_AT_ONCE = 16
@@ -44,34 +38,25 @@ def build(process: Daemon[PlacementSettings]) -> None:
 
     @asynccontextmanager
     async def working() -> AsyncIterator[None]:
-        queue = process.client(Role.RESMGR, ResourceManagerServiceStub)
-        placing = process.client(Role.RESMGR, PlacingServiceStub)
-        claims = HostmgrClaims(
-            process.hostmgrs(InternalHostServiceStub),
-            process.hostmgrs(FeasibilityServiceStub),
-        )
-        reservations = HostmgrReservations(process.hostmgrs(ReservationServiceStub))
-        plans = process.client(Role.RESMGR, PlanningServiceStub)
+        caller, hostmgr = process.client(Role.RESMGR), HostmgrClient(process.hostmgrs())
         for type_ in settings.types:
-            context = Context(
-                strategy=strategy(type_, settings.longest),
-                queue=ResmgrQueue(queue, placing, type_),
-                claims=claims,
-                clock=process.clock,
-                slots=asyncio.Semaphore(FAMILIES_AT_ONCE),
-                max_hosts=settings.max_hosts,
-                patience=settings.patience,
-                desired_host_patience=settings.desired_host_patience,
+            resmgr = ResmgrClient(caller, type_, settings.use_host_pools)
+            rules = Rules(
+                strategy(type_, settings.longest),
+                settings.max_hosts,
+                settings.patience,
+                settings.desired_host_patience,
             )
             engine = Engine(
-                context,
-                settings.dequeue_limit,
+                Rounds(rules, settings.dequeue_limit, settings.max_waiting),
+                resmgr,
+                hostmgr,
+                process.clock,
+                asyncio.Semaphore(FAMILIES_AT_ONCE),
                 settings.dequeue_wait,
-                settings.max_waiting,
-                last_resort=LastResort(context, reservations),
             )
             process.spawn(f"{type_.name.lower()} engine", engine.run())
-            planner = Planner(context, ResmgrPlans(plans, type_), claims, settings.dequeue_wait)
+            planner = Planner(rules, resmgr, hostmgr, process.clock, settings.dequeue_wait)
             process.spawn(f"{type_.name.lower()} plans", planner.run())
         yield
 

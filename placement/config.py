@@ -18,6 +18,9 @@ class PlacementSettings(DaemonSettings):
     task_type: Annotated[PlacedTaskTypes, Variable("TASK_TYPE")] = ("batch",)
     """Which tasks this process places: one type, or several in a list or with commas between. In any case of
     letters."""
+    use_host_pools: Annotated[bool, Variable("USE_HOST_POOLS")] = True
+    """Whether tasks run on hosts of the host pool for their kind only, where `enable_host_pool` of hostmgr is
+    true; false while pools are being filled. The same for all engines of a task type."""
     dequeue_limit: Annotated[int, Variable("TASK_DEQUEUE_LIMIT")] = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""
     dequeue_wait: float = Field(5.0, ge=0.0, le=60.0)

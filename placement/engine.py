@@ -1,138 +1,267 @@
-"""The placement engine: takes gangs from resmgr and places each family on its own."""
+"""The interpreter of a placement engine: carries out what its activities want."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Coroutine, Iterable
 
-from peloton.backoff import Backoff
+from peloton.backoff import shortened
+from peloton.clock import Clock
 from peloton.errors import PelotonError
-from placement.core.model import Gang
-from placement.core.strategy import Family
-from placement.last_resort import LastResort
-from placement.metrics import WAITING
-from placement.placing import Context, Placing
+from placement.core.events import (
+    CallFailed,
+    Event,
+    GangsGone,
+    GangsTaken,
+    GivenBack,
+    HostsClaimed,
+    LabelsKnown,
+    Reported,
+    ReservationsAnswered,
+    ReservedClaimed,
+    ShortagesKnown,
+    Tick,
+)
+from placement.core.instructions import (
+    Activity,
+    AskLabels,
+    AwaitRoom,
+    Begin,
+    CancelReservations,
+    Claim,
+    ClaimReserved,
+    Compare,
+    FreeSlot,
+    GiveBack,
+    GiveBackLater,
+    Instruction,
+    LeaveDesiredHost,
+    Release,
+    Report,
+    ReportReservations,
+    Reserve,
+    ShowLife,
+    Take,
+    TakeSlot,
+    Wait,
+)
+from placement.core.model import Host
+from placement.core.rounds import Rounds
+from placement.metrics import BACKFILLED, CLAIMED, FAILED, PLACED, REJECTED, RESERVED, UNUSED, WAITING
+from placement.ports import Hostmgr, Resmgr
 
-KEEP_ALIVE_SECONDS = 10.0
-"""Time between signs of life to resmgr while gangs are leased; after 30 s without one, leases end."""
+RELEASE_SECONDS = 3.0
+"""Longest time to release hosts."""
 log = logging.getLogger(__name__)
+_FAILED: dict[type[Instruction], str] = {
+    Take: "no gangs can be taken",
+    AskLabels: "the tasks on hosts are not known",
+    Report: "placements cannot be reported",
+    GiveBack: "gangs cannot be given back yet",
+    Claim: "hosts cannot be claimed",
+    ClaimReserved: "reserved hosts cannot be used",
+    Compare: "gangs cannot be compared with empty hosts",
+    Reserve: "hosts cannot be reserved",
+    ReportReservations: "reservations cannot be reported",
+    CancelReservations: "reservations cannot be cancelled",
+}
+_POLLS = (Take, Reserve, ReportReservations, CancelReservations)
+"""Instructions that come again and again: a failure is logged unless the last try failed in the same way."""
 
 
 class Engine:
-    """Dequeues gangs and places them.
-
-    Keeps no state that outlives it: gangs are leased and hosts claimed, both for a bounded time.
-    """
+    """Runs the activities of one engine, each as a task of its own."""
 
     def __init__(
         self,
-        context: Context,
-        dequeue_limit: int = 1000,
+        rounds: Rounds,
+        resmgr: Resmgr,
+        hostmgr: Hostmgr,
+        clock: Clock,
+        slots: asyncio.Semaphore,
         dequeue_wait: float = 5.0,
-        max_waiting: int = 4000,
-        keep_alive: float = KEEP_ALIVE_SECONDS,
-        last_resort: LastResort | None = None,
     ) -> None:
-        """`last_resort` takes over gangs that found no place; None: they go back."""
-        self._last_resort = last_resort
-        self._context = replace(context, last_resort=last_resort.take if last_resort is not None else None)
-        self._limit = dequeue_limit
-        self._wait = dequeue_wait
-        self._max_waiting = max_waiting
-        self._keep_alive_seconds = keep_alive
-        self._placings: dict[Hashable, Placing] = {}
+        """Ask up to `dequeue_wait` seconds for gangs. `slots` bounds the families placed at a time."""
+        self.rounds = rounds
+        self._resmgr = resmgr
+        self._hostmgr = hostmgr
+        self._clock = clock
+        self._slots = slots
+        self._dequeue_wait = dequeue_wait
         self._progress = asyncio.Event()
-        self._backoff = Backoff(0.1, 5.0, jitter=0.5)
-        self._last_failure = ""
-        self._gauge = WAITING.labels(context.strategy.type.name.lower())
-
-    @property
-    def waiting(self) -> int:
-        """Number of gangs that were taken and are neither placed nor given back."""
-        reserving = len(self._last_resort) if self._last_resort is not None else 0
-        return sum(map(len, self._placings.values())) + reserving
+        self._group = asyncio.TaskGroup()
+        self._last_failures: dict[type[Instruction], str] = {}
+        self._gauge = WAITING.labels(rounds.rules.strategy.type.name.lower())
 
     async def run(self) -> None:
         """Run until cancelled. Resmgr and hostmgr may come and go."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_alive())
-            if self._last_resort is not None:
-                group.create_task(self._last_resort.run())
-            while True:
-                gangs = await self._dequeue()
-                self._place_all(gangs, group)
-                self._gauge.set(self.waiting)
-                await self._until_room()
+        async with self._group:
+            for activity in self.rounds.activities():
+                self._begin(activity)
 
-    async def _dequeue(self) -> Sequence[Gang]:
-        limit = min(self._limit, self._max_waiting - self.waiting)
+    def _begin(self, activity: Activity) -> None:
+        self._group.create_task(self._drive(activity))
+
+    async def _drive(self, activity: Activity) -> None:
+        """Carry out what an activity wants until it ends. When cancelled, release what it holds."""
+        left = deque(activity.handle(Tick(), self._clock.monotonic()))
         try:
-            gangs = await self._context.queue.dequeue(limit, self._wait)
+            while left:
+                event = await self._carry_out(left.popleft())
+                if event is not None:
+                    left.extend(activity.handle(event, self._clock.monotonic()))
+        finally:
+            self._note_progress()
+            for instruction in (*left, *activity.stop()) if left or not activity.ended else ():
+                if isinstance(instruction, Release):
+                    await self._release(instruction.hosts)
+
+    def _note_progress(self) -> None:
+        """Note that there may be fewer gangs that wait."""
+        self._progress.set()
+        self._gauge.set(self.rounds.waiting)
+
+    async def _carry_out(self, instruction: Instruction) -> Event | None:
+        """Carry out an instruction; return its answer, if it has one."""
+        try:
+            event = await self._of_resmgr(instruction)
         except PelotonError as error:
-            self._warn_once(str(error))
-            await self._backoff.wait()
-            return ()
-        self._last_failure = ""
-        self._backoff.reset()
-        return gangs
+            return self._failed(instruction, str(error))
+        self._last_failures.pop(type(instruction), None)
+        return event
 
-    def _warn_once(self, failure: str) -> None:
-        """Log a failure unless the try before failed in the same way."""
-        if failure != self._last_failure:
-            log.warning("no gangs can be taken: %s", failure)
-        self._last_failure = failure
+    async def _of_resmgr(self, instruction: Instruction) -> Event | None:
+        resmgr = self._resmgr
+        match instruction:
+            case Take(limit):
+                self._gauge.set(self.rounds.waiting)
+                return GangsTaken(await resmgr.take(limit, self._dequeue_wait))
+            case AskLabels(hostnames):
+                return LabelsKnown(await resmgr.labels_on(hostnames))
+            case Report():
+                return await self._report(instruction)
+            case GiveBack(unplaced):
+                FAILED.inc(len(unplaced))
+                await resmgr.give_back(unplaced)
+                return GivenBack()
+            case ShowLife(unplaced):
+                await (resmgr.give_back(unplaced) if unplaced else resmgr.show_life())
+                return Tick()
+            case ReportReservations(reports):
+                return GangsGone(await resmgr.report_reservations(reports))
+            case _:
+                return await self._of_hostmgr(instruction)
 
-    async def _keep_alive(self) -> None:
-        """Give resmgr signs of life while no gangs are taken or reported, which may be minutes.
+    async def _of_hostmgr(self, instruction: Instruction) -> Event | None:
+        hostmgr = self._hostmgr
+        match instruction:
+            case Claim():
+                return await self._claimed(hostmgr.claim(instruction))
+            case ClaimReserved():
+                return await self._claimed(hostmgr.claim_reserved(instruction))
+            case Release(hosts):
+                await self._release(hosts)
+                return None
+            case Compare(shapes):
+                return ShortagesKnown(await hostmgr.compare(shapes))
+            case Reserve():
+                return await self._reserve(instruction)
+            case CancelReservations(ids):
+                await hostmgr.cancel_reservations(ids)
+                return None
+            case _:
+                return await self._of_engine(instruction)
 
-        Report with them the failures that could not be reported before.
-        """
-        unreported = self._context.unreported
-        while True:
-            await asyncio.sleep(self._keep_alive_seconds)
-            if not self.waiting and not unreported:
-                continue
-            failures = list(unreported)
-            unreported.clear()
-            try:
-                await self._context.queue.report((), failures)
-            except PelotonError as error:
-                log.debug("resmgr gets no sign of life from this engine: %s", error)
-                unreported.extendleft(reversed(failures))
+    async def _of_engine(self, instruction: Instruction) -> Event | None:
+        match instruction:
+            case GiveBackLater(unplaced):
+                self.rounds.undelivered.extend(unplaced)
+            case LeaveDesiredHost(gangs):
+                for begin in self.rounds.place(gangs, self._clock.monotonic()):
+                    await self._of_engine(begin)
+            case Begin(activity):
+                self._begin(activity)
+            case FreeSlot():
+                self._slots.release()
+                self._note_progress()
+            case TakeSlot():
+                await self._slots.acquire()
+                return Tick()
+            case AwaitRoom():
+                await self._await_room()
+                return Tick()
+            case Wait(seconds, jitter):
+                self._note_progress()
+                await asyncio.sleep(shortened(seconds, jitter))
+                return Tick()
+            case _:
+                raise AssertionError(f"an engine has no use for {instruction}")
+        return None
 
-    async def _until_room(self) -> None:
-        while self.waiting >= self._max_waiting:
+    def _failed(self, instruction: Instruction, error: str) -> Event | None:
+        """Log a failure; return the answer to the instruction."""
+        kind = type(instruction)
+        if kind in _FAILED and (kind not in _POLLS or error != self._last_failures.get(kind)):
+            log.warning("%s: %s", _FAILED[kind], error)
+        self._last_failures[kind] = error
+        match instruction:
+            case GiveBack(unplaced):
+                self.rounds.undelivered.extend(unplaced)
+                return GivenBack()
+            case CancelReservations():
+                return None
+            case _:
+                return CallFailed(error)
+
+    async def _await_room(self) -> None:
+        while self.rounds.room <= 0:
             self._progress.clear()
             await self._progress.wait()
 
-    def _place_all(self, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
-        for family, members in families(self._context, gangs):
-            self._place(family, members, group)
+    async def _claimed(
+        self, call: Coroutine[object, object, HostsClaimed] | Coroutine[object, object, ReservedClaimed]
+    ) -> HostsClaimed | ReservedClaimed:
+        """Wait for hosts. When cancelled, wait for the answer so that its hosts can be released."""
+        claim: asyncio.Task[HostsClaimed | ReservedClaimed] = asyncio.ensure_future(call)
+        try:
+            claimed = await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            await asyncio.wait({claim}, timeout=RELEASE_SECONDS)
+            if claim.done() and not claim.cancelled() and claim.exception() is None:
+                await self._release(claim.result().hosts)
+            raise
+        CLAIMED.inc(len(claimed.hosts))
+        return claimed
 
-    def _place(self, family: Family, gangs: Iterable[Gang], group: asyncio.TaskGroup) -> None:
-        running = self._placings.get(family.key)
-        if running is not None:
-            running.add(gangs)
+    async def _reserve(self, instruction: Reserve) -> ReservationsAnswered:
+        answers = await self._hostmgr.reserve(instruction.wishes)
+        for (_, shape), answer in zip(instruction.wishes, answers, strict=True):
+            if answer.hosts:
+                CLAIMED.inc(len(answer.hosts))
+                RESERVED.inc(sum(count for _, count in shape.members))
+        return ReservationsAnswered(answers)
+
+    async def _report(self, instruction: Report) -> Reported:
+        rejections = await self._resmgr.report(instruction.placements)
+        for each in rejections:
+            log.info("placement of %s was rejected: %s", each.run_id, each.message)
+        placed = sum(len(placement.tasks) for placement in instruction.placements)
+        REJECTED.inc(len(rejections))
+        PLACED.inc(placed - len(rejections))
+        if instruction.backfill:
+            BACKFILLED.inc(placed)
+        return Reported(rejections)
+
+    async def _release(self, hosts: Iterable[Host]) -> None:
+        """Release hosts. One that cannot be released is freed when its claim expires."""
+        released = tuple(hosts)
+        if not released:
             return
-        new = self._placings[family.key] = Placing(
-            family, self._context, self._progress.set, lambda gangs: self._place_all(gangs, group)
-        )
-        new.add(gangs)
-        group.create_task(self._finish(family, new))
-
-    async def _finish(self, family: Family, new: Placing) -> None:
-        await new.run()
-        # No gang can have joined since run() found none waiting: nothing was awaited between.
-        del self._placings[family.key]
-        self._progress.set()
-        self._gauge.set(self.waiting)
-
-
-def families(context: Context, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
-    """Group gangs by family, in the order in which families are served."""
-    families: dict[Family, list[Gang]] = {}
-    for gang in gangs:
-        families.setdefault(context.strategy.family(gang), []).append(gang)
-    return sorted(families.items(), key=lambda item: item[0].rank)
+        UNUSED.inc(len(released))
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._hostmgr.release(released)
+        except (PelotonError, TimeoutError) as error:
+            log.warning("%d claims cannot be released: %s", len(released), error)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from peloton.daemon.tracing import TRACES
 from peloton.model.ids import Run
-from placement.core.model import Gang, HostPlacement
-from placement.ports import Failure, Rejection
+from placement.core.events import Rejection
+from placement.core.model import Gang, HostPlacement, Unplaced
 
 MOST = 20_000
 """Runs that are followed at a time; the oldest are forgotten."""
@@ -32,7 +32,7 @@ class TracedRuns:
     def reported(
         self,
         placements: Sequence[HostPlacement],
-        failures: Sequence[Failure],
+        unplaced: Sequence[Unplaced],
         rejections: Sequence[Rejection],
         end: int,
     ) -> None:
@@ -43,9 +43,9 @@ class TracedRuns:
             for task in placement.tasks:
                 for run in TRACES.traced([task.run_id]):
                     self._end(run, host, refused.get(task.run_id, ""), end)
-        for failure in failures:
-            for run in _runs([failure.gang]):
-                self._end(run, {}, failure.reason, end)
+        for each in unplaced:
+            for run in _runs([each.gang]):
+                self._end(run, {}, each.reason, end)
 
     def _end(self, run: Run, attributes: Mapping[str, str], error: str, end: int) -> None:
         since = self._taken.pop(run, 0)

@@ -25,6 +25,9 @@ from peloton.wire.feasibility import LAUNCHES, host_filter, shortage_from, short
 from peloton.wire.hosts import claim_to, labels_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
+from placement.core.events import Rejection, ReservationAnswer
+from placement.core.found_hosts import Find
+from placement.core.instructions import Claim, ClaimReserved, ReservationReport
 from placement.core.model import (
     UNBOUNDED,
     Gang,
@@ -35,17 +38,10 @@ from placement.core.model import (
     Shape,
     Task,
     TasksOnHosts,
+    Unplaced,
 )
+from placement.core.plans import GroupPlan, PlannedGroup, PlanRequest
 from placement.core.reservation_reasons import Reserved
-from placement.plans import GroupPlan, PlannedGroup, PlanRequest
-from placement.ports import (
-    NO_HOSTS,
-    Desired,
-    Failure,
-    Rejection,
-    ReservationAnswer,
-    ReservationReport,
-)
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
 
@@ -122,23 +118,30 @@ def labels_on_hosts_from(answer: placing_pb2.GetLabelsOnHostsResponse) -> TasksO
     }
 
 
-def acquire_request(
-    needs: Needs, most: int, names: Desired = NO_HOSTS
-) -> hostsvc_pb2.AcquireHostOffersRequest:
-    """Build the request for up to `most` hosts; of those with `names`, if given, with the tasks for each."""
-    request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(needs, names))
-    for hostname, tasks in names.items():
+def acquire_request(claim: Claim) -> hostsvc_pb2.AcquireHostOffersRequest:
+    """Build the request for hosts; of those with names, if given, with the tasks for each."""
+    request = hostsvc_pb2.AcquireHostOffersRequest(filter=_filter(claim.needs, claim.names))
+    for hostname, tasks in claim.names.items():
         for task in tasks:
             hint = request.filter.hint.hostHint.add(hostname=hostname)
             hint.taskID.value = task
-    request.filter.quantity.maxHosts = most
+    request.filter.quantity.maxHosts = claim.most
     return request
 
 
-def find_request(needs: Needs, most: int, offset: int) -> feasibility_pb2.FindHostsRequest:
-    """Build the request for up to `most` hosts that could be claimed, from `offset` on."""
-    request = feasibility_pb2.FindHostsRequest(filter=_filter(needs), offset=offset)
-    request.filter.quantity.maxHosts = most
+def backfill_request(claim: ClaimReserved) -> reservations_pb2.AcquireForBackfillRequest:
+    """Build the request for hosts that may be reserved."""
+    request = reservations_pb2.AcquireForBackfillRequest(
+        filter=_filter(claim.needs), run=run_id(claim.run_id)
+    )
+    request.filter.quantity.maxHosts = claim.most
+    return request
+
+
+def find_request(find: Find) -> feasibility_pb2.FindHostsRequest:
+    """Build the request for hosts that could be claimed."""
+    request = feasibility_pb2.FindHostsRequest(filter=_filter(find.needs), offset=find.offset)
+    request.filter.quantity.maxHosts = find.most
     return request
 
 
@@ -295,13 +298,13 @@ def group_plan_to(plan: GroupPlan) -> planning_pb2.GangsPlan:
     )
 
 
-def failure_to(failure: Failure) -> placing_pb2.UnplacedGang:
+def unplaced_to(unplaced: Unplaced) -> placing_pb2.UnplacedGang:
     """Encode a gang that is given back."""
     return placing_pb2.UnplacedGang(
-        runs=[run_id(task.run_id) for task in failure.gang.tasks],
-        reason=failure.reason,
-        hosts=refusals(failure.counts),
-        shortage=shortage_to(failure.shortage) if failure.shortage is not None else None,
+        runs=[run_id(task.run_id) for task in unplaced.gang.tasks],
+        reason=unplaced.reason,
+        hosts=refusals(unplaced.counts),
+        shortage=shortage_to(unplaced.shortage) if unplaced.shortage is not None else None,
     )
 
 

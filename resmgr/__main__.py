@@ -14,10 +14,6 @@ from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoo
 from peloton.clock import Clock
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role, groups
-from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
-from peloton.private.hostmgr.claims.claims_pb2_grpc import ClaimServiceStub
-from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
-from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
 from peloton.private.resmgr.monitoring.monitoring_pb2_grpc import add_MonitoringServiceServicer_to_server
@@ -26,11 +22,12 @@ from peloton.private.resmgr.planning.planning_pb2_grpc import add_PlanningServic
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
-from peloton.rpc.server import service
+from peloton.rpc.server import Service, names_of, service
+from resmgr.clients import HostmgrsClient
 from resmgr.config import ResmgrSettings
 from resmgr.core.scheduler import Scheduler
 from resmgr.drivers.capacity import Capacity
-from resmgr.drivers.claims import Claims
+from resmgr.drivers.claims import AbandonedClaims
 from resmgr.drivers.clusters import ClusterDrivers
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.drivers.loop import Driver, LoopTimes
@@ -54,17 +51,19 @@ from resmgr.services.tasks import TaskService
 from storage.selection.factory import Stores
 
 SERVICES = (
-    "peloton.api.v0.respool.ResourceManager",
     *ALIASES,
-    "peloton.api.v1alpha.respool.ResourcePoolService",
-    "peloton.private.resmgr.ResourceManagerService",
-    "peloton.private.resmgr.explain.ExplainService",
-    "peloton.private.resmgr.holding.HoldingService",
-    "peloton.private.resmgr.monitoring.MonitoringService",
-    "peloton.private.resmgr.placing.PlacingService",
-    "peloton.private.resmgr.planning.PlanningService",
-    "peloton.private.resmgr.preemption.PreemptionService",
-    "peloton.private.resmgr.waiting.WaitingService",
+    *names_of(
+        add_ResourceManagerServicer_to_server,
+        add_ResourcePoolServiceServicer_to_server,
+        add_ResourceManagerServiceServicer_to_server,
+        add_ExplainServiceServicer_to_server,
+        add_HoldingServiceServicer_to_server,
+        add_MonitoringServiceServicer_to_server,
+        add_PlacingServiceServicer_to_server,
+        add_PlanningServiceServicer_to_server,
+        add_PreemptionServiceServicer_to_server,
+        add_WaitingServiceServicer_to_server,
+    ),
 )
 COLLECTION = (50_000, 20, 50)
 """Thresholds of Python's cycle collector. Tasks are many long-lived objects: with hundreds of thousands, the
@@ -78,7 +77,7 @@ def build_driver(
 ) -> Driver:
     """Build the core and its loop from settings."""
     preemption = settings.preemption
-    scheduler = Scheduler(settings.policy, uuid.uuid4().hex, preemption.rules, preemption.queue_limit)
+    scheduler = Scheduler(settings.limits, uuid.uuid4().hex, preemption.rules, preemption.queue_limit)
     return Driver(scheduler, loop_times(settings), clock, members)
 
 
@@ -105,55 +104,64 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         for pool in driver.scheduler.load_pools(await store.pools.all()):
             log.error("%s: it is stored with a name that a sibling has: update or delete it", pool.path)
         recovery = Recovery(driver, store.jobs, store.tasks)
-        hostmgrs = daemon.hostmgrs(InternalHostServiceStub)
+        hostmgrs = HostmgrsClient(daemon.hostmgrs())
         capacity = Capacity(driver, hostmgrs, settings.capacity_first, settings.capacity_interval)
-        claims = Claims(driver, hostmgrs)
+        claims = AbandonedClaims(driver, hostmgrs)
         clusters = ClusterDrivers(
             driver,
-            hosts=hostmgrs.of,
-            events=daemon.hostmgrs(EventStreamServiceStub).of,
-            claim_service=daemon.hostmgrs(ClaimServiceStub).of,
+            hostmgrs.of,
             claims=claims,
             options=pull_options(settings),
             resync=recovery.resync,
         )
         await clusters.open(daemon.clusters.names())
-        feasibility = daemon.hostmgrs(FeasibilityServiceStub)
         sampler = Sampler(driver.scheduler, driver.clock)
-        planning = PlanningService(driver, feasibility, Plans(), settings.preemption.period)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
-        async with daemon.serving(
-            service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
-            service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
-            service(
-                add_ResourceManagerServiceServicer_to_server,
-                TaskService(driver, hostmgrs),
-            ),
-            service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
-            service(add_MonitoringServiceServicer_to_server, MonitoringService(driver, sampler)),
-            service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
-            service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
-            service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
-            service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
-            service(add_PlanningServiceServicer_to_server, planning),
-        ):
+        served = services(driver, hostmgrs, changes, sampler, settings.preemption.period)
+        async with daemon.serving(*served):
             daemon.spawn("recovery", recovery.run())
             daemon.spawn("capacity", capacity.run())
-            daemon.spawn("admission", driver.run())
-            daemon.spawn("leases", driver.watch_leases())
             daemon.spawn("claims", claims.run())
             daemon.spawn("clusters", daemon.clusters.follow(clusters.run))
-            interval = settings.placement.feasibility_interval
-            daemon.spawn("feasibility", Feasibility(driver, feasibility, interval).run())
-            daemon.spawn("entitlement", driver.keep_sharing())
-            if settings.enable_preemption:
-                daemon.spawn("preemption", driver.keep_preempting())
             daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
-            daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
             daemon.spawn("history", sampler.run())
+            spawn_scheduling(daemon, driver, hostmgrs)
             yield
     finally:
         await store.close()
+
+
+def services(
+    driver: Driver, hostmgrs: HostmgrsClient, changes: PoolChanges, sampler: Sampler, period: float
+) -> tuple[Service, ...]:
+    """Return the services of a term. `period` is that of preemption, in seconds."""
+    planning = PlanningService(driver, hostmgrs, Plans(), period)
+    return (
+        service(add_ResourceManagerServicer_to_server, PoolService(changes), ALIASES),
+        service(add_ResourcePoolServiceServicer_to_server, PoolServiceV1Alpha(changes)),
+        service(add_ResourceManagerServiceServicer_to_server, TaskService(driver, hostmgrs)),
+        service(add_ExplainServiceServicer_to_server, ExplainService(driver)),
+        service(add_MonitoringServiceServicer_to_server, MonitoringService(driver, sampler)),
+        service(add_PlacingServiceServicer_to_server, PlacingService(driver)),
+        service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
+        service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
+        service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
+        service(add_PlanningServiceServicer_to_server, planning),
+    )
+
+
+def spawn_scheduling(daemon: Daemon[ResmgrSettings], driver: Driver, hostmgrs: HostmgrsClient) -> None:
+    """Begin what the scheduler does by itself: admission, leases, entitlement, preemption, figures."""
+    settings = daemon.settings
+    daemon.spawn("admission", driver.run())
+    daemon.spawn("leases", driver.watch_leases())
+    interval = settings.placement.feasibility_interval
+    daemon.spawn("feasibility", Feasibility(driver, hostmgrs, interval).run())
+    daemon.spawn("entitlement", driver.keep_sharing())
+    if settings.enable_preemption:
+        daemon.spawn("preemption", driver.keep_preempting())
+        daemon.spawn("sparing", driver.keep_sparing())
+    daemon.spawn("metrics", keep_measuring(driver.scheduler, settings.metrics_interval))
 
 
 def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
@@ -169,6 +177,7 @@ def _present(daemon: Daemon[ResmgrSettings]) -> set[str]:
 def build(daemon: Daemon[ResmgrSettings]) -> None:
     """Connect the daemon to its stores and its terms."""
     stores = Stores(daemon.settings.storage)
+    daemon.checks.append(stores.trouble)
     daemon.lead(lambda term: leading(daemon, stores, term), SERVICES, lambda: stores.standby(daemon.spawn))
 
 

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from peloton.config.settings import DaemonSettings, Settings
+from peloton.config.base import Settings
+from peloton.config.older_names import older_names
+from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.durations import parse_duration
 from resmgr.core.preemption.decide import Rules
-from resmgr.core.state.policy import Policy
+from resmgr.core.state.limits import Limits
 from storage.config import StorageSettings
 
 
@@ -19,31 +21,32 @@ class PlacementSettings(Settings):
     """Time-outs and retries of placing and launching, in seconds (docs/behaviour/pools.md)."""
 
     placing_timeout: float = Field(600.0, gt=0)
-    """How long an engine may work on a gang at the first try; doubled for each further one."""
+    """Seconds that an engine may work on a gang at the first try; doubled for each further one."""
     launching_timeout: float = Field(1200.0, gt=0)
-    """How long jobmgr may take to launch a placed gang; then the gang is placed again."""
+    """Seconds that jobmgr may take to launch a placed gang; then the gang is placed again."""
     reserved_timeout: float = Field(1800.0, gt=0)
-    """How long a gang waits for hosts that are reserved for it, from its expected start where there is one;
-    then it returns to its pool's queue."""
+    """Seconds that a gang waits for hosts that are reserved for it, from its expected start where there is
+    one; then it returns to its pool's queue."""
     preempting_timeout: float = Field(600.0, gt=0)
-    """How long a task that is to be preempted waits for jobmgr to end it; then it stays RUNNING."""
+    """Seconds that a task which is to be preempted waits for jobmgr to end it; then it stays RUNNING."""
     tries: int = Field(3, ge=1)
     """Failed tries after which a gang frees its allocation and returns to its pool's queue."""
-    cycles: int = Field(3, ge=1)
-    """Such returns after which a gang requests a reserved host."""
+    returns: int = Field(3, ge=1)
+    """Returns of a gang to its pool's queue after which it requests a reserved host."""
     passes: int = Field(1000, ge=0)
-    """Most others of its queue and priority that are admitted before a gang that returned; doubled by each
-    further return. Others that returned do not count."""
+    """Most other gangs of the same queue and priority that are admitted before a gang that returned; doubled
+    by each further return. Others that returned do not count."""
     passes_seconds: float = Field(30.0, gt=0)
-    """Longest time for which others are admitted before it; doubled by each further return of the gang."""
+    """Seconds for which other gangs are admitted before a gang that returned; doubled by each further
+    return."""
     gang_patience: float = Field(60.0, ge=0)
-    """Time after its first failed try from which a gang of several tasks requests reserved hosts."""
+    """Seconds after its first failed try from which a gang of several tasks requests reserved hosts."""
     retry_first: float = Field(1.0, gt=0)
-    """Pause after the first failed try; doubled by each further one."""
+    """Seconds between the first failed try of a gang and the next; doubled by each further one."""
     retry_longest: float = Field(30.0, gt=0)
-    """Longest such pause."""
+    """Most seconds between two tries of a gang."""
     lease_silence: float = Field(30.0, gt=0)
-    """How long a lease lasts after its holder's last call."""
+    """Seconds that an engine keeps the gangs that it dequeued after its last call."""
     feasibility_interval: float = Field(1.0, gt=0)
     """Seconds between two questions to hostmgr for changes of hosts, while gangs wait that fit on no host."""
 
@@ -125,7 +128,9 @@ class ResmgrSettings(DaemonSettings):
 
     storage: StorageSettings
     """The store of the pools, from which a new leader also reads jobs and tasks."""
-    placement: PlacementSettings = PlacementSettings()
+    placement: Annotated[PlacementSettings, BeforeValidator(older_names(returns="cycles"))] = (
+        PlacementSettings()
+    )
     """Time-outs and retries of placing and launching."""
     admission: AdmissionSettings = AdmissionSettings()
     """How gangs are admitted."""
@@ -144,15 +149,15 @@ class ResmgrSettings(DaemonSettings):
     capacity_first: float = Field(1.0, gt=0)
     """Seconds between requests for the cluster's capacity while it is unknown, zero or changing."""
     capacity_interval: float = Field(10.0, gt=0)
-    """The same once the capacity is stable."""
+    """Seconds between requests for the cluster's capacity once it is stable."""
     metrics_interval: float = Field(5.0, gt=0)
     """Seconds between updates of the gauges of pools and queues."""
 
     @property
-    def policy(self) -> Policy:
+    def limits(self) -> Limits:
         """Return the settings that the core's scheduling depends on."""
         placement, admission = self.placement, self.admission
-        return Policy(
+        return Limits(
             preemption=self.enable_preemption,
             host_reservation=self.host_reservation,
             sharing_interval=admission.sharing_interval,
@@ -164,7 +169,7 @@ class ResmgrSettings(DaemonSettings):
             reserved=placement.reserved_timeout,
             preempting=placement.preempting_timeout,
             tries=placement.tries,
-            cycles=placement.cycles,
+            returns=placement.returns,
             passes=placement.passes,
             passes_seconds=placement.passes_seconds,
             gang_patience=placement.gang_patience,

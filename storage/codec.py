@@ -10,6 +10,7 @@ A job's payload is bytes: those of the v0 API as they are, others behind a tag t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields, is_dataclass, replace
 from enum import IntEnum
@@ -19,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 from peloton.errors import InvalidArgument
 from peloton.model.host import HostInfo
 from peloton.model.job import JobRuntime
+from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
@@ -45,6 +47,7 @@ def encode_payload(payload: Payload) -> bytes:
         rest = encode_payload(replace(payload, secrets=()))
         return b"".join((_TAG, _SECRETS, _TAG, references, _TAG, rest))
     if payload.api is ApiVersion.V0:
+        assert not payload.data.startswith(_TAG), "a v0 payload would be read as one with a tag"
         return payload.data
     return b"".join((_TAG, payload.api.value.encode(), _TAG, payload.data))
 
@@ -76,15 +79,21 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_n
 class Codec(Generic[T]):
     """Translate objects of one dataclass to JSON arrays and back.
 
-    `names` are the fields in the array, separated by blanks.
+    `names` are the fields in the array, separated by blanks. `older` completes an object of an array without
+    the last ones, where their defaults are not what it means.
     """
 
-    def __init__(self, kind: type[T], names: str, decoders: Decoders) -> None:
+    def __init__(
+        self, kind: type[T], names: str, decoders: Decoders, older: Callable[[T], T] | None = None
+    ) -> None:
         self._kind = kind
         self._names = tuple(names.split())
         self._values = attrgetter(*self._names)
         self._decoders = tuple(decoders.items())
+        self._older = older
         self._decoded = tuple((self._names.index(name), decode) for name, decode in self._decoders)
+        assert len(set(self._names)) == len(self._names), "a field is stored once"
+        assert decoders.keys() <= set(self._names), "what is decoded is stored"
         self._setters = tuple(kind.__dict__[name].__set__ for name in self._names)
         self._size = len(fields(cast(Any, kind)))
 
@@ -123,13 +132,14 @@ class Codec(Generic[T]):
         for name, decode in self._decoders:
             if name in fields:
                 fields[name] = decode(fields[name])
-        return self._kind(**fields, **known)
+        made = self._kind(**fields, **known)
+        return self._older(made) if self._older is not None and len(values) < len(self._names) else made
 
     def _whole(self, values: list[Any]) -> T:
         """Build the object in half the time of its constructor: a new leader reads all tasks."""
         for place, decode in self._decoded:
             values[place] = decode(values[place])
-        new = object.__new__(self._kind)
+        new = self._kind.__new__(self._kind)
         for put, value in zip(self._setters, values, strict=True):
             put(new, value)
         return new
@@ -176,21 +186,67 @@ def _labels(values: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, value in values)
 
 
+_THROTTLED = "Task throttled due to failure"
+"""By this message alone, programs before the field `throttled` knew an instance that waits."""
+
+
+_KILLED_BY = ("stopped by ", "restarted by ", "updated by ", "removed by ")
+_KILLED_FOR = ("preempted: ", "maintenance of ")
+"""Messages of runs began with these, before the field `killed_for`, that were killed by or for somebody."""
+_PREVIOUS_END = re.compile(r"run ([0-9]+) (SUCCEEDED|FAILED|KILLED|LOST)(?::|\Z)")
+"""The message of a run that waited began so, before the field `previous_state`."""
+
+
+def _older_runtime(task: TaskRuntime) -> TaskRuntime:
+    """Complete the row of an older program, which knew by messages alone what now has fields."""
+    return replace(
+        task,
+        throttled=task.throttled or task.message == _THROTTLED,
+        killed_for=_killed_for_by_message(task),
+        previous_state=_previous_state_by_message(task),
+    )
+
+
+def _killed_for_by_message(task: TaskRuntime) -> str:
+    message, known = task.message, task.message.startswith((*_KILLED_BY, *_KILLED_FOR))
+    if task.termination is None or not known or task.state not in (TaskState.KILLING, TaskState.KILLED):
+        return ""
+    if task.state is TaskState.KILLING:
+        return message
+    if message.startswith(_KILLED_BY):
+        return message.partition("; ")[0]
+    # What Mesos says comes last; the reason itself may have several parts.
+    return message.rpartition("; ")[0] or message
+
+
+def _previous_state_by_message(task: TaskRuntime) -> TaskState:
+    told = _PREVIOUS_END.match(task.message)
+    known = told is not None and int(told[1]) == task.previous_run
+    return TaskState[told[2]] if told is not None and known else TaskState.UNKNOWN
+
+
 TASK_RUNTIME = Codec(
     TaskRuntime,
     (
         "state goal run config_version desired_config_version desired_run previous_run host agent_id ports "
         "start_time completion_time message reason failure_count health termination desired_host volume_id "
-        "resource_usage revision created_at updated_at"
+        "resource_usage revision created_at updated_at throttled killed_for previous_state"
     ),
-    {"state": _task_state, "goal": _task_state, "health": _health, "termination": _termination},
+    {
+        "state": _task_state,
+        "goal": _task_state,
+        "health": _health,
+        "termination": _termination,
+        "previous_state": _task_state,
+    },
+    older=_older_runtime,
 )
 JOB_RUNTIME = Codec(
     JobRuntime,
     (
         "state goal config_version creation_time start_time completion_time task_counts config_counts "
         "workflow_version state_version desired_state_version update_id resource_usage revision updated_at "
-        "goal_by"
+        "goal_by released"
     ),
     {"state": _job_state, "goal": _job_state, "task_counts": _task_counts, "config_counts": _config_counts},
 )
@@ -238,4 +294,9 @@ HOST = Codec(
     HostInfo,
     "hostname ip state goal labels current_pool desired_pool since begun_by",
     {"state": HostState, "goal": HostState, "labels": _labels},
+)
+KNOWN_HOST = Codec(
+    KnownHost,
+    "hostname ip labels agents lost_since reason tasks task_count",
+    {"labels": _labels, "agents": tuple, "reason": LossReason, "tasks": tuple},
 )

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from peloton.config.settings import Settings
+from peloton.config.base import Settings
+from peloton.config.encryption import ServerTlsSettings
 from peloton.config.sources import Variable
 
 Consistency = Literal["ONE", "TWO", "QUORUM", "LOCAL_QUORUM", "EACH_QUORUM", "ALL", "LOCAL_ONE"]
@@ -36,29 +37,12 @@ class SqliteSettings(Settings):
     first one encrypts, and all decrypt. Without it, secrets are stored as they are."""
 
 
-class CassandraTlsSettings(Settings):
+class CassandraTlsSettings(ServerTlsSettings):
     """TLS to Cassandra's servers. PEM files, read again on changes."""
 
-    enabled: bool = False
-    """Whether connections to the servers use TLS."""
-    ca_file: Path | None = None
-    """Certificates of the trusted authorities; without it, those of the system are trusted."""
     check_names: bool = True
     """Whether the certificate of a server must be for its address: that of a contact point as configured,
-    that
-    of other servers as the cluster announces it, in numbers."""
-    certificate_file: Path | None = None
-    """The client certificate, for servers that require one."""
-    key_file: Path | None = None
-    """The key of the client certificate, where its file does not contain it. Mode 0600."""
-
-    @model_validator(mode="after")
-    def _used(self) -> CassandraTlsSettings:
-        if not self.enabled and (self.ca_file or self.certificate_file or self.key_file):
-            raise ValueError("tls: files are given, but enabled is not true")
-        if self.key_file and not self.certificate_file:
-            raise ValueError("tls: a key_file needs a certificate_file")
-        return self
+    that of other servers as the cluster announces it, in numbers."""
 
 
 class CassandraSettings(Settings):
@@ -87,8 +71,7 @@ class CassandraSettings(Settings):
     first one encrypts, and all decrypt. Without it, secrets are stored as they are."""
     datacenter: str = ""
     """The data center to connect to. Empty: that of the first contact point that answers; required where
-    there
-    are several and the consistency is within one."""
+    there are several and the consistency is within one."""
     replication: Mapping[str, str | int] = Field(default_factory=_three_replicas)
     """Replication of a keyspace that `peloton-migrate up` creates; an existing one keeps its own."""
     auto_migrate: Annotated[bool, Variable("AUTO_MIGRATE")] = False

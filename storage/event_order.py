@@ -27,5 +27,6 @@ STATES = (
 """States in the order in which a run passes through them. Positions are stored: append only."""
 STEP = {state: step for step, state in enumerate(STATES)}
 """The position of each state."""
+assert set(STEP) == set(TaskState) and len(STEP) == len(STATES), "each state has one position"
 END_STEPS = frozenset(step for state, step in STEP.items() if state.terminal)
 """The positions of terminal states."""

@@ -19,6 +19,7 @@ from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.known_host import KnownHost
 from peloton.model.lockdown import Component
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.pool import PoolConfig
@@ -210,6 +211,21 @@ class Hosts(Protocol):
         ...
 
 
+class KnownHosts(Protocol):
+    """The hosts that hostmgr has seen, by the name of its framework: so that lost ones are remembered."""
+
+    async def write(self, framework: str, hosts: Sequence[KnownHost], forgotten: Sequence[str] = ()) -> None:
+        """Insert or replace hosts, and delete those that are forgotten, if they exist.
+
+        In Cassandra, some of them may be written where the outcome is unknown.
+        """
+        ...
+
+    async def all(self, framework: str) -> Sequence[KnownHost]:
+        """Return all hosts of a framework, by name."""
+        ...
+
+
 class HostPools(Protocol):
     """Host pools of hostmgr, by the name of its framework.
 
@@ -274,6 +290,7 @@ class Store(Protocol):
     secrets: Secrets
     pools: Pools
     hosts: Hosts
+    known_hosts: KnownHosts
     host_pools: HostPools
     lockdowns: Lockdowns
     volumes: Volumes

@@ -6,8 +6,6 @@ are.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import os
 from collections.abc import Mapping
@@ -17,14 +15,13 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from peloton.config.errors import ConfigError
-from peloton.config.private import require_private
+from peloton.config.key_files import keys_in
 from peloton.errors import Refused
 from peloton.model.ids import JobId
 
 MAGIC = b"\0peloton-aes256gcm-1\0"
 """How an encrypted row begins; the key's id, the nonce, and what AES-GCM returns follow."""
-KEY_BYTES, ID_BYTES, NONCE_BYTES = 32, 8, 12
+ID_BYTES, NONCE_BYTES = 8, 12
 SETTING = "storage.secret_keys_file"
 
 
@@ -40,6 +37,7 @@ class SecretKeys:
         """Return a secret as it is stored."""
         if not self.newest:
             return content
+        assert len(self.newest) == ID_BYTES, "a row is cut at the length of the key's id"
         nonce = os.urandom(NONCE_BYTES)
         sealed = self.by_id[self.newest].encrypt(nonce, content, _bound(job_id, key))
         return MAGIC + self.newest + nonce + sealed
@@ -70,19 +68,7 @@ def read_keys(path: Path | None) -> SecretKeys:
     """Read the file of keys, one a line. Raises ConfigError; never shows a key."""
     if path is None:
         return PLAIN
-    require_private(path, SETTING)
-    try:
-        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
-        keys = [base64.b64decode(line, validate=True) for line in lines]
-    except OSError as error:
-        raise ConfigError(f"{SETTING}: {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, binascii.Error):
-        keys = []
-    if not keys or any(len(key) != KEY_BYTES for key in keys):
-        raise ConfigError(
-            f"{SETTING}: {path}: should have a key on each line, {KEY_BYTES} bytes in Base64, such as "
-            "`openssl rand -base64 32` makes"
-        )
+    keys = keys_in(path, SETTING)
     by_id = {_id_of(key): AESGCM(key) for key in keys}
     return SecretKeys(_id_of(keys[0]), by_id)
 

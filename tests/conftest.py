@@ -30,8 +30,10 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-LONGEST_FIRST = ("tests/cluster", "tests/faults", "tests/contract/storage", "tests/integration")
-"""Folders whose tests take longest: begun last they would leave the other workers idle."""
+LONGEST_FIRST = ("tests/contract/storage", "tests/faults", "tests/cluster", "tests/integration")
+"""Folders whose tests take longest in one worker: begun last they would leave the other workers idle.
+
+The first two are minutes each, the modules of the third are up to one minute each."""
 ON_CASSANDRA = ("tests/contract/storage", "tests/integration/cassandra")
 
 
@@ -54,6 +56,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(item: pytest.Item) -> int:
     ranks = (at for at, folder in enumerate(LONGEST_FIRST) if item.location[0].startswith(folder))
     return next(ranks, len(LONGEST_FIRST))
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """Undo what a program that a test runs in this process sets for good: later tests make files, too."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(scope="session")

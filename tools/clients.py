@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,7 @@ import grpc_tools
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from grpc_tools import protoc
 
-from peloton.client.following import IDEMPOTENT
+from peloton.leaders import IDEMPOTENT
 
 ROOT = Path(__file__).resolve().parents[1]
 PROTO = ROOT / "proto"
@@ -36,6 +37,9 @@ PYTHON_STUBS = ("python", "mypy", "grpc_python")
 PAGE = ROOT / "docs" / "clients.md"
 BEGIN, END = "<!-- calls: begin -->", "<!-- calls: end -->"
 GO_MODULE = "peloton.internal/client"
+JAVA_GROUP = "peloton.internal"
+VERSION_HERE = "0.0.0"
+"""The version in the sources of the Java and Python clients, which that of pyproject.toml replaces."""
 GO_TOOLS = (
     "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.11",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2",
@@ -47,6 +51,11 @@ def main(arguments: Sequence[str]) -> int:
     for name in arguments:
         {"go": build_go, "python": build_python, "java": build_java, "table": write_table}[name]()
     return 0
+
+
+def version() -> str:
+    """Return the version of all that is released."""
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
 
 def protos() -> list[Path]:
@@ -126,21 +135,20 @@ def build_java() -> None:
     _run("mvn", "-q", "-B", "package", "-DskipTests", cwd=project)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for file in (*(project / "target").glob("peloton-client-*.jar"), project / "pom.xml"):
-        shutil.copy(file, target)
+    for file in (project / "target").glob(f"peloton-client-{VERSION_HERE}*.jar"):
+        shutil.copy(file, target / file.name.replace(VERSION_HERE, version()))
+    for name in ("pom.xml", "bom.xml"):
+        text = (project / name).read_text()
+        (target / name).write_text(text.replace(f"<version>{VERSION_HERE}<", f"<version>{version()}<"))
     print(target.relative_to(ROOT))
 
 
-CLIENT_ONLY = ("why", "verbs", "remedies", "times", "texts", "sandbox", "agent_session", "plain", "refusals")
-"""Modules of `peloton.client` that the command line and the web UI alone need."""
-
-
 def build_python() -> None:
-    """Make the wheel of the client, its stubs and what they import, without the rest of `peloton`."""
+    """Make the wheels: that of the client, its stubs and what they import; that of the older names."""
     source, target = ROOT / "build" / "python-client", OUTPUT / "python"
     for folder in (source, target):
         shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(CLIENTS / "python", source)
+    _stage(CLIENTS / "python", source)
     for file in _client_modules():
         copy = source / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -153,16 +161,26 @@ def build_python() -> None:
         for part in (folder, *folder.parents):
             if source in part.parents:
                 (part / "__init__.py").touch()
-    _run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={target}", ".", cwd=source
-    )
+    older = ROOT / "build" / "python-names"
+    shutil.rmtree(older, ignore_errors=True)
+    _stage(CLIENTS / "python-names", older)
+    for folder in (source, older):
+        command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={target}", ".")
+        _run(*command, cwd=folder)
     print(*(str(file.relative_to(ROOT)) for file in target.glob("*.whl")))
+
+
+def _stage(project: Path, folder: Path) -> None:
+    """Copy the sources of a wheel, with the version."""
+    shutil.copytree(project, folder)
+    settings = folder / "pyproject.toml"
+    settings.write_text(settings.read_text().replace(VERSION_HERE, version()))
 
 
 def _client_modules() -> set[Path]:
     """Return the sources of `peloton.client`, of what they import, and of the packages they are in."""
     package = ROOT / "peloton"
-    waiting = [path for path in (package / "client").glob("*.py") if path.stem not in CLIENT_ONLY]
+    waiting = [*(package / "client").glob("*.py")]
     found = {package / "py.typed"}
     while waiting:
         file = waiting.pop()
@@ -213,7 +231,7 @@ def _protoc(arguments: Sequence[str]) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("target"))
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*_test.go"))
     print(target.relative_to(ROOT))
 
 

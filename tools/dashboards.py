@@ -153,7 +153,9 @@ CLUSTER = Dashboard(
             "Hosts that take no tasks",
             [
                 (led("hostmgr_hosts_in_maintenance"), "{{state}}"),
+                (led("hostmgr_hosts_lost"), "LOST"),
                 (led("hostmgr_reserved_hosts"), "reserved"),
+                (led("hostmgr_held_hosts"), "held"),
             ],
         ),
         Panel(
@@ -238,8 +240,8 @@ JOBMGR = Dashboard(
         Panel(
             "Cycles",
             [
-                (quantile(0.5, "jobmgr_turn_seconds_bucket"), "half within"),
-                (quantile(0.99, "jobmgr_turn_seconds_bucket"), "99% within"),
+                (quantile(0.5, "jobmgr_cycle_seconds_bucket"), "half within"),
+                (quantile(0.99, "jobmgr_cycle_seconds_bucket"), "99% within"),
             ],
             "s",
         ),
@@ -340,7 +342,10 @@ HOSTMGR = Dashboard(
         Panel("Events that jobmgr has not passed", [(led("hostmgr_events_pending"), "events")]),
         Panel("Offers a second", [(f"sum ({rate('hostmgr_offers_total')})", "offers")]),
         Panel("Reconciled a second", [(f"sum ({rate('hostmgr_reconciled_total')})", "runs")]),
-        Panel("In maintenance", [(led("hostmgr_hosts_in_maintenance"), "{{state}}")]),
+        Panel(
+            "In maintenance, and lost",
+            [(led("hostmgr_hosts_in_maintenance"), "{{state}}"), (led("hostmgr_hosts_lost"), "LOST")],
+        ),
         Panel(
             "Reserved",
             [(led("hostmgr_reservations"), "reservations"), (led("hostmgr_reserved_hosts"), "hosts")],

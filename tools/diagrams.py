@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hostmgr.core.states import CLAIM, LIFE
+from hostmgr.core.state.states import CLAIM, LIFE
 from hostmgr.mesos.session import MACHINE as SUBSCRIPTION
 from jobmgr.core.state.job_states import MACHINE as JOB
 from jobmgr.core.state.job_states import SERVICE_MACHINE as SERVICE

@@ -3,9 +3,9 @@
     make locks
 
 `locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
-`make setup` installs. Versions are those of pyproject.toml and constraints.txt. The files hold for
-Python 3.11 to 3.13 on every platform that has wheels, and name no index: any may serve what has these hashes.
-Needs uv.
+`make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run. Versions are
+those of pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that
+has wheels, and name no index: any may serve what has these hashes. Needs uv.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 PYTHON = "3.11"
 """The oldest one that is supported; uv adds markers for the newer ones."""
+WORKLOADS = ("jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")
+"""What the examples of training run, in an environment of their own."""
 
 
-def lock(name: str, *sources: str, extras: Sequence[str] = (), within: str = "constraints.txt") -> None:
+def lock(
+    name: str, *sources: str, extras: Sequence[str] = (), within: str | None = "constraints.txt"
+) -> None:
     """Write a file of locked requirements."""
     options = ["--universal", "--python-version", PYTHON, "--generate-hashes", "--no-annotate", "--no-header"]
-    options += ["--no-emit-index-url", "--quiet", "--constraint", within]
+    options += ["--no-emit-index-url", "--quiet", *(["--constraint", within] if within else [])]
     options += [option for extra in extras for option in ("--extra", extra)]
     command = ["uv", "pip", "compile", *sources, *options, "--output-file", f"locks/{name}"]
     subprocess.run(command, cwd=ROOT, check=True)
@@ -46,6 +50,10 @@ def main() -> None:
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing",))
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
+        workloads.write("\n".join(WORKLOADS))
+        workloads.flush()
+        lock("workloads.txt", workloads.name, within=None)
 
 
 if __name__ == "__main__":

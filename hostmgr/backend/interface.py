@@ -8,103 +8,16 @@ decision depends on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import NamedTuple, NoReturn, Protocol
 
-from hostmgr.core.claims import LaunchPlan, OfferedVolume
-from hostmgr.core.columns import Agent
-from hostmgr.core.maintenance import Machine, MasterStatus
-from hostmgr.core.offers import Offer
-from hostmgr.core.operations import HostOperation
+from hostmgr.core.agents.draining import Machine, MasterStatus
+from hostmgr.core.claims.claim import LaunchPlan
+from hostmgr.core.cluster_manager.events import Acknowledgement, BackendEvent, Registration, StatusEvent
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.offers import Offer, OfferedVolume
+from hostmgr.core.state.operations import HostOperation
 from peloton.model.ids import MesosTaskId
-from peloton.model.task import Launch, TaskStatus
-
-
-class Acknowledgement(NamedTuple):
-    """Identification of a status that is to be acknowledged."""
-
-    run: MesosTaskId
-    agent_id: str
-    uuid: bytes
-    """Empty where the cluster manager expects no acknowledgement."""
-
-
-class Address(NamedTuple):
-    """Address of the leading master."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A connection that has begun."""
-
-    framework_id: str
-    """The id under which tasks are launched."""
-    master: Address
-    master_id: str
-    """Another one after each election."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffersMade:
-    """Resources of hosts that can be used now."""
-
-    offers: Sequence[Offer]
-
-
-@dataclass(frozen=True, slots=True)
-class OfferRescinded:
-    """An offer is void."""
-
-    offer_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentLost:
-    """An agent is lost, with its offers."""
-
-    agent_id: str
-
-
-class StatusUpdate(NamedTuple):
-    """A status of a run. A tuple for speed: one is made for every status."""
-
-    status: TaskStatus
-    unknown: bool
-    """The cluster manager does not know the task."""
-    missing: bool
-    """It answers a reconciliation: the task has ended or does not exist."""
-    wire: object
-    """The message that the event stream carries."""
-
-    @property
-    def acknowledgement(self) -> Acknowledgement:
-        """Return what acknowledges this status."""
-        status = self.status
-        return Acknowledgement(status.mesos_task_id, status.agent_id, status.uuid)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondLaunchRefused:
-    """A run was launched twice. The second launch was refused under the id of the first, which goes on."""
-
-    run: MesosTaskId
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadableStatus:
-    """A status with a state that the model does not have."""
-
-    acknowledgement: Acknowledgement
-
-
-StatusEvent: TypeAlias = StatusUpdate | SecondLaunchRefused | UnreadableStatus
-BackendEvent: TypeAlias = OffersMade | OfferRescinded | AgentLost | StatusEvent
+from peloton.model.task import Launch
 
 
 class AgentMap(NamedTuple):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from prometheus_client import Counter
 
-from hostmgr.core.reconcile import ReconcileKind, Reconciler
+from hostmgr.core.cluster_manager.reconciliation import ReconcileKind, Reconciler
+from hostmgr.core.runs.stored import agent_of, of_cluster
 from hostmgr.drivers.manager import HostManager
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from peloton.model.cluster import UNNAMED, cluster_of
+from peloton.model.cluster import UNNAMED
 from peloton.model.ids import MesosTaskId, parse_mesos_task_id
-from peloton.model.task import TaskRuntime
 from storage.interface import Store
 
 CYCLE_SECONDS = 0.5
@@ -24,11 +24,6 @@ PAUSE_SECONDS = 0.1
 RECONCILED = Counter("hostmgr_reconciled", "Runs whose states were requested from Mesos.")
 log = logging.getLogger(__name__)
 Runs = list[tuple[MesosTaskId, str]]
-
-
-def of_cluster(page: Mapping[int, TaskRuntime], cluster: str) -> Mapping[int, TaskRuntime]:
-    """Return the runs on hosts of a cluster: Mesos does not know the others, and would call them lost."""
-    return {instance: task for instance, task in page.items() if cluster_of(task.host) == cluster}
 
 
 class Reconciliation:
@@ -55,7 +50,7 @@ class Reconciliation:
         """Reconcile whenever there is a connection."""
         while True:
             await asyncio.sleep(CYCLE_SECONDS)
-            if self._manager.unhealthy:
+            if not self._manager.core.connection.up:
                 continue
             try:
                 await self._cycle()
@@ -106,10 +101,11 @@ class Reconciliation:
     async def locate(self, runs: Iterable[MesosTaskId]) -> None:
         """Read the agents of runs that are not known here from the store.
 
-        Without the agent Mesos may answer TASK_UNKNOWN for a run that is active.
+        Without the agent Mesos may answer TASK_UNKNOWN for a run that is active. One that has ended, while
+        the store does not know it yet, is not taken for one on its host again: nothing would end it then.
         """
         for text in runs:
-            if self._manager.runs.agent(text):
+            if self._manager.runs.agent(text) or self._manager.runs.has_ended(text):
                 continue
             try:
                 run = parse_mesos_task_id(text)
@@ -117,6 +113,5 @@ class Reconciliation:
             except (InvalidArgument, NotFound, Unavailable) as error:
                 log.debug("no agent is known of %s: %s", text, error)
                 continue
-            own = cluster_of(runtime.host) == self._cluster
-            if own and runtime.run == run.run and runtime.agent_id:
-                self._manager.runs.put(text, runtime.agent_id)
+            if agent_id := agent_of(runtime, run.run, self._cluster):
+                self._manager.runs.put(text, agent_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,23 +11,22 @@ from typing import NoReturn
 
 from prometheus_client import Gauge
 
-from hostmgr.core.claims import Acquired
-from hostmgr.core.feasibility import GangShape
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.reservation_plan import RunInfo, vector
-from hostmgr.core.reservations import Progress
-from hostmgr.drivers.manager import HostManager, claim_ids
-from peloton.clock import NANOSECONDS, Clock
+from hostmgr.core.claims.claim import Acquired
+from hostmgr.core.reservations.queue import Progress
+from hostmgr.core.reservations.replanning import Replanning
+from hostmgr.core.runs.ends import info_of, to_read
+from hostmgr.core.runs.run_info import RunInfo
+from hostmgr.core.state.feasibility import GangShape
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.drivers.claim_ids import claim_ids
+from hostmgr.drivers.manager import HostManager
+from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
 from peloton.model.job import JobSpec
 from storage.interface import Store
 
 CYCLE_SECONDS = 1.0
-REPLAN_SECONDS = 0.9
-"""Least time between two plans for the same gangs."""
-READS_AT_ONCE = 1000
-"""Most runs that one cycle reads from the store."""
 CONFIGS = 1000
 """Most versions of jobs' configs that are kept."""
 RESERVATIONS = Gauge("hostmgr_reservations", "Reservations of hosts for tasks and gangs without a place.")
@@ -40,13 +38,12 @@ class ReservationPlanner:
     """Keep the plans of reservations up to date, and answer what the services ask."""
 
     def __init__(self, manager: HostManager, store: Store, clock: Clock) -> None:
-        self.reservations = manager.reservations
+        self.reservations = manager.core.reservations
         self._manager = manager
         self._store = store
         self._clock = clock
         self._configs: OrderedDict[tuple[JobId, int], JobSpec] = OrderedDict()
-        self._planned_at = -math.inf
-        self._planning = False
+        self._replanning = Replanning()
         RESERVATIONS.set_function(lambda: len(self.reservations))
         RESERVED_HOSTS.set_function(lambda: self.reservations.reserved_hosts)
 
@@ -70,15 +67,14 @@ class ReservationPlanner:
 
     async def _replan(self) -> None:
         """Plan with other work between the steps, unless that is going on already."""
-        if self._planning:
+        now = self._clock.monotonic()
+        if not self._replanning.begin(now):
             return
-        self._planning = True
         try:
-            self._planned_at = self._clock.monotonic()
-            for _ in self.reservations.replan_steps(self._planned_at):
+            for _ in self.reservations.replan_steps(now):
                 await asyncio.sleep(0)
         finally:
-            self._planning = False
+            self._replanning.end()
 
     # Requests of the services.
 
@@ -86,7 +82,7 @@ class ReservationPlanner:
         """Keep or make reservations; return how far each is. The hosts of one that is ready are claimed."""
         now = self._clock.monotonic()
         new = [id for id, shape in wishes if self.reservations.renew(id, shape, now, owner)]
-        if new or now - self._planned_at >= REPLAN_SECONDS:
+        if self._replanning.is_due(bool(new), now):
             await self._replan()
         return [self._progress(id, owner) for id, _ in wishes]
 
@@ -129,17 +125,11 @@ class ReservationPlanner:
 
     async def _learn(self) -> None:
         """Read what the tasks on the hosts to be compared use, and when they end at the latest."""
-        runs, read = self._manager.runs, 0
-        for agent_id in self.reservations.candidates():
-            for run in runs.on(agent_id):
-                if runs.info(run) is not None:
-                    continue
-                if read == READS_AT_ONCE:
-                    return
-                read += 1
-                info = await self._info(run)
-                if info is not None:
-                    runs.learn(run, info)
+        runs = self._manager.runs
+        for run in to_read(self.reservations.candidates(), runs):
+            info = await self._info(run)
+            if info is not None:
+                runs.learn(run, info)
 
     async def _info(self, text: MesosTaskId) -> RunInfo | None:
         """Return what is stored of a run; None where it is not, or has not begun to run."""
@@ -149,14 +139,7 @@ class ReservationPlanner:
             spec = await self._config(run.job_id, runtime.config_version)
         except (InvalidArgument, NotFound):
             return None
-        longest = spec.sla.max_running_time
-        if runtime.run != run.run or (longest and not runtime.start_time):
-            return None
-        end = self._monotonic(runtime.start_time) + longest if longest else None
-        return RunInfo(vector(spec.task(run.instance).resources, spec.revocable(run.instance)), end)
-
-    def _monotonic(self, wall: int) -> float:
-        return self._clock.monotonic() - (self._clock.wall() - wall) / NANOSECONDS
+        return info_of(run, runtime, spec, self._clock.monotonic(), self._clock.wall())
 
     async def _config(self, job_id: JobId, version: int) -> JobSpec:
         known = self._configs.get((job_id, version))

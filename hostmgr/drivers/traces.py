@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from hostmgr.backend.interface import StatusEvent, StatusUpdate
+from hostmgr.core.cluster_manager.events import StatusEvent, StatusUpdate
 from peloton.daemon.tracing import TRACES
 from peloton.model.ids import Run
 from peloton.model.states import TaskState

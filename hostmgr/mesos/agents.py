@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from hostmgr.backend.interface import AgentMap
-from hostmgr.core.columns import Agent
+from hostmgr.core.state.columns import Agent
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.operator import Agent as AgentMessage
 from hostmgr.mesos.operator import OperatorClient

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-from hostmgr.backend.interface import (
+from hostmgr.backend.interface import AgentMap, Listener
+from hostmgr.core.agents.draining import Machine, MasterStatus
+from hostmgr.core.claims.claim import LaunchPlan
+from hostmgr.core.cluster_manager.events import (
     Acknowledgement,
     Address,
     AgentLost,
-    AgentMap,
     BackendEvent,
-    Listener,
     OfferRescinded,
     OffersMade,
     Registration,
     StatusEvent,
 )
-from hostmgr.core.claims import LaunchPlan, OfferedVolume
-from hostmgr.core.maintenance import Machine, MasterStatus
-from hostmgr.core.offers import Offer, Taken
-from hostmgr.core.operations import HostOperation
+from hostmgr.core.state.offers import Offer, OfferedVolume, Taken
+from hostmgr.core.state.operations import HostOperation
 from hostmgr.mesos import volumes
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.calls import Call, Calls
@@ -30,7 +29,7 @@ from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
 from hostmgr.mesos.stream import Event
-from hostmgr.mesos.taskinfo import task_info
+from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, task_info
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.mesos_pb2 import Resource
 from peloton.errors import Unavailable
@@ -52,8 +51,13 @@ class MesosBackend:
         maintenance: MaintenanceCalls,
         principal: str = "",
         hosts: HostNames | None = None,
+        longest_grace: int = LONGEST_GRACE_SECONDS,
     ) -> None:
-        """Create the driver by `connect`, which receives the handler. `principal` owns reservations."""
+        """Create the driver by `connect`, which receives the handler. `principal` owns reservations.
+
+        Tasks have `longest_grace` seconds to save their work at most.
+        """
+        self._longest_grace = longest_grace
         self._maintenance = maintenance
         self._principal = principal
         self._driver = connect(self)
@@ -82,7 +86,7 @@ class MesosBackend:
         """Write one ACCEPT for all offers of the plan. Raises InvalidArgument, Unavailable."""
         agent_id, operations = plan.claim.agent_id, self._operations(plan)
         tasks = [
-            task_info(launch, agent_id, map(self._resource, taken))
+            task_info(launch, agent_id, map(self._resource, taken), self._longest_grace)
             for launch, taken in zip(launches, plan.taken, strict=True)
         ]
         offers = [offer.id for offer in plan.offers]

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.mesos.http import READ_SIZE, BrokenHttp, HeaderlessParser, Requests
+from hostmgr.mesos.http import READ_BYTES, BrokenHttp, HeaderlessParser, Requests
 from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
 
@@ -89,9 +89,9 @@ class CallPipeline:
 
     async def run(self) -> None:
         """Read the answers. Raises OSError or SessionBroken at the end of the connection."""
-        parser = HeaderlessParser(max_body=1024 * 1024)
+        parser = HeaderlessParser(max_body_bytes=1024 * 1024)
         while True:
-            data = await self._reader.read(READ_SIZE)
+            data = await self._reader.read(READ_BYTES)
             if not data:
                 raise BrokenHttp(f"the master closed the calls' connection, {self.outstanding} unanswered")
             self._answered = self._now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hostmgr.backend.interface import Acknowledgement
+from hostmgr.core.cluster_manager.events import Acknowledgement
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from peloton.mesos.json import JsonError, decode, encode, missing_fields
+from peloton.model.amounts import byte_size
 
 M = TypeVar("M", bound=Message)
 Encoding = Literal["protobuf", "json"]
@@ -49,7 +50,7 @@ def _from_protobuf(body: bytes, kind: type[Message]) -> Message:
     try:
         message.ParseFromString(body)
     except DecodeError as error:
-        raise MalformedMessage(f"not a {kind.__name__} of {len(body)} bytes: {error}") from None
+        raise MalformedMessage(f"not a {kind.__name__} of {byte_size(len(body))}: {error}") from None
     if not message.IsInitialized() and missing_fields(message):
         raise MalformedMessage(f"a {kind.__name__} without required fields")
     return message

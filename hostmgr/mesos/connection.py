@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 from hostmgr.mesos.call_pipeline import CallPipeline
 from hostmgr.mesos.calls import Call, Framework, subscribe
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_SIZE, Requests, connect
+from hostmgr.mesos.http import READ_BYTES, BrokenHttp, Requests, connect
 from hostmgr.mesos.session import RetryPauses, Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from hostmgr.mesos.tls import Tls
@@ -72,7 +72,7 @@ class MesosDriver:
         authorization: str = "",
         tls: Tls | None = None,
         pauses: RetryPauses | None = None,
-        max_record: int = 64 * 1024 * 1024,
+        max_record_bytes: int = 64 * 1024 * 1024,
         fence: Callable[[], None] = lambda: None,
     ) -> None:
         """Call `fence` before each subscription and each call; it raises to prevent them."""
@@ -84,7 +84,7 @@ class MesosDriver:
         self._now = now
         self._tls = tls
         self._pauses = pauses or RetryPauses()
-        self._max_record = max_record
+        self._max_record_bytes = max_record_bytes
         self._fence = fence
         self._detected: MasterAddress | None = None
         self._headers = {"Content-Type": codec.content_type, "Accept": codec.content_type}
@@ -167,11 +167,15 @@ class MesosDriver:
         return f"{error}, after {MAX_REDIRECTS} redirects before"
 
     async def _subscription(self, master: MasterAddress) -> None:
-        reader, writer = await connect(master, CONNECT_SECONDS, self._tls and self._tls())
+        try:
+            reader, writer = await connect(master, CONNECT_SECONDS, self._tls and self._tls())
+        except BrokenHttp:  # wrong certificates, or a name that is none
+            self.session.answered()
+            raise
         try:
             call = subscribe(self._framework, self.session.framework_id)
             writer.write(Requests(master, PATH, self._headers).post(self._codec.encode(call)))
-            decoder = EventDecoder(self._codec, self.session, self._max_record)
+            decoder = EventDecoder(self._codec, self.session, self._max_record_bytes)
             async with asyncio.timeout(SUBSCRIBE_SECONDS):
                 events = await self._until_subscribed(reader, decoder)
             await self._exchange(master, reader, decoder, events)
@@ -218,7 +222,7 @@ class MesosDriver:
             events = await self._next(reader, decoder)
 
     async def _next(self, reader: asyncio.StreamReader, decoder: EventDecoder) -> list[Event]:
-        data = b"" if decoder.ended else await reader.read(READ_SIZE)
+        data = b"" if decoder.ended else await reader.read(READ_BYTES)
         return decoder.feed(data, self._now())
 
     async def _watch(self, pipeline: CallPipeline) -> None:

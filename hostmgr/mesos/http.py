@@ -12,9 +12,10 @@ import httptools
 
 from hostmgr.mesos.tls import describe
 from peloton.mesos.detector import MasterAddress
+from peloton.model.amounts import byte_size
 
-READ_SIZE = 256 * 1024
-MAX_HEAD = 64 * 1024
+READ_BYTES = 256 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 
 
 class BrokenHttp(OSError):
@@ -62,8 +63,8 @@ class HttpResponse:
 class HeaderlessParser:
     """Parse a stream of responses without their headers."""
 
-    def __init__(self, max_body: int) -> None:
-        self._max_body = max_body
+    def __init__(self, max_body_bytes: int) -> None:
+        self._max_body_bytes = max_body_bytes
         self._parser = httptools.HttpResponseParser(self)
         self._current = HttpResponse()
         self._size = 0
@@ -95,8 +96,8 @@ class HeaderlessParser:
     def on_body(self, body: bytes) -> None:
         """Add a part of the body."""
         self._size += len(body)
-        if self._size > self._max_body:
-            raise BrokenHttp(f"the body of a response is over {self._max_body} bytes")
+        if self._size > self._max_body_bytes:
+            raise BrokenHttp(f"the body of a response is over {byte_size(self._max_body_bytes)}")
         self._current.body.append(body)
 
     def on_message_complete(self) -> None:
@@ -123,8 +124,8 @@ class ResponseParser(HeaderlessParser):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header."""
         self._size += len(name) + len(value)
-        if self._size > MAX_HEAD:
-            raise BrokenHttp(f"the head of a response is over {MAX_HEAD} bytes")
+        if self._size > MAX_HEAD_BYTES:
+            raise BrokenHttp(f"the head of a response is over {byte_size(MAX_HEAD_BYTES)}")
         self._current.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
 
@@ -148,7 +149,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout):
             return await asyncio.open_connection(
-                master.host, master.port, limit=READ_SIZE, ssl=tls, server_hostname=name if tls else None
+                master.host, master.port, limit=READ_BYTES, ssl=tls, server_hostname=name if tls else None
             )
     except ssl.SSLError as error:
         raise BrokenHttp(describe(error, name)) from None

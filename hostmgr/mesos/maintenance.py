@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.core.maintenance import Machine, MasterStatus
+from hostmgr.core.agents.draining import Machine, MasterStatus
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.operator import Call, OperatorClient
 from mesos.v1 import mesos_pb2

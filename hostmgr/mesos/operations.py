@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from hostmgr.core.offers import DISK, Entry, InsufficientOffers, Need, Offer, Taken, need_of, take
-from hostmgr.core.operations import (
+from hostmgr.core.state.offers import DISK, Entry, InsufficientOffers, Need, Offer, Taken, need_of, take
+from hostmgr.core.state.operations import (
     Amount,
     CreateVolume,
     DestroyVolume,
@@ -21,8 +21,9 @@ from hostmgr.mesos import volumes
 from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import UNRESERVED, ResourceTemplates, entries_of
 from mesos.v1 import mesos_pb2
+from peloton.model.amounts import amount_of
 from peloton.model.constraint import Label
-from peloton.model.resources import MILLI, ZERO, plain
+from peloton.model.resources import MILLI, ZERO
 
 Operation = mesos_pb2.Offer.Operation
 Resource = mesos_pb2.Resource
@@ -196,4 +197,4 @@ def _labels(resource: Resource) -> list[Label]:
 
 
 def _text(amount: Amount) -> str:
-    return f"{amount.name} {plain(amount.amount / MILLI)}"
+    return amount_of(amount.amount / MILLI, amount.name)

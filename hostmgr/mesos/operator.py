@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
 from hostmgr.mesos.http import (
-    READ_SIZE,
+    READ_BYTES,
     BrokenHttp,
     HttpResponse,
     Requests,
@@ -25,7 +25,7 @@ from peloton.mesos.detector import MasterAddress, MasterDetector
 
 PATH = "/api/v1"
 MAX_REDIRECTS = 3
-MAX_RESPONSE = 512 * 1024 * 1024
+MAX_RESPONSE_BYTES = 512 * 1024 * 1024
 Call = master_pb2.Call
 Agents = master_pb2.Response.GetAgents
 Agent = Agents.Agent
@@ -115,8 +115,8 @@ class OperatorClient:
         reader, writer = await connect(master, self._timeout, self._tls and self._tls())
         try:
             writer.write(Requests(master, PATH, self._headers).post(body))
-            parser = ResponseParser(MAX_RESPONSE)
-            while data := await reader.read(READ_SIZE):
+            parser = ResponseParser(MAX_RESPONSE_BYTES)
+            while data := await reader.read(READ_BYTES):
                 if done := parser.feed(data):
                     return done[0]
             raise BrokenHttp("the answer was cut short")

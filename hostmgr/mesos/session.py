@@ -63,10 +63,13 @@ class RetryPauses:
 
     first: float = 0.1
     longest: float = 15.0
+    silent: float = 2.0
+    """The longest one after a try that nobody answered: a master that is started again is found soon."""
 
-    def after(self, failures: int, jitter: float) -> float:
+    def after(self, failures: int, jitter: float, silent: bool = False) -> float:
         """Return the pause, 50-100 % of the full one; the caller draws `jitter` from 0 to 1."""
-        return exponential(failures + 1, self.first, self.longest) * (0.5 + jitter / 2)
+        longest = min(self.longest, self.silent) if silent else self.longest
+        return exponential(failures + 1, self.first, longest) * (0.5 + jitter / 2)
 
 
 class Session:
@@ -83,6 +86,7 @@ class Session:
         self.failures = 0
         """Consecutive tries with one master that ended within half a heartbeat interval."""
         self._not_ready = False
+        self._silent = False
         self._settled = False
         self._subscribed_at = 0.0
         self._connect_timeout = connect_timeout
@@ -98,7 +102,12 @@ class Session:
         self.state = MACHINE.next(self.state, Trigger.CONNECT)
         self.stream_id = ""
         self._not_ready = False
+        self._silent = True
         self.deadline = now + self._connect_timeout
+
+    def answered(self) -> None:
+        """Note that somebody listens at the master's address."""
+        self._silent = False
 
     def another_master(self) -> None:
         """Forget the failures: the next try is with another master."""
@@ -106,11 +115,12 @@ class Session:
 
     def pause(self, pauses: RetryPauses, jitter: float) -> float:
         """Return the pause before the next try, in seconds; `jitter` is a number from 0 to 1."""
-        pause = pauses.after(self.failures, jitter)
+        pause = pauses.after(self.failures, jitter, self._silent)
         return min(pause, RECOVERY_SECONDS) if self._not_ready else pause
 
     def response(self, status: int, stream_id: str, now: float) -> None:
         """Handle the head of the answer to SUBSCRIBE. Raises SessionBroken unless it opens a stream."""
+        self.answered()
         if status == 401:
             raise SessionBroken(UNAUTHORIZED)
         if status == 503:

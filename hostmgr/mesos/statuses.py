@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostmgr.backend.interface import (
+from hostmgr.core.cluster_manager.events import (
     Acknowledgement,
     SecondLaunchRefused,
     StatusEvent,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_SIZE, BrokenHttp, ResponseParser, location
+from hostmgr.mesos.http import READ_BYTES, BrokenHttp, ResponseParser, location
 from hostmgr.mesos.session import Session
 from hostmgr.mesos.utf8 import replace_invalid_text
 from mesos.v1.scheduler import scheduler_pb2
@@ -47,11 +47,11 @@ class SessionRefused(Exception):
 class EventDecoder:
     """Decode the HTTP response, RecordIO and messages of one subscription; inform the session."""
 
-    def __init__(self, codec: Codec, session: Session, max_record: int) -> None:
+    def __init__(self, codec: Codec, session: Session, max_record_bytes: int) -> None:
         self._codec = codec
         self._session = session
-        self._http = ResponseParser(max_body=max_record + READ_SIZE)
-        self._records = RecordParser(max_record)
+        self._http = ResponseParser(max_body_bytes=max_record_bytes + READ_BYTES)
+        self._records = RecordParser(max_record_bytes)
         self._has_head = False
         self.ended = False
         """Whether the response is complete; the connection may stay open after it."""

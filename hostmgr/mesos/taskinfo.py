@@ -9,17 +9,30 @@ from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, parse_mesos_task_id, task_id
-from peloton.model.system_labels import SYSTEM_KEYS, SYSTEM_PREFIX
-from peloton.model.task import Launch
+from peloton.model.system_labels import CHECKPOINT_LABEL, STOP_SIGNAL_LABEL, SYSTEM_KEYS, SYSTEM_PREFIX
+from peloton.model.task import (
+    CHECK_FAILURES,
+    CHECK_INTERVAL_SECONDS,
+    CHECK_TIMEOUT_SECONDS,
+    KILL_GRACE_SECONDS,
+    Launch,
+)
 
-KILL_GRACE_SECONDS = 30
+LONGEST_GRACE_SECONDS = 600
 EXECUTOR_NAME = "AuroraExecutor"
-_INTERVAL, _TIMEOUT, _FAILURES = 10, 20, 3
 _Check = task_pb2.HealthCheckConfig
 
 
-def task_info(launch: Launch, agent_id: str, resources: Iterable[mesos_pb2.Resource]) -> mesos_pb2.TaskInfo:
-    """Return the TaskInfo of a launch. Raises InvalidArgument for an id that is not a run's."""
+def task_info(
+    launch: Launch,
+    agent_id: str,
+    resources: Iterable[mesos_pb2.Resource],
+    longest_grace: int = LONGEST_GRACE_SECONDS,
+) -> mesos_pb2.TaskInfo:
+    """Return the TaskInfo of a launch, which has `longest_grace` seconds to save its work at most.
+
+    Raises InvalidArgument for an id that is not a run's.
+    """
     config, run, ports = launch.payload, parse_mesos_task_id(launch.mesos_task_id), launch.ports
     if not isinstance(config, task_pb2.TaskConfig):
         raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
@@ -33,6 +46,12 @@ def task_info(launch: Launch, agent_id: str, resources: Iterable[mesos_pb2.Resou
     _add_labels(info.labels, config, run.job_id, run.instance)
     _describe(info.discovery, run.job_id, ports)
     grace = config.killGracePeriodSeconds or KILL_GRACE_SECONDS
+    if config.HasField("workload"):
+        grace = max(grace, min(config.workload.grace_seconds, longest_grace))
+        if config.workload.stop_signal:
+            info.labels.labels.add(key=STOP_SIGNAL_LABEL, value=config.workload.stop_signal)
+        if config.workload.checkpoint_file:
+            info.labels.labels.add(key=CHECKPOINT_LABEL, value=config.workload.checkpoint_file)
     info.kill_policy.grace_period.nanoseconds = grace * NANOSECONDS
     if config.HasField("healthCheck") and config.healthCheck.enabled:
         _add_health_check(info.health_check, config.healthCheck, command)
@@ -100,9 +119,9 @@ def _run_by_executor(info: mesos_pb2.TaskInfo, config: task_pb2.TaskConfig) -> N
 def _add_health_check(wire: mesos_pb2.HealthCheck, check: _Check, command: mesos_pb2.CommandInfo) -> None:
     """Add a health check. Raises InvalidArgument for a kind of check that Mesos does not have."""
     wire.delay_seconds = check.initialIntervalSecs
-    wire.interval_seconds = check.intervalSecs or _INTERVAL
-    wire.timeout_seconds = check.timeoutSecs or _TIMEOUT
-    wire.consecutive_failures = check.maxConsecutiveFailures or _FAILURES
+    wire.interval_seconds = check.intervalSecs or CHECK_INTERVAL_SECONDS
+    wire.timeout_seconds = check.timeoutSecs or CHECK_TIMEOUT_SECONDS
+    wire.consecutive_failures = check.maxConsecutiveFailures or CHECK_FAILURES
     if check.type == _Check.COMMAND:
         wire.type = mesos_pb2.HealthCheck.COMMAND
         wire.command.shell = True

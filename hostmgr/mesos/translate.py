@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hostmgr.core.columns import Agent, PortRanges
-from hostmgr.core.offers import CPU, PORTS, SCALARS, Entry, Free, Offer, Taken, free_of
+from hostmgr.core.state.columns import Agent, PortRanges
+from hostmgr.core.state.offers import CPU, PORTS, SCALARS, Entry, Free, Offer, Taken, free_of
 from hostmgr.mesos.utf8 import replace_invalid_attributes
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2

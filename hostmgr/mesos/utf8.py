@@ -46,9 +46,17 @@ def replace_invalid_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> Non
         _repair(each, "name")
         if each.type == mesos_pb2.Value.TEXT:
             _repair(each.text, "value")
+        elif each.type == mesos_pb2.Value.SET:
+            items = [_read(item) for item in each.set.item]
+            if items != list(each.set.item):
+                each.set.item[:] = items
 
 
 def _repair(message: Message, name: str) -> None:
     value: object = getattr(message, name)
     if isinstance(value, bytes):
-        setattr(message, name, value.decode("utf-8", "replace"))
+        setattr(message, name, _read(value))
+
+
+def _read(text: object) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

@@ -8,7 +8,7 @@ Offers, and so these messages, have the form of frameworks without RESERVATION_R
 
 from __future__ import annotations
 
-from hostmgr.core.offers import Taken
+from hostmgr.core.state.offers import Taken
 from mesos.v1 import mesos_pb2
 from peloton.model.volume import VolumeMount
 

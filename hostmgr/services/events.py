@@ -8,6 +8,7 @@ from hostmgr.drivers.status_updates import StatusUpdates
 from peloton.eventstream import InvalidPurge, OutOfRange, StreamChanged, UnknownClient
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.eventstream import eventstream_pb2_grpc
+from peloton.rpc.server import serialized
 
 MAX_EVENTS = 10_000
 MAX_WAIT_MS = 60_000
@@ -30,9 +31,7 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
             return answer
         return pb.InitStreamResponse(streamID=ring.stream_id, minOffset=first, previousPurgeOffset=purged)
 
-    async def WaitForEvents(
-        self, request: pb.WaitForEventsRequest, context: Any
-    ) -> pb.WaitForEventsResponse | bytes:
+    async def WaitForEvents(self, request: pb.WaitForEventsRequest, context: Any) -> pb.WaitForEventsResponse:
         """Return events, encoded; a limit of 0 or above MAX_EVENTS is MAX_EVENTS."""
         limit = min(request.limit, MAX_EVENTS) if request.limit > 0 else MAX_EVENTS
         timeout = min(max(request.timeoutMs, 0), MAX_WAIT_MS) / 1000
@@ -42,7 +41,7 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
             )
         except (UnknownClient, StreamChanged, OutOfRange, InvalidPurge) as error:
             return _refused(error, request.streamID)
-        return b"".join([each.event.encoded for each in events])
+        return serialized(pb.WaitForEventsResponse, b"".join([each.event.encoded for each in events]))
 
 
 def _refused(

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hostmgr.core.feasibility import GangShape, Members, gains, shortage
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.state.feasibility import GangShape, Members, gains, shortage
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.table import HostTable
 from hostmgr.services.internal import filter_from
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host_pool import with_implicit_pool
+from peloton.model.plural import plural
 from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
 from peloton.private.hostmgr.feasibility import feasibility_pb2_grpc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -29,13 +30,13 @@ _AT_ONCE = 10
 
 
 Find = Callable[[HostFilter, int, int], tuple[Sequence[hostsvc_pb2.HostOffer], Mapping[str, int]]]
-"""Returns hosts from an offset on, at most so many, and the number of all hosts by result."""
+"""Returns hosts from an offset on, up to a number of them, and the number of all hosts by result."""
 
 
 class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
     """Serve comparisons of gangs with the hosts."""
 
-    def __init__(self, table: HostTable, cluster: Cluster, find: Find) -> None:
+    def __init__(self, table: HostTable, cluster: ClusterSight, find: Find) -> None:
         """Serve comparisons with a table. `find` returns hosts that may be claimed."""
         self._table = table
         self._cluster = cluster
@@ -47,7 +48,7 @@ class Feasibility(feasibility_pb2_grpc.FeasibilityServiceServicer):
         """Return the shortage of each gang. Raises Unavailable, InvalidArgument."""
         self._check_known()
         if len(request.gangs) > MAX_GANGS:
-            raise InvalidArgument("gangs", f"{len(request.gangs)} gangs", f"at most {MAX_GANGS} gangs")
+            raise InvalidArgument("gangs", plural(len(request.gangs), "gang"), f"at most {MAX_GANGS} gangs")
         version, pooled = self._version(), self._table.pooled
         shapes = [shape_from(wire, f"gangs[{i}]", pooled) for i, wire in enumerate(request.gangs)]
         answer = pb.CheckGangsResponse(hosts_version=version)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.drivers.history import HostHistory, Kind
-from hostmgr.drivers.records import HostRecords
+from hostmgr.core.agents.maintenance_records import Records
+from hostmgr.core.hosts.history import HostChanges, Kind
 from peloton.clock import rfc3339
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.history import history_pb2 as pb
@@ -21,7 +21,7 @@ _KINDS = {
 class HistoryService(history_pb2_grpc.HostHistoryServiceServicer):
     """Serve the changes of hosts."""
 
-    def __init__(self, history: HostHistory, records: HostRecords) -> None:
+    def __init__(self, history: HostChanges, records: Records) -> None:
         self._history = history
         self._records = records
 

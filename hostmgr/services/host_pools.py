@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.core.mover import MoveRequest
+from hostmgr.core.pools.moves import MoveRequest
 from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
 from peloton.api.v0.host.svc import host_svc_pb2 as v0
@@ -22,7 +22,7 @@ class HostPoolMethods(v0_grpc.HostServiceServicer):
 
     async def ListHostPools(self, request: v0.ListHostPoolsRequest, context: Any) -> v0.ListHostPoolsResponse:
         """Return all pools with their hosts."""
-        answer = v0.ListHostPoolsResponse()
+        answer = v0.ListHostPoolsResponse(not_in_use=not self._pools.hosts.in_use)
         for name, hosts in self._pools.members().items():
             answer.pools.add(name=name, hosts=hosts)
         return answer

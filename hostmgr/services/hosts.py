@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from hostmgr.core.columns import Agent
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.state.columns import Agent
+from hostmgr.drivers.agents import FollowedAgents
 from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.host_pools import HostPoolManager
+from hostmgr.drivers.known_hosts import KnownHostKeeper
 from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.services.host_pools import HostPoolMethods, HostPoolMethodsV1Alpha
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -18,14 +19,15 @@ from peloton.errors import InvalidArgument
 from peloton.identity.principal import author
 from peloton.model.host import HostInfo
 from peloton.model.states import HostState
-from peloton.wire.host_list import hosts_to
+from peloton.rpc.server import serialized
+from peloton.wire.host_list import Held, hosts_to, lost_hosts_to
 from peloton.wire.v1alpha.constraint import labels_to as labels_to_v1alpha
 
 
 class _Hosts:
     """What both versions of the service do."""
 
-    def __init__(self, cluster: Cluster, maintenance: Maintenance) -> None:
+    def __init__(self, cluster: FollowedAgents, maintenance: Maintenance) -> None:
         self._cluster = cluster
         self._maintenance = maintenance
         self._of_agents: dict[str, tuple[Agent, HostInfo]] = {}
@@ -42,7 +44,7 @@ class _Hosts:
         """Return the hosts of all agents as if none were in maintenance, each made once for an agent."""
         before = self._of_agents
         self._of_agents = {}
-        for agent in self._cluster.agents.values():
+        for agent in self._cluster.sight.agents.values():
             known = before.get(agent.id)
             self._of_agents[agent.id] = (
                 known if known is not None and known[0] is agent else (agent, _up(agent))
@@ -54,8 +56,13 @@ class _Hosts:
         await self._maintenance.start(hostnames, author())
 
     async def complete(self, hostnames: list[str]) -> None:
-        """End maintenance. Raises InvalidArgument, NotFound."""
+        """End maintenance. Raises InvalidArgument, NotFound.
+
+        Whoever asks for the hosts afterwards gets them as the master has them now: an agent may have been
+        stopped since it was asked last.
+        """
         await self._maintenance.complete(hostnames)
+        await self._cluster.try_to_read()
 
 
 def _up(agent: Agent) -> HostInfo:
@@ -66,18 +73,39 @@ class HostService(HostPoolMethods):
     """Serve v0 HostService: maintenance here, host pools in the base."""
 
     def __init__(
-        self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager, mover: HostMover
+        self,
+        cluster: FollowedAgents,
+        maintenance: Maintenance,
+        pools: HostPoolManager,
+        mover: HostMover,
+        known: KnownHostKeeper | None = None,
+        held: Callable[[str], tuple[Held, ...]] = lambda hostname: (),
     ) -> None:
+        """Without `known`, no host is shown as lost. `held` says for whom room of a host is held."""
         super().__init__(pools, mover)
+        self._known = known
+        self._held = held
         self._hosts = _Hosts(cluster, maintenance)
 
-    async def QueryHosts(self, request: host_svc_pb2.QueryHostsRequest, context: Any) -> bytes:
-        """Return the hosts in certain states; without states, all."""
-        pools = self._pools
-        return hosts_to(
-            (host, pools.pool_of(host.hostname), pools.destination_of(host.hostname))
+    async def QueryHosts(
+        self, request: host_svc_pb2.QueryHostsRequest, context: Any
+    ) -> host_svc_pb2.QueryHostsResponse:
+        """Return the hosts in certain states, without states all; lost ones too where they are wanted."""
+        pools = self._pools.hosts
+        lost = self._known.lost() if request.include_lost and self._known is not None else ()
+        names = {host.hostname for host in lost}
+        found = hosts_to(
+            (
+                host,
+                pools.pool_of(host.hostname),
+                pools.destination_of(host.hostname),
+                self._held(host.hostname),
+            )
             for host in self._hosts.found(request.host_states)
+            if host.hostname not in names
         )
+        gone = lost_hosts_to((host, pools.pool_of(host.hostname)) for host in lost)
+        return serialized(host_svc_pb2.QueryHostsResponse, found + gone)
 
     async def StartMaintenance(
         self, request: host_svc_pb2.StartMaintenanceRequest, context: Any
@@ -97,7 +125,7 @@ class HostService(HostPoolMethods):
 class HostServiceV1Alpha(HostPoolMethodsV1Alpha):
     """Serve v1alpha HostService: maintenance here, host pools in the base."""
 
-    def __init__(self, cluster: Cluster, maintenance: Maintenance, pools: HostPoolManager) -> None:
+    def __init__(self, cluster: FollowedAgents, maintenance: Maintenance, pools: HostPoolManager) -> None:
         super().__init__(pools)
         self._hosts = _Hosts(cluster, maintenance)
 

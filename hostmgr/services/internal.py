@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hostmgr.core.filter import HostFilter, Ranking
-from hostmgr.drivers.agents import Cluster
-from hostmgr.drivers.host_pools import OFF, HostPoolManager
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.cluster_manager.kills import CALLS_AT_ONCE
+from hostmgr.core.state.capacity import within_quota
+from hostmgr.core.state.host_filter import HostFilter, Ranking, Result
+from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
-from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
+from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.services.holds import HeldTexts, hold_from
 from hostmgr.services.internal_maintenance import MaintenanceMethods
 from hostmgr.services.internal_operations import OperationMethods
 from hostmgr.services.internal_watches import WatchMethods
@@ -19,10 +22,10 @@ from hostmgr.services.offers import encoded_host_offer, host_info
 from hostmgr.services.query import hosts_by_query, runs_by_host_state
 from hostmgr.services.reserving import completed_reservations, reserve_hosts
 from hostmgr.services.watches import Watches
-from peloton.errors import InvalidArgument, Refused
+from peloton.errors import InvalidArgument, Refused, Unavailable
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.rpc.server import caller
+from peloton.rpc.server import caller, serialized
 from peloton.wire.constraint import constraint_from
 from peloton.wire.hosts import acquired_to, agents_to, offers_to
 from peloton.wire.ids import run_id
@@ -42,7 +45,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
     def __init__(
         self,
         manager: HostManager,
-        cluster: Cluster,
+        cluster: ClusterSight,
         reconciliation: Reconciliation,
         watches: Watches,
         maintenance: Maintenance,
@@ -54,12 +57,13 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         self._pools = pools
         self._cluster = cluster
         self._reconciliation = reconciliation
+        self._held = HeldTexts(manager)
 
     # Claims.
 
     async def AcquireHostOffers(
         self, request: pb.AcquireHostOffersRequest, context: Any
-    ) -> pb.AcquireHostOffersResponse | bytes:
+    ) -> pb.AcquireHostOffersResponse:
         """Claim hosts that match the filter. The answer is encoded already."""
         try:
             want = filter_from(request.filter)
@@ -69,17 +73,22 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             answer.error.invalidHostFilter.invalid.CopyFrom(request.filter)
             return answer
         acquired = self._manager.acquire(want, caller(context).instance)
-        return acquired_to(
-            [encoded_host_offer(self._manager, claim, want.revocable) for claim in acquired.claims],
+        found = acquired_to(
+            [
+                encoded_host_offer(self._manager, claim, want.revocable, want.held_for)
+                for claim in acquired.claims
+            ],
             {reason.value: count for reason, count in acquired.counts.items()},
+            self._held.now() if Result.HELD in acquired.counts else (),
         )
+        return serialized(pb.AcquireHostOffersResponse, found)
 
     async def ReleaseHostOffers(
         self, request: pb.ReleaseHostOffersRequest, context: Any
     ) -> pb.ReleaseHostOffersResponse:
         """End claims. A claim that has ended already is no error."""
         for offer in request.hostOffers:
-            self._manager.hosts.release(offer.id.value)
+            self._manager.hosts.claims.release(offer.id.value)
         return pb.ReleaseHostOffersResponse()
 
     async def GetHosts(self, request: pb.GetHostsRequest, context: Any) -> pb.GetHostsResponse:
@@ -145,9 +154,10 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
     async def KillAndReserveTasks(
         self, request: pb.KillAndReserveTasksRequest, context: Any
     ) -> pb.KillAndReserveTasksResponse:
-        """Kill runs, and hold a host for the next run of each: nothing else is placed there meanwhile.
+        """Kill runs, and hold room of a host for the next run of each: what that one asks for.
 
-        A host is held until the instance is launched anywhere, ReleaseHostsHeldForTasks, or for 3 minutes.
+        Without a room the whole host is held. A hold lasts until the instance is launched anywhere,
+        ReleaseHostsHeldForTasks, or for 3 minutes. Raises InvalidArgument for invalid amounts.
         """
         answer = pb.KillAndReserveTasksResponse()
         wrong = [each for each in request.entries if not _is_complete(each)]
@@ -159,7 +169,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
                 each.taskId for each in wrong if each.HasField("taskId")
             )
             return answer
-        runs = {each.taskId.value: (each.id.value, each.hostToReserve) for each in request.entries}
+        runs = {each.taskId.value: hold_from(each, i) for i, each in enumerate(request.entries)}
         try:
             await kill_and_hold(self._manager, self._reconciliation, runs)
         except Refused as error:
@@ -196,7 +206,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         self, request: pb.DisableKillTasksRequest, context: Any
     ) -> pb.DisableKillTasksResponse:
         """Refuse kills until the daemon is restarted."""
-        self._manager.kills_disabled = True
+        self._manager.core.kills.disabled = True
         return pb.DisableKillTasksResponse()
 
     # Queries.
@@ -209,7 +219,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             answer = pb.ClusterCapacityResponse()
             answer.error.clusterUnavailable.message = "the master's map of agents has not been read yet"
             return answer
-        capacity = self._manager.hosts.capacity()
+        capacity = self._manager.hosts.agents.capacity
         physical = dict(zip(KINDS, capacity.total.values(), strict=True))
         physical.update(self._cluster.quota)
         return pb.ClusterCapacityResponse(
@@ -217,16 +227,28 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             physicalResources=_amounts(physical.items()),
             allocatedSlackResources=_amounts(_slack(capacity.allocated_slack_cpu)),
             physicalSlackResources=_amounts(_slack(capacity.slack_cpu)),
+            classes=[
+                pb.HostClassCapacity(
+                    gpu=of.gpu,
+                    exclusive=of.exclusive,
+                    hostPool=of.pool,
+                    physicalResources=_amounts(zip(KINDS, amounts.values(), strict=True)),
+                    physicalSlackResources=_amounts(_slack(slack_cpu)),
+                )
+                for of, (amounts, slack_cpu) in sorted(
+                    within_quota(self._manager.hosts.table.capacity_by_class(), self._cluster.quota).items()
+                )
+            ],
         )
 
     async def GetHostPoolCapacity(
         self, request: pb.GetHostPoolCapacityRequest, context: Any
     ) -> pb.GetHostPoolCapacityResponse:
-        """Return the sums over the agents of each pool. Raises Refused where host pools are off."""
+        """Return the sums over the agents of each pool."""
         if self._pools is None:
-            raise Refused(OFF)
-        answer = pb.GetHostPoolCapacityResponse()
-        for name, (_, capacity) in self._pools.capacities().items():
+            raise Unavailable("host pools are not known here")
+        answer = pb.GetHostPoolCapacityResponse(not_in_use=not self._pools.hosts.in_use)
+        for name, (_, capacity) in self._pools.hosts.capacities().items():
             answer.pools.add(
                 poolName=name,
                 physicalCapacity=_amounts(zip(KINDS, capacity.total.values(), strict=True)),
@@ -238,7 +260,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         self, request: pb.GetOutstandingOffersRequest, context: Any
     ) -> pb.GetOutstandingOffersResponse:
         """Return all offers."""
-        offers = offers_to(each.wire for each in self._manager.hosts.offers())
+        offers = offers_to(each.wire for each in list(self._manager.hosts.offers))
         answer = pb.GetOutstandingOffersResponse(offers=offers)
         if not offers:
             answer.error.noOffers.message = "no offers are outstanding"
@@ -265,7 +287,7 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         self, request: pb.MesosMasterHostPortRequest, context: Any
     ) -> pb.MesosMasterHostPortResponse:
         """Return the leading master. Raises Unavailable before the first subscription."""
-        master = self._manager.known_master()
+        master = self._manager.core.connection.master
         return pb.MesosMasterHostPortResponse(hostname=master.host, port=str(master.port))
 
     async def GetMesosAgentInfo(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.core.claims import InvalidOffers
-from hostmgr.core.operations import Reserve, Unreserve
+from hostmgr.core.claims.claim import InvalidOffers
+from hostmgr.core.state.operations import Reserve, Unreserve
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.operations import Operations
 from hostmgr.services.operations import amounts_from, operations_from, volume_from

@@ -8,6 +8,7 @@ from typing import Any
 from hostmgr.services.watches import EVENTS_TOPIC, HOSTS_TOPIC, EventWatch, HostWatch, Watches
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
+from peloton.rpc.server import serialized
 
 
 class WatchMethods(hostsvc_pb2_grpc.InternalHostServiceServicer):
@@ -22,7 +23,7 @@ class WatchMethods(hostsvc_pb2_grpc.InternalHostServiceServicer):
 
     async def WatchEventStreamEvent(
         self, request: pb.WatchEventRequest, context: Any
-    ) -> AsyncIterator[pb.WatchEventStreamEventResponse | bytes]:
+    ) -> AsyncIterator[pb.WatchEventStreamEventResponse]:
         """Stream the events that are added to the event stream. Raises InvalidArgument, ResourceExhausted."""
         watch = self._watches.watch_events(request.topic)
         context.add_done_callback(lambda _: self._watches.remove(watch.id))
@@ -31,19 +32,19 @@ class WatchMethods(hostsvc_pb2_grpc.InternalHostServiceServicer):
         encoded_head = head.SerializeToString()
         async for messages in watch.items():
             for message in messages:
-                yield encoded_head + message
+                yield serialized(pb.WatchEventStreamEventResponse, encoded_head + message)
         await _end(watch, context)
 
     async def WatchHostSummaryEvent(
         self, request: pb.WatchEventRequest, context: Any
-    ) -> AsyncIterator[pb.WatchHostSummaryEventResponse | bytes]:
+    ) -> AsyncIterator[pb.WatchHostSummaryEventResponse]:
         """Stream the summaries of hosts that change. Raises InvalidArgument, ResourceExhausted."""
         watch = self._watches.watch_hosts(request.topic)
         context.add_done_callback(lambda _: self._watches.remove(watch.id))
         yield pb.WatchHostSummaryEventResponse(watch_id=watch.id, topic=HOSTS_TOPIC)
         async for hosts in watch.items():
             for message in self._watches.summaries(watch, hosts):
-                yield message
+                yield serialized(pb.WatchHostSummaryEventResponse, message)
         await _end(watch, context)
 
     async def CancelWatchEvent(self, request: pb.CancelWatchRequest, context: Any) -> pb.CancelWatchResponse:
@@ -54,4 +55,4 @@ class WatchMethods(hostsvc_pb2_grpc.InternalHostServiceServicer):
 
 async def _end(watch: EventWatch | HostWatch, context: Any) -> None:
     if watch.end is not None:
-        await context.abort(watch.end.code, watch.end.text)
+        await context.abort(watch.end.code, watch.end.text, watch.end.metadata)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hostmgr.core.filter import HostFilter, Result
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.claims.holds import HoldRequest
+from hostmgr.core.state.host_filter import HostFilter, Result
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.services.kills import kill, kill_and_hold
@@ -18,7 +19,7 @@ from peloton.model.resources import KINDS, MILLI, Resources, checked_milli
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as pb
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
-from peloton.rpc.server import caller
+from peloton.rpc.server import caller, serialized
 from peloton.wire.constraint import constraint_from
 from peloton.wire.host_list import host_cache_to
 from peloton.wire.launch import launch_from
@@ -36,6 +37,7 @@ RESULTS: Mapping[Result, _Name.ValueType] = {
     Result.MISMATCH_GPU: _Name.HOST_FILTER_MISMATCH_GPU,
     Result.SCARCE_RESOURCES: _Name.HOST_FILTER_MISMATCH_GPU,
     Result.MISMATCH_STATUS: _Name.HOST_FILTER_MISMATCH_STATUS,
+    Result.HELD: _Name.HOST_FILTER_MISMATCH_STATUS,
     Result.TOO_MANY_STARTING: _Name.HOST_FILTER_MISMATCH_STATUS,
     Result.FAILED_LAUNCHES: _Name.HOST_FILTER_MISMATCH_STATUS,
     Result.MISMATCH_MAX_HOST_LIMIT: _Name.HOST_FILTER_MISMATCH_MAX_HOST_LIMIT,
@@ -48,21 +50,22 @@ _AMOUNTS = ("cpu_limit", "mem_limit_mb", "disk_limit_mb", "gpu_limit")
 class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
     """Serve HostManagerService. Failures are gRPC statuses."""
 
-    def __init__(self, manager: HostManager, cluster: Cluster, reconciliation: Reconciliation) -> None:
+    def __init__(self, manager: HostManager, cluster: ClusterSight, reconciliation: Reconciliation) -> None:
         self._manager = manager
         self._cluster = cluster
         self._reconciliation = reconciliation
 
     async def AcquireHosts(self, request: pb.AcquireHostsRequest, context: Any) -> pb.AcquireHostsResponse:
         """Claim hosts that match the filter. Raises InvalidArgument."""
-        acquired = self._manager.acquire(_filter(request.filter), caller(context).instance)
+        want = _filter(request.filter)
+        acquired = self._manager.acquire(want, caller(context).instance)
         counts: Counter[str] = Counter()
         for result, count in acquired.counts.items():
             counts[_Name.Name(RESULTS[result])] += count
         answer = pb.AcquireHostsResponse(filter_result_counts=counts)
         for claim in acquired.claims:
             answer.hosts.add(
-                host_summary=host_summary(self._manager.hosts, claim.agent_id, claim.hostname),
+                host_summary=host_summary(self._manager.hosts, claim.agent_id, claim.hostname, want.held_for),
                 lease_id=hostmgr_pb2.LeaseID(value=claim.id),
             )
         return answer
@@ -75,13 +78,13 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
             raise InvalidArgument("leases", "[]", "at least one lease")
         hosts = self._manager.hosts
         for i, pair in enumerate(request.leases):
-            claim = hosts.claim(pair.lease_id.value)
+            claim = hosts.claims.get(pair.lease_id.value)
             if claim is not None and claim.hostname != pair.hostname:
                 raise InvalidArgument(
                     f"leases[{i}].hostname", pair.hostname, f"{claim.hostname}, the host of this lease"
                 )
         for pair in request.leases:
-            hosts.release(pair.lease_id.value)
+            hosts.claims.release(pair.lease_id.value)
         return pb.TerminateLeasesResponse()
 
     async def LaunchPods(self, request: pb.LaunchPodsRequest, context: Any) -> pb.LaunchPodsResponse:
@@ -114,7 +117,7 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
     async def KillAndHoldPods(
         self, request: pb.KillAndHoldPodsRequest, context: Any
     ) -> pb.KillAndHoldPodsResponse:
-        """Kill runs, and hold a host for the next run of each. Raises as KillPods does."""
+        """Kill runs, and hold a whole host for the next run of each. Raises as KillPods does."""
         if not request.entries:
             raise InvalidArgument("entries", "[]", "at least one run with the host to hold")
         runs = {}
@@ -122,7 +125,7 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
             if not each.hostToHold:
                 raise InvalidArgument(f"entries[{i}].hostToHold", "", "the name of a host")
             instance = instance_of(each.pod_id.value, f"entries[{i}].pod_id.value")
-            runs[each.pod_id.value] = (instance, each.hostToHold)
+            runs[each.pod_id.value] = HoldRequest(instance, each.hostToHold)
         await kill_and_hold(self._manager, self._reconciliation, runs)
         return pb.KillAndHoldPodsResponse()
 
@@ -132,7 +135,7 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
         """Return the sums over all agents, or the quota of the role. Raises Unavailable."""
         if not self._cluster.known:
             raise Unavailable(self._cluster.unhealthy)
-        capacity = self._manager.hosts.capacity()
+        capacity = self._manager.hosts.agents.capacity
         total = dict(zip(KINDS, capacity.total.values(), strict=True))
         total.update(self._cluster.quota)
         return pb.ClusterCapacityResponse(
@@ -147,12 +150,13 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
         ring = self._manager.status_updates.ring
         return pb.GetEventsResponse(events=pod_events(self._manager, ring.read(ring.first, ring.capacity)))
 
-    async def GetHostCache(self, request: pb.GetHostCacheRequest, context: Any) -> bytes:
+    async def GetHostCache(self, request: pb.GetHostCacheRequest, context: Any) -> pb.GetHostCacheResponse:
         """Return the hosts by name: their capacity, and the part of it that is not offered."""
-        return host_cache_to(
+        found = host_cache_to(
             (hostname, claim.name.lower(), allocated, total)
             for hostname, claim, allocated, total in self._manager.hosts.table.listed()
         )
+        return serialized(pb.GetHostCacheResponse, found)
 
 
 def _filter(wire: hostmgr_pb2.HostFilter) -> HostFilter:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.state.columns import Mask
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.table import HostTable
 from hostmgr.services.internal import filter_from
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host_pool import with_implicit_pool
+from peloton.model.plural import plural
 from peloton.private.hostmgr.matching import matching_pb2 as pb
 from peloton.private.hostmgr.matching import matching_pb2_grpc
 
@@ -30,7 +33,7 @@ _AT_ONCE = 10
 class Matching(matching_pb2_grpc.MatchingServiceServicer):
     """Serve the hosts that match constraints."""
 
-    def __init__(self, table: HostTable, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, table: HostTable, cluster: ClusterSight, clock: Clock) -> None:
         self._table = table
         self._cluster = cluster
         self._clock = clock
@@ -44,7 +47,9 @@ class Matching(matching_pb2_grpc.MatchingServiceServicer):
         if len(request.filters) > MAX_FILTERS:
             raise InvalidArgument("filters", f"{len(request.filters)} filters", f"at most {MAX_FILTERS}")
         if request.host_pools and len(request.host_pools) != len(request.filters):
-            raise InvalidArgument("host_pools", f"{len(request.host_pools)} pools", "one for each filter")
+            raise InvalidArgument(
+                "host_pools", plural(len(request.host_pools), "pool"), "one for each filter"
+            )
         wanted = self._wanted(request)
         await self._wait(request)
         version = self._version()
@@ -55,12 +60,23 @@ class Matching(matching_pb2_grpc.MatchingServiceServicer):
             disconnected=self._cluster.disconnected,
             complete=self._cluster.complete,
         )
+        among = set(request.among)
         for number, want in enumerate(wanted, 1):
-            rows = np.flatnonzero(self._table.eligible(want, by_size=request.by_size))
-            answer.matches.add(hostnames={self._table.hostnames[row] for row in rows})
+            mask = self._table.eligible(want, by_size=request.by_size)
+            answer.matches.append(self._among(mask, among) if among else self._all(mask))
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
         return answer
+
+    def _all(self, mask: Mask) -> pb.Matches:
+        return pb.Matches(hostnames={self._table.hostnames[row] for row in np.flatnonzero(mask)})
+
+    def _among(self, mask: Mask, among: Iterable[str]) -> pb.Matches:
+        """Name those of some hosts that match, and tell whether there are others."""
+        found = {host: [row for row in self._table.rows_of(host) if mask[row]] for host in among}
+        inside = sum(map(len, found.values()))
+        named = [host for host, rows in found.items() if rows]
+        return pb.Matches(hostnames=named, elsewhere=int(np.count_nonzero(mask)) > inside)
 
     def _wanted(self, request: pb.MatchHostsRequest) -> list[HostFilter]:
         """Return the filters, with host pools each with its pool. Raises InvalidArgument."""

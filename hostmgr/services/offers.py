@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from hostmgr.core.claims import Claim
-from hostmgr.core.columns import Agent
-from hostmgr.core.filter import HostFilter, Result
+from hostmgr.core.claims.claim import Claim
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.host_filter import HostFilter, Result
 from hostmgr.drivers.manager import HostManager
 from peloton.model.host_pool import HOST_POOL
+from peloton.model.ids import TaskId
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.wire.hosts import Attribute, agents_to, host_offer_to, resources_to, with_attribute
+from peloton.wire.holds import without
+from peloton.wire.hosts import Attribute, Encoded, agents_to, host_offer_to, resources_to, with_attribute
 from peloton.wire.ids import agent_id
 
 
@@ -19,15 +21,21 @@ def host_offer(manager: HostManager, claim: Claim, revocable: bool) -> pb.HostOf
     return pb.HostOffer.FromString(encoded_host_offer(manager, claim, revocable))
 
 
-def encoded_host_offer(manager: HostManager, claim: Claim, revocable: bool) -> bytes:
-    """Return the same, encoded."""
-    offers = manager.hosts.offers_of(claim.agent_id)
+def encoded_host_offer(
+    manager: HostManager, claim: Claim, revocable: bool, held_for: Collection[TaskId] = ()
+) -> bytes:
+    """Return the same, encoded, without what is held for other instances than those named."""
+    offers, holds = manager.hosts.offers.of(claim.agent_id), manager.hosts.holds
+    resources: Sequence[Encoded] = [each.resources for each in offers]
+    if holds.is_held(claim.hostname):
+        kept = holds.kept(claim.hostname, held_for)
+        resources = without(resources, kept.normal, kept.slack_cpu, kept.ports)
     pool = manager.hosts.table.pool_of(claim.hostname)
     return host_offer_to(
         claim.hostname,
         claim.agent_id,
         claim.id,
-        [each.resources for each in offers],
+        resources,
         offers[0].attributes if offers else (),
         () if pool is None else (HOST_POOL, pool),
         manager.launches.room(claim.agent_id),
@@ -43,14 +51,15 @@ def find_hosts(
     Their ids are those of the agents: nothing is claimed.
     """
     hosts = manager.hosts
-    rows, counts = hosts.find(want, manager.clock.monotonic())
+    rows, counts = hosts.claims.find(want, manager.clock.monotonic())
     found = {reason.value: count for reason, count in counts.items()}
     if len(rows):
         found[Result.MATCH.value] = len(rows)
     ids, names = hosts.table.agent_ids, hosts.table.hostnames
     chosen = rows[offset : offset + min(want.max_hosts or most, most)]
     unclaimed = (Claim(ids[row], ids[row], names[row], 0.0, 0.0) for row in chosen)
-    return [host_offer(manager, each, want.revocable) for each in unclaimed], found
+    encoded = (encoded_host_offer(manager, each, want.revocable, want.held_for) for each in unclaimed)
+    return [pb.HostOffer.FromString(each) for each in encoded], found
 
 
 def host_info(manager: HostManager, agents: Mapping[str, Agent], agent: str) -> pb.HostInfo:

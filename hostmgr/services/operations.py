@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hostmgr.core.offers import DISK, SCALARS
-from hostmgr.core.operations import (
+from hostmgr.core.state.offers import DISK, SCALARS
+from hostmgr.core.state.operations import (
     Amount,
     CreateVolume,
     DestroyVolume,

@@ -47,7 +47,7 @@ def hosts_by_query(manager: HostManager, request: pb.GetHostsByQueryRequest) -> 
 async def runs_by_host_state(
     manager: HostManager, state: int, limit: int, milliseconds: int
 ) -> list[MesosTaskId]:
-    """Return the runs on hosts of a state, as soon as there are any; none after so many milliseconds.
+    """Return the runs on hosts of a state, as soon as there are any; none after `milliseconds`.
 
     `limit`: how many at most, 0 for all. Raises InvalidArgument.
     """

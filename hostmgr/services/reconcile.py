@@ -6,6 +6,7 @@ from typing import Any
 
 from hostmgr.drivers.manager import HostManager
 from peloton.errors import InvalidArgument
+from peloton.model.plural import plural
 from peloton.private.hostmgr.reconcile import reconcile_pb2 as pb
 from peloton.private.hostmgr.reconcile import reconcile_pb2_grpc
 
@@ -23,7 +24,7 @@ class ReconcileTasks(reconcile_pb2_grpc.ReconcileServiceServicer):
     ) -> pb.ReconcileTasksResponse:
         """Request the states of runs. Raises InvalidArgument, Unavailable."""
         if len(request.runs) > MAX_RUNS:
-            raise InvalidArgument("runs", f"{len(request.runs)} runs", f"at most {MAX_RUNS} runs")
+            raise InvalidArgument("runs", plural(len(request.runs), "run"), f"at most {MAX_RUNS} runs")
         if request.runs:
             self._manager.reconcile([(run.mesos_task_id, run.agent_id) for run in request.runs])
             await self._manager.room()

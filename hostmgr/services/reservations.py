@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.core.claims import Claim
-from hostmgr.core.reservations import Progress
+from hostmgr.core.claims.claim import Claim
+from hostmgr.core.reservations.queue import Progress
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reservations import ReservationPlanner
 from hostmgr.services.feasibility import shape_from
 from hostmgr.services.internal import filter_from
 from hostmgr.services.offers import host_offer
 from peloton.errors import InvalidArgument
+from peloton.model.plural import plural
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2 as pb
 from peloton.private.hostmgr.reservations import reservations_pb2_grpc
@@ -33,7 +34,9 @@ class ReservationService(reservations_pb2_grpc.ReservationServiceServicer):
     ) -> pb.ReserveForGangsResponse:
         """Make or renew reservations; return how far each is. Raises InvalidArgument."""
         if len(request.wishes) > MAX_WISHES:
-            raise InvalidArgument("wishes", f"{len(request.wishes)} gangs", f"at most {MAX_WISHES} gangs")
+            raise InvalidArgument(
+                "wishes", plural(len(request.wishes), "gang"), f"at most {MAX_WISHES} gangs"
+            )
         wishes = []
         for i, wish in enumerate(request.wishes):
             if not wish.id:
@@ -70,7 +73,7 @@ class ReservationService(reservations_pb2_grpc.ReservationServiceServicer):
         self, request: pb.CancelReservationsRequest, context: Any
     ) -> pb.CancelReservationsResponse:
         """End reservations at once. One that is not known is no error."""
-        self._manager.reservations.cancel(request.ids)
+        self._manager.core.reservations.cancel(request.ids)
         return pb.CancelReservationsResponse()
 
     async def AcquireForBackfill(

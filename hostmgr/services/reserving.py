@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hostmgr.core.columns import Agent
-from hostmgr.core.filter import HostFilter
-from hostmgr.drivers.manager import HostManager, claim_ids
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.drivers.claim_ids import claim_ids
+from hostmgr.drivers.manager import HostManager
 from hostmgr.services.offers import host_info, host_offer
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -30,7 +31,9 @@ def reserve_hosts(
         want = _filter_of(wanted.task)
         if not run or not wanted.hosts:
             raise InvalidArgument("reservation", "", "a task with a taskId, and hosts, at least one")
-        best = manager.reservations.reserve_one(run, want, agent_ids, manager.clock.monotonic(), wanted.task)
+        best = manager.core.reservations.reserve_one(
+            run, want, agent_ids, manager.clock.monotonic(), wanted.task
+        )
     except AlreadyExists as error:
         answer.error.alreadyExist.message = str(error)
     except NotFound as error:
@@ -50,9 +53,9 @@ def completed_reservations(
     """Claim the reserved hosts whose offers suffice now, and end their reservations."""
     answer = hostsvc_pb2.GetCompletedReservationResponse()
     now = manager.clock.monotonic()
-    manager.reservations.expire(now)
-    manager.reservations.replan(now)
-    for it, claim in manager.reservations.completed(claim_ids(), now):
+    manager.core.reservations.expire(now)
+    manager.core.reservations.replan(now)
+    for it, claim in manager.core.reservations.completed(claim_ids(), now):
         assert isinstance(it.payload, resmgr_pb2.Task)
         answer.completedReservations.add(
             host=host_info(manager, agents, claim.agent_id),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import grpc
 
-from hostmgr.core.hosts import Hosts
+from hostmgr.core.hosts.all_hosts import Hosts
 from hostmgr.drivers.status_updates import StatusUpdates
 from hostmgr.services.summary import host_summary
 from peloton.errors import InvalidArgument, NotFound, ResourceExhausted
@@ -62,8 +62,7 @@ class Watches:
         """Begin a watch of hosts. Raises InvalidArgument for its topic, ResourceExhausted."""
         watch: HostWatch = WatchQueue(self._new_id(topic, HOSTS_TOPIC))
         self._changes[watch.id] = watch
-        if self._hosts.changed is None:
-            self._hosts.changed = {}
+        self._hosts.changed.watch(True)
         return watch
 
     def cancel(self, watch_id: str) -> None:
@@ -81,7 +80,7 @@ class Watches:
         if not self._events:
             self._updates.watched = None
         if not self._changes:
-            self._hosts.changed = None
+            self._hosts.changed.watch(False)
         if not self.count and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -124,9 +123,8 @@ class Watches:
                 for event in decoded(events)
             )
             self._put(self._events, messages)
-        if self._hosts.changed:
-            changed, self._hosts.changed = self._hosts.changed, {}
-            self._put(self._changes, tuple(changed.items()))
+        if changed := self._hosts.changed.take():
+            self._put(self._changes, changed)
         if self.count:
             self._schedule()
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from jobmgr.core.job import daemon
+from jobmgr.core.job import daemon, gangs
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.evictions import on_draining, on_preempted
+from jobmgr.core.job.releases import on_release_requested, on_reuse_requested
 from jobmgr.core.job.requests import (
     on_job_goal_requested,
     on_job_updated,
@@ -58,8 +59,10 @@ from jobmgr.core.state.events import (
     PendingReasons,
     Placed,
     Preempted,
+    ReleaseRequested,
     ResmgrChanged,
     RestartRequested,
+    ReuseRequested,
     SecretMissing,
     StartRequested,
     Statuses,
@@ -80,8 +83,9 @@ from jobmgr.core.state.instructions import (
     Retire,
     Withdraw,
 )
+from jobmgr.core.state.limits import Limits
 from jobmgr.core.status_updates import on_statuses
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.task.returns import hold_instructions
 from jobmgr.core.workflow import requests as workflow_requests
 from jobmgr.core.workflow import rounds
 from peloton.model.cluster import cluster_of
@@ -104,7 +108,7 @@ class Core:
 
     def run_cycle(self, events: Sequence[Event], now: Now) -> Cycle:
         """Decide what follows from events, in their order, and from deadlines that have passed."""
-        self.active.actions.now = now
+        self.active.actions.set_now(now)
         cycle = Cycle(now)
         for event in events:
             cycle.replies.append(self._answer(cycle, event))
@@ -117,6 +121,9 @@ class Core:
 
     def commit(self, cycle: Cycle) -> list[CachedJob]:
         """Bring the cache up to a cycle that is stored; remove and return the jobs that have ended."""
+        # A later cycle has seen the cache without this one's changes, and would be stored over them.
+        newest = self.active.actions.now
+        assert cycle.now is newest, f"the cycle of {cycle.now} is not the newest, which is of {newest}"
         ended = []
         for change in cycle.changes.values():
             change.commit()
@@ -192,7 +199,7 @@ class Core:
     def _advance(self, cycle: Cycle) -> None:
         """Create, evaluate and compare tasks, up to a cycle's share."""
         unfinished = self.active.unfinished
-        share = self.active.actions.limits.rows_per_turn
+        share = self.active.actions.limits.rows_per_cycle
         while share > 0 and unfinished:
             job_id = next(iter(unfinished))
             change = self.active.change(cycle, job_id)
@@ -214,9 +221,12 @@ class Core:
         kills = {cluster: list(runs) for cluster, runs in cycle.orphans.items()}
         held: dict[str, list[tuple[Run, str]]] = {}
         for job_id, change in cycle.changes.items():
+            if change.in_flight.gang_due:
+                gangs.advance(self.active, change)
             dispatch(change)
             change.close()
             self._instruct(cycle, job_id, change)
+            cycle.instructions += hold_instructions(change)
             for cluster, runs in change.kills.items():
                 kills.setdefault(cluster, []).extend(Run(job_id, *run) for run in runs)
             for run, host in change.held:
@@ -254,6 +264,10 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_statuses(active, cycle, event)
         case JobUpdated():
             return on_job_updated(active, cycle, event)
+        case ReleaseRequested():
+            return on_release_requested(active, cycle, event)
+        case ReuseRequested():
+            return on_reuse_requested(active, cycle, event)
         case StopRequested():
             return on_stop_requested(active, cycle, event)
         case StartRequested():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import free_slots
-from jobmgr.core.state.cache import NOT_CREATED
+from jobmgr.core.state.cache import NOT_CREATED, is_reached, waits_for
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
@@ -22,7 +22,9 @@ from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
+from jobmgr.core.task.survivors import give_up
 from jobmgr.core.task.volumes import home_for_launch
+from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
@@ -32,6 +34,8 @@ FAULTY = "CONTAINER_LAUNCH_FAILED"
 """The reason of a run that cannot be launched at all."""
 INVALID = "INVALID_OFFERS"
 """The reason of a run whose placement was not valid."""
+PEER_HAS_NO_HOST = "PEER_HAS_NO_HOST"
+"""The reason of a run that was placed when the instance whose address it needs had no host any more."""
 SECRET_NOT_FOUND = "SECRET_NOT_FOUND"
 """The reason of a run whose job has a secret that is not stored."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -63,13 +67,10 @@ def on_launch_refused(active: ActiveJobs, cycle: Cycle, event: LaunchRefused) ->
     settled = []
     for run in event.runs:
         settled.append((run, TaskState.FAILED if event.faulty else TaskState.LOST))
-        change = _current(active, cycle, run)
+        change = _not_launched(active, cycle, run)
         if change is None:
             continue
-        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
-        if change.task(run.instance).state is not TaskState.LAUNCHED:
-            active.actions.evaluate(change, run.instance)
-        elif event.faulty:
+        if event.faulty:
             active.actions.end(change, run.instance, _faulty(run, event.message))
         else:
             active.actions.not_started(change, run.instance, event.message, INVALID)
@@ -81,12 +82,8 @@ def on_secret_missing(active: ActiveJobs, cycle: Cycle, event: SecretMissing) ->
     settled = []
     for run in event.runs:
         settled.append((run, TaskState.KILLED))
-        change = _current(active, cycle, run)
+        change = _not_launched(active, cycle, run)
         if change is None:
-            continue
-        change.in_flight.finish(run.instance, PendingOp.LAUNCH)
-        if change.task(run.instance).state is not TaskState.LAUNCHED:
-            active.actions.evaluate(change, run.instance)
             continue
         change.revise(run.instance, goal=TaskState.KILLED, desired_run=run.run)
         killed = TaskStatus("", TaskState.KILLED, 0, message=event.message, reason=SECRET_NOT_FOUND)
@@ -134,7 +131,7 @@ def _running_due(active: ActiveJobs, cycle: Cycle, change: Change, instance: int
     left = actions.time_left(change, instance)
     if left is not None and left <= 0:
         longest = change.spec_of(instance).sla.max_running_time
-        past = f"ran longer than its maxRunningTime of {longest} s"
+        past = f"ran longer than its maxRunningTime of {duration(longest)}"
         actions.kill_for(change, instance, TerminationReason.DEADLINE_TIMEOUT_EXCEEDED, past)
     elif instance in change.in_flight.unconfirmed:
         _reconcile(active, cycle, change, instance, task)
@@ -158,6 +155,21 @@ def _current(active: ActiveJobs, cycle: Cycle, run: Run) -> Change | None:
     return change if change is not None and change.task(run.instance).run == run.run else None
 
 
+def _not_launched(active: ActiveJobs, cycle: Cycle, run: Run) -> Change | None:
+    """End the launch of a run that was not made; return the change of its job where the run waits for it.
+
+    One that is to end by now is evaluated.
+    """
+    change = _current(active, cycle, run)
+    if change is None:
+        return None
+    change.in_flight.finish(run.instance, PendingOp.LAUNCH)
+    if change.task(run.instance).state is TaskState.LAUNCHED:
+        return change
+    active.actions.evaluate(change, run.instance)
+    return None
+
+
 def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
     ports = _shares(active, cycle, placement)
     going: list[Run] = []
@@ -179,12 +191,30 @@ def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
             settled.append((run, TaskState.LOST))
             message = f"maximumRunningInstances of {change.spec.sla.maximum_running_instances} are scheduled"
             active.actions.not_started(change, run.instance, message, INVALID)
-        elif change.in_flight.pending.get(run.instance) is not PendingOp.WITHDRAW:
+        elif change.spec.has_peers and (waits := _waits_for_peer(change, run.instance)):
+            settled.append((run, TaskState.LOST))
+            active.actions.not_started(change, run.instance, waits, PEER_HAS_NO_HOST)
+        elif not _is_taken_back(change, run.instance):
             _note_launch(active, change, run, task, placement, share)
             going.append(run)
     host = (placement.hostname, placement.agent_id, placement.offer_id)
     cycle.instructions.append(Launch(*host, tuple(going)) if going else Release(*host))
     _settle(cycle, settled)
+
+
+def _waits_for_peer(change: Change, instance: int) -> str:
+    """Return why an instance, which is placed, is to wait for the one whose address it needs."""
+    spec = change.spec_of(instance)
+    peer = spec.task(instance).workload.peer
+    if peer is None or peer == instance or spec.in_gang(instance) or is_reached(change.task(peer)):
+        return ""
+    return waits_for(peer, change.task(peer))
+
+
+def _is_taken_back(change: Change, instance: int) -> bool:
+    """Return whether a run is being withdrawn, or will be once it is enqueued."""
+    in_flight = change.in_flight
+    return in_flight.pending.get(instance) is PendingOp.WITHDRAW or instance in in_flight.survivors
 
 
 def _is_too_many(change: Change, instance: int, task: TaskRuntime) -> bool:
@@ -205,6 +235,7 @@ def _note_launch(
 ) -> None:
     """Note the host of a run, to be stored before the launch."""
     change.in_flight.begin(run.instance, PendingOp.LAUNCH)
+    give_up(change, run.instance)
     home = home_for_launch(change, run, task, placement.hostname)
     change.move(
         run.instance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
     Compared,
@@ -13,8 +14,12 @@ from jobmgr.core.state.events import (
     Withdrawn,
 )
 from jobmgr.core.state.in_flight import ENQUEUING, PendingOp
+from jobmgr.core.state.instructions import Settle
 from jobmgr.core.state.task_states import Cause
-from peloton.model.states import TaskState
+from jobmgr.core.task.goal import Goal, goal_of
+from jobmgr.core.task.survivors import on_taken_back
+from peloton.model.ids import Run
+from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 
 _BEFORE_LAUNCH = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
@@ -36,6 +41,7 @@ def on_resmgr_changed(active: ActiveJobs, cycle: Cycle, event: ResmgrChanged) ->
 
 def on_compared(active: ActiveJobs, cycle: Cycle, event: Compared) -> None:
     """Note the runs that resmgr does not hold: they are enqueued again."""
+    assert active.comparing > 0, f"{event.job_id}: an answer of resmgr to no question"
     active.comparing -= 1
     change = active.change(cycle, event.job_id)
     if change is None:
@@ -58,6 +64,10 @@ def on_enqueued(active: ActiveJobs, cycle: Cycle, event: Enqueued) -> None:
     change.move_all(fresh, Cause.ENQUEUED, reason="")
     for instance in current:
         active.actions.evaluate(change, instance)
+    launched = [i for i in current if change.task(i).state in ON_HOST_TASK_STATES]
+    if launched:  # ahead of resmgr, which counts them from now on
+        states = ((Run(event.job_id, i, change.task(i).run), change.task(i).state) for i in launched)
+        cycle.instructions.append(Settle(tuple(states)))
 
 
 def on_enqueue_refused(active: ActiveJobs, cycle: Cycle, event: EnqueueRefused) -> None:
@@ -82,7 +92,19 @@ def on_withdrawn(active: ActiveJobs, cycle: Cycle, event: Withdrawn) -> None:
         if task.run != run:
             continue
         change.in_flight.finish(instance, PendingOp.WITHDRAW)
-        if task.state in _BEFORE_LAUNCH:
+        if instance in change.in_flight.survivors and task.state in _BEFORE_LAUNCH:
+            _taken_back(active, change, instance)
+        elif task.state in _BEFORE_LAUNCH:
             active.actions.end_unlaunched(change, instance, "stopped before it was launched")
         else:
             active.actions.evaluate(change, instance)
+
+
+def _taken_back(active: ActiveJobs, change: Change, instance: int) -> None:
+    """Keep a lost run that lives, or go on as if nothing had been withdrawn."""
+    on_taken_back(change, instance, active.actions.now.wall)
+    task = change.task(instance)
+    if task.state in _BEFORE_LAUNCH and goal_of(change.goal, task) is not Goal.RUN:
+        active.actions.end_unlaunched(change, instance, "stopped before it was launched")
+    else:
+        active.actions.evaluate(change, instance)

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
-from jobmgr.core.state.change import Change, pod_event
+from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Statuses
+from jobmgr.core.state.revisions import pod_event
 from jobmgr.core.state.task_states import REPORTED
 from jobmgr.core.task.late_updates import corrections, previous_run_message, usage_of
-from jobmgr.core.task.status_rules import MAX_MESSAGE, Verdict, health, judge
+from jobmgr.core.task.saving import note_saved
+from jobmgr.core.task.status_rules import MAX_MESSAGE_CHARACTERS, Verdict, health, judge, moment
+from jobmgr.core.task.survivors import lives_on, note_ended
 from jobmgr.core.task.usage import added
 from jobmgr.core.task.volumes import note_started
 from peloton.model.cluster import cluster_of
@@ -34,12 +37,19 @@ def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple
         verdict = judge(task, run.run, status)
         if change is not None and run.run == task.run:
             change.in_flight.unconfirmed.discard(run.instance)
+            if status.saved_at:
+                note_saved(change, run.instance, status)
         if verdict is Verdict.ORPHAN:
-            if active.orphans.note_alive(run):
+            if change is not None and lives_on(change, run, status, event.cluster):
+                change.in_flight.survivors[run.instance] = status
+                active.actions.evaluate(change, run.instance)
+            elif active.orphans.note_alive(run):
                 cycle.orphans.setdefault(event.cluster, []).append(run)
         elif verdict is Verdict.STALE:
             if status.state.terminal:
                 active.orphans.note_ended(run)
+                if change is not None:
+                    note_ended(change, run)
         elif change is not None:
             _apply(active, change, run.instance, task, status, verdict)
         if change is not None and verdict in (Verdict.ORPHAN, Verdict.STALE):
@@ -63,7 +73,7 @@ def _correct(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, st
         active.actions.evaluate(change, run.instance)
     elif message := previous_run_message(task, run.run, status):
         ended = change.revise(run.instance, message=message)
-        text = status.message[:MAX_MESSAGE], status.reason
+        text = status.message[:MAX_MESSAGE_CHARACTERS], status.reason
         if not change.set_event_text(run.instance, run.run, status.state, *text):
             event = pod_event(change.job_id, run.instance, ended)
             changed = replace(event, run=run.run, state=status.state, message=text[0], reason=text[1])
@@ -78,7 +88,7 @@ def _apply(
     elif verdict is Verdict.FORWARD:
         _forward(active, change, instance, task, status)
     elif verdict is Verdict.STARTED:
-        change.revise(instance, start_time=status.timestamp or active.actions.now.wall)
+        change.revise(instance, start_time=moment(status, task, active.actions.now.wall))
     elif verdict is Verdict.HEALTH and status.healthy is not None:
         change.revise(instance, health=health(status.healthy), message=status.message, reason=status.reason)
 
@@ -93,7 +103,7 @@ def _forward(
         instance,
         REPORTED[status.state],
         agent_id=task.agent_id or status.agent_id,
-        start_time=(status.timestamp or active.actions.now.wall) if running else task.start_time,
+        start_time=moment(status, task, active.actions.now.wall) if running else task.start_time,
         message=status.message,
         reason=status.reason,
         health=_health(change, instance, task, status),

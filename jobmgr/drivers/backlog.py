@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
+T = TypeVar("T")
 PATIENCE_SECONDS = 1.0
 """How long a lane may take to store a batch before it counts as behind."""
 
@@ -31,7 +32,7 @@ class Backlog:
         """Whether some lane has not stored its part of an earlier batch."""
         return bool(self._unstored)
 
-    async def add(self, parts: Mapping[int, asyncio.Future[Any]], size: int) -> None:
+    async def add(self, parts: Mapping[int, asyncio.Future[T]], size: int) -> None:
         """Add a batch of `size` events, by lane, and wait. Raises the error of a part that is waited for."""
         timely = [part for lane, part in parts.items() if lane not in self._unstored]
         for lane, part in parts.items():
@@ -48,11 +49,11 @@ class Backlog:
         while self._unstored:
             await self._next()
 
-    def _note(self, lane: int, part: asyncio.Future[Any], size: int) -> None:
+    def _note(self, lane: int, part: asyncio.Future[T], size: int) -> None:
         self._unstored[lane] += 1
         self._size += size
 
-        def ended(part: asyncio.Future[Any]) -> None:
+        def ended(part: asyncio.Future[T]) -> None:
             if not part.cancelled():
                 part.exception()  # retrieved: the error is raised where the part is awaited
             self._unstored[lane] -= 1

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NoReturn
 
 from jobmgr.core.state.events import HostsMatched
-from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.drivers.retry import for_ever
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.outbox import Queue
+from jobmgr.ports.hostmgr import HostMatches, HostNeeds
 from peloton.model.cluster import UNNAMED
 from peloton.model.host import HostMatch
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.private.hostmgr.matching import matching_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.constraint import constraint_to
-from peloton.wire.feasibility import host_filter
-from peloton.wire.task import resources_to
 
 WAIT_SECONDS = 30.0
 """How long a call waits in hostmgr for a change."""
 PAUSE_SECONDS = 0.25
 """Time between two calls. Where many agents register in a row, it bounds the number of answers."""
-FILTERS_PER_CALL = 1000
 JOBS_AT_ONCE = 1000
 
 
@@ -51,11 +45,11 @@ class HostFollower:
             for changed in self._changes.values():
                 changed.set()
 
-    async def follow(self, cluster: str, matching: Caller) -> None:
-        """Follow the hosts of a Mesos cluster, by its host manager's MatchingService; run for ever."""
+    async def follow(self, cluster: str, hostmgr: HostMatches) -> None:
+        """Follow the hosts of a Mesos cluster, by its host manager; run for ever."""
         changed = self._changes.setdefault(cluster, asyncio.Event())
         found = self._found.setdefault(cluster, {})
-        hosts = ClusterHosts(matching, self.specs, changed)
+        hosts = ClusterHosts(hostmgr, self.specs, changed)
 
         def take(events: list[HostsMatched]) -> None:
             found.update((event.job_id, event) for event in events)
@@ -90,10 +84,10 @@ class ClusterHosts:
     """The hosts of one Mesos cluster that match daemon jobs."""
 
     def __init__(
-        self, matching: Caller, specs: Callable[[], Mapping[JobId, JobSpec]], changed: asyncio.Event
+        self, hostmgr: HostMatches, specs: Callable[[], Mapping[JobId, JobSpec]], changed: asyncio.Event
     ) -> None:
         """Match the jobs of `specs`, anew when `changed` is set."""
-        self._matching = matching
+        self._hostmgr = hostmgr
         self._specs = specs
         self._changed = changed
         self._asked: Mapping[JobId, int] = {}
@@ -125,33 +119,16 @@ class ClusterHosts:
 
     async def _match(self, specs: Mapping[JobId, JobSpec], known: str) -> tuple[str, list[HostsMatched]]:
         """Return the version of the hosts, and the hosts of each job; none where the version is `known`."""
-        filters = {
-            job_id: _filter(spec).SerializeToString(deterministic=True) for job_id, spec in specs.items()
-        }
-        distinct = list(dict.fromkeys(filters.values()))
-        matches: dict[bytes, HostMatch] = {}
-        version = known
-        for at in range(0, len(distinct), FILTERS_PER_CALL):
-            some = distinct[at : at + FILTERS_PER_CALL]
-            answer = await self._call(some, "" if at else known)
-            if answer.unchanged:
-                return known, []
-            version = version if at else answer.hosts_version
-            matches.update(zip(some, _matches(answer), strict=True))
+        needs = {job_id: _needs(spec) for job_id, spec in specs.items()}
+        distinct = list(dict.fromkeys(needs.values(), True))
+        answer = await self._hostmgr.matches(distinct, known, WAIT_SECONDS)
+        if answer is None:
+            return known, []
+        version, found = answer
+        matches = dict(zip(distinct, found, strict=True))
         return version, [
-            HostsMatched(job_id, spec.version, matches[filters[job_id]]) for job_id, spec in specs.items()
+            HostsMatched(job_id, spec.version, matches[needs[job_id]]) for job_id, spec in specs.items()
         ]
-
-    async def _call(self, filters: Sequence[bytes], known: str) -> matching_pb2.MatchHostsResponse:
-        request = matching_pb2.MatchHostsRequest(
-            filters=map(hostsvc_pb2.HostFilter.FromString, filters),
-            hosts_version=known,
-            wait_milliseconds=int(WAIT_SECONDS * 1000),
-        )
-        answer: matching_pb2.MatchHostsResponse = await self._matching.call(
-            "MatchHosts", request, timeout=WAIT_SECONDS + CALL_SECONDS
-        )
-        return answer
 
 
 def _all(found: Mapping[str, HostMatch]) -> HostMatch:
@@ -163,13 +140,7 @@ def _all(found: Mapping[str, HostMatch]) -> HostMatch:
     )
 
 
-def _filter(spec: JobSpec) -> hostsvc_pb2.HostFilter:
-    """Return the filter for the hosts of a daemon job, whose instances all have the same config."""
+def _needs(spec: JobSpec) -> HostNeeds:
+    """Return what a daemon job, whose instances all have the same config, asks of a host."""
     task = spec.default
-    constraint = None if task.constraint is None else constraint_to(task.constraint)
-    return host_filter(resources_to(task.resources), task.dynamic_ports, False, constraint)
-
-
-def _matches(answer: matching_pb2.MatchHostsResponse) -> list[HostMatch]:
-    disconnected = frozenset(answer.disconnected)
-    return [HostMatch(frozenset(each.hostnames), disconnected, answer.complete) for each in answer.matches]
+    return HostNeeds(task.resources, task.dynamic_ports, False, task.constraint)

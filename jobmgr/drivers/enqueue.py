@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import Enqueued, EnqueueRefused, Event, RunOf, Withdrawn
 from jobmgr.core.state.instructions import Enqueue, Withdraw
-from jobmgr.drivers.retry import until_answered
 from jobmgr.engine.outbox import Queue
-from peloton.api.v0 import peloton_pb2
+from jobmgr.ports.resmgr import PoolQueues, WaitingTask
 from peloton.daemon.tracing import TRACES
 from peloton.errors import PelotonError
-from peloton.model.ids import JobId, PoolId, Run, parse_task_id, task_id
-from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.resmgr import resmgr_task
+from peloton.model.ids import JobId, PoolId, Run, task_id
 
 GANGS_PER_CALL = 1000
 TASKS_PER_WITHDRAWAL = 1000
 INSTRUCTIONS_AT_ONCE = 256
-_KNOWN = resmgrsvc_pb2.EnqueueGangsFailure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST
 log = logging.getLogger(__name__)
 
 Jobs = Callable[[JobId], CachedJob | None]
@@ -34,7 +29,7 @@ Gang = tuple[JobId, tuple[RunOf, ...]]
 class Enqueuer:
     """Carries out Enqueue and Withdraw."""
 
-    def __init__(self, resmgr: Caller, jobs: Jobs, post: Post) -> None:
+    def __init__(self, resmgr: PoolQueues, jobs: Jobs, post: Post) -> None:
         self._resmgr = resmgr
         self._jobs = jobs
         self._post = post
@@ -62,38 +57,37 @@ class Enqueuer:
             await self._send(pool, gangs[at : at + GANGS_PER_CALL])
 
     async def _send(self, pool: PoolId, gangs: list[Gang]) -> None:
-        request = resmgrsvc_pb2.EnqueueGangsRequest(resPool=peloton_pb2.ResourcePoolID(value=pool))
-        sent = [gang for gang in gangs if self._add(request, *gang)]
+        sent: list[Gang] = []
+        waiting: list[list[WaitingTask]] = []
+        for gang in gangs:
+            if tasks := self._waiting(*gang):
+                sent.append(gang)
+                waiting.append(tasks)
         if not sent:
             return
         begun = TRACES.now()
+        refused: Mapping[int, str]
         try:
-            answer = await until_answered(self._resmgr, "EnqueueGangs", request)
+            refused = await self._resmgr.enqueue(pool, waiting)
         except PelotonError as error:
             refused = dict.fromkeys(range(len(sent)), str(error))
-        else:
-            refused = _refusals(answer, sent)
         if begun:
             _trace(sent, refused, begun)
         self._post_results(sent, refused)
 
-    def _add(
-        self, request: resmgrsvc_pb2.EnqueueGangsRequest, job_id: JobId, gang: tuple[RunOf, ...]
-    ) -> bool:
-        """Add a gang; return False where the job has ended meanwhile, or none of the runs is current."""
+    def _waiting(self, job_id: JobId, gang: tuple[RunOf, ...]) -> list[WaitingTask]:
+        """Return the tasks of a gang; none where the job has ended meanwhile, or no run is current."""
         job = self._jobs(job_id)
         if job is None:
-            return False
+            return []
         tasks = []
         for instance, run in gang:
             task = job.task(instance)
             if task is not None and task.run == run:
-                tasks.append(resmgr_task(job_id, job.spec_of(instance), instance, task))
-        if tasks:
-            request.gangs.add().tasks.extend(tasks)
-        return bool(tasks)
+                tasks.append(WaitingTask(job_id, job.spec_of(instance), instance, task))
+        return tasks
 
-    def _post_results(self, gangs: list[Gang], refused: dict[int, str]) -> None:
+    def _post_results(self, gangs: list[Gang], refused: Mapping[int, str]) -> None:
         """Post the results of a call; `refused` has messages by position of the gang."""
         taken: dict[JobId, list[RunOf]] = defaultdict(list)
         for at, (job_id, gang) in enumerate(gangs):
@@ -105,47 +99,19 @@ class Enqueuer:
             self._post(Enqueued(job_id, runs))
 
     async def _withdraw(self, runs: list[tuple[JobId, RunOf]]) -> None:
-        tasks = [peloton_pb2.TaskID(value=task_id(job_id, run[0])) for job_id, run in runs]
-        request = resmgrsvc_pb2.KillTasksRequest(tasks=tasks)
-        answer = await until_answered(self._resmgr, "KillTasks", request, transient=(PelotonError,))
-        kept = {e.killError.task.value: e.killError.message for e in answer.error if e.HasField("killError")}
+        tasks = [task_id(job_id, run[0]) for job_id, run in runs]
+        kept = await self._resmgr.withdraw(tasks)
         gone: dict[JobId, list[RunOf]] = defaultdict(list)
-        for job_id, run in runs:
-            message = kept.get(task_id(job_id, run[0]))
-            if message is not None:
-                log.warning("resmgr does not withdraw %s: %s", task_id(job_id, run[0]), message)
+        for task, (job_id, run) in zip(tasks, runs, strict=True):
+            if task in kept:
+                log.warning("resmgr does not withdraw %s: %s", task, kept[task])
             gone[job_id].append(run)
         for job_id, withdrawn in gone.items():
             self._post(Withdrawn(job_id, withdrawn))
 
 
-def _trace(gangs: list[Gang], refused: dict[int, str], begun: int) -> None:
+def _trace(gangs: list[Gang], refused: Mapping[int, str], begun: int) -> None:
     for at, (job_id, gang) in enumerate(gangs):
         for run in gang if TRACES.follows_job(job_id) else ():
             if TRACES.follows(Run(job_id, *run)):
                 TRACES.part(Run(job_id, *run), "enqueue", begun, TRACES.now(), {}, refused.get(at, ""))
-
-
-def _refusals(answer: resmgrsvc_pb2.EnqueueGangsResponse, gangs: list[Gang]) -> dict[int, str]:
-    """Return messages by position of the gang. A run that resmgr knows is not refused."""
-    if not answer.HasField("error"):
-        return {}
-    error = answer.error
-    if error.HasField("notFound") or error.HasField("noPermission"):
-        message = error.notFound.message or error.noPermission.message or "the pool takes no jobs"
-        return dict.fromkeys(range(len(gangs)), message)
-    failed = {
-        parse_task_id(each.task.id.value): each.message
-        for each in error.failure.failed
-        if each.errorcode != _KNOWN
-    }
-    return {at: text for at, gang in enumerate(gangs) if (text := _first(failed, _tasks(gang)))}
-
-
-def _tasks(gang: Gang) -> Iterable[tuple[JobId, int]]:
-    return ((gang[0], instance) for instance, _ in gang[1])
-
-
-def _first(failed: dict[tuple[JobId, int], str], tasks: Iterable[tuple[JobId, int]]) -> str:
-    """Return the message of the first refused task of a gang; empty where there is none."""
-    return next((failed[task] or "refused" for task in tasks if task in failed), "")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import Counter
 
 from jobmgr.core.state.events import Compared, RunOf
 from jobmgr.core.state.instructions import Compare
 from jobmgr.drivers.enqueue import Post
-from jobmgr.drivers.retry import until_answered
 from jobmgr.engine.outbox import Queue
+from jobmgr.ports.resmgr import PoolQueues
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId
-from peloton.private.resmgr.holding import holding_pb2 as pb
-from peloton.rpc.client import Caller
 
 RUNS_PER_CALL = 100_000
 COMPARED = Counter("jobmgr_compared_runs", "Waiting runs that were compared with what resmgr holds.")
@@ -27,7 +25,7 @@ log = logging.getLogger(__name__)
 class Comparer:
     """Carries out Compare."""
 
-    def __init__(self, resmgr: Caller, post: Post) -> None:
+    def __init__(self, resmgr: PoolQueues, post: Post) -> None:
         self._resmgr = resmgr
         self._post = post
 
@@ -38,20 +36,17 @@ class Comparer:
                 await self._compare(comparisons)
 
     async def _compare(self, comparisons: Sequence[Compare]) -> None:
-        request = pb.FindMissingRequest(jobs=[_runs(comparison) for comparison in comparisons])
-        missing: defaultdict[JobId, list[RunOf]] = defaultdict(list)
+        missing: Mapping[JobId, Sequence[RunOf]]
         try:
-            answer = await until_answered(self._resmgr, "FindMissing", request)
-            for job in answer.missing:
-                missing[job.job_id] += _of(job)
+            missing = await self._resmgr.missing(comparisons)
         except PelotonError as error:  # to enqueue a run that it holds does no harm
             log.warning("all waiting runs are enqueued again: %s", error)
-            for job in request.jobs:
-                missing[job.job_id] += _of(job)
+            missing = _all(comparisons)
         COMPARED.inc(sum(map(_size, comparisons)))
         MISSING.inc(sum(map(len, missing.values())))
+        left = dict(missing)
         for comparison in comparisons:
-            self._post(Compared(comparison.job_id, missing.pop(comparison.job_id, [])))
+            self._post(Compared(comparison.job_id, left.pop(comparison.job_id, ())))
 
 
 def _calls(comparisons: Sequence[Compare]) -> Iterator[list[Compare]]:
@@ -72,15 +67,10 @@ def _size(comparison: Compare) -> int:
     return sum(span.end - span.first for span in comparison.spans)
 
 
-def _runs(comparison: Compare) -> pb.RunsOfJob:
-    spans = [
-        pb.Span(first_instance=span.first, count=span.end - span.first, run=span.run)
-        for span in comparison.spans
-    ]
-    return pb.RunsOfJob(job_id=comparison.job_id, spans=spans)
-
-
-def _of(job: pb.RunsOfJob) -> Iterator[RunOf]:
-    for span in job.spans:
-        for instance in range(span.first_instance, span.first_instance + span.count):
-            yield instance, span.run
+def _all(comparisons: Sequence[Compare]) -> Mapping[JobId, Sequence[RunOf]]:
+    """Return all runs of comparisons, by job."""
+    runs: defaultdict[JobId, list[RunOf]] = defaultdict(list)
+    for comparison in comparisons:
+        for span in comparison.spans:
+            runs[comparison.job_id] += ((instance, span.run) for instance in range(span.first, span.end))
+    return runs

@@ -7,31 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.draining import DrainingHosts
+from jobmgr.drivers.holds import HoldKeeper
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher
+from jobmgr.drivers.meetings import Meetings
 from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.lockdown import Gate
-from peloton.rpc.client import Caller
-
-
-@dataclass(frozen=True, slots=True)
-class Hostmgr:
-    """Callers of the services of one host manager."""
-
-    hosts: Caller
-    events: Caller
-    passing: Caller
-    history: Caller
-    reconciler: Caller
-    matching: Caller
+from jobmgr.engine.task_access import TaskAccess
+from jobmgr.ports.hostmgr import Hostmgr
 
 
 class HostDrivers:
@@ -46,10 +36,13 @@ class HostDrivers:
         kill_gate: Gate,
         kills: Bucket,
         shut_downs: Bucket,
+        access: TaskAccess | None = None,
+        hosts_address: str = "",
     ) -> None:
-        """Get the callers of a cluster's host manager by `hostmgrs`.
+        """Get the host manager of a cluster by `hostmgrs`.
 
-        Hosts are drained while `kill_gate` is open.
+        Hosts are drained while `kill_gate` is open. `access` is what tasks call Peloton with. Tasks are told
+        `hosts_address` for all hosts, or where it is empty the names of these.
         """
         self._engine = engine
         self._hostmgrs = hostmgrs
@@ -58,6 +51,8 @@ class HostDrivers:
         self._kill_gate = kill_gate
         self._kills = kills
         self._shut_downs = shut_downs
+        self._access = access
+        self._meetings = Meetings(hosts_address)
         self._launchers: dict[str, Launcher] = {}
 
     async def run(self, cluster: str) -> None:
@@ -65,23 +60,34 @@ class HostDrivers:
         engine, hostmgr = self._engine, self._hostmgrs(cluster)
         lanes, outbox = engine.lanes, engine.outbox.of_cluster(cluster)
         launcher = Launcher(
-            hostmgr.hosts, lanes.job, lanes.post, outbox.release, self._labels, engine.store.secrets
+            hostmgr,
+            lanes.job,
+            lanes.post,
+            outbox.release,
+            self._labels,
+            engine.store.secrets,
+            self._access,
+            self._meetings,
         )
         self._launchers[cluster] = launcher
-        killer = Killer(hostmgr.hosts, hostmgr.reconciler, self._kills, self._shut_downs)
-        stream = StatusStream(hostmgr.events, hostmgr.passing, engine, cluster)
-        draining = DrainingHosts(hostmgr.hosts, hostmgr.history, lanes.post, self._kill_gate, cluster)
-        destroyer = VolumeDestroyer(hostmgr.hosts, engine.store, engine.clock, cluster=cluster)
+        killer = Killer(hostmgr, self._kills, self._shut_downs)
+        keeper = HoldKeeper(hostmgr, lanes.job, self._kills)
+        stream = StatusStream(hostmgr, engine, cluster)
+        draining = DrainingHosts(hostmgr, lanes.post, self._kill_gate, cluster)
+        destroyer = VolumeDestroyer(hostmgr, engine.store, engine.clock, cluster=cluster)
         drivers = {
             "launch": launcher.launch(outbox.launch),
             "release": launcher.release(),
             "kill": killer.kill(outbox.kill),
-            "kill and hold": killer.kill_and_hold(outbox.kill_and_hold),
+            "kill and hold": keeper.kill(outbox.kill_and_hold),
+            "release holds": keeper.release(outbox.release_holds),
+            "renew holds": keeper.renew(outbox.renew_holds),
+            "check holds": engine.recovery.run_after(keeper.check),
             "shut down": killer.shut_down(outbox.shut_down),
             "reconcile": killer.reconcile(outbox.reconcile),
             "event stream": engine.recovery.run_after(stream.run),
             "draining hosts": engine.recovery.run_after(draining.run),
-            "daemon hosts": self._follower.follow(cluster, hostmgr.matching),
+            "daemon hosts": self._follower.follow(cluster, hostmgr),
             "destroy volumes": destroyer.run(outbox.destroy),
         }
         async with asyncio.TaskGroup() as group:

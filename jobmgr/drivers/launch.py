@@ -19,30 +19,24 @@ from jobmgr.core.state.events import (
 )
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.drivers.backlog import Backlog
-from jobmgr.drivers.retry import CALL_SECONDS, for_ever, until_answered
+from jobmgr.drivers.meetings import Meetings
+from jobmgr.drivers.retry import for_ever
 from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
-from jobmgr.drivers.task_configs import TaskConfigs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.outbox import Queue
+from jobmgr.engine.task_access import NOTHING, TaskAccess
 from jobmgr.engine.transient import TRANSIENT, backoff
-from peloton.api.v0 import peloton_pb2
+from jobmgr.ports.hostmgr import LaunchAnswer, LaunchedTask, Launches, LaunchResult
+from jobmgr.ports.resmgr import PlacedTasks
 from peloton.daemon.tracing import TRACES
-from peloton.errors import InvalidArgument, PelotonError, Refused
-from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
+from peloton.errors import PelotonError
+from peloton.model.ids import JobId, Run
 from peloton.model.resources import MILLI
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.model.volume import VolumeMount, VolumeState
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.private.resmgr import resmgr_pb2
-from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.rpc.client import Caller
-from peloton.rpc.errors import InvalidRequest
-from peloton.wire.hosts import claim_to
-from peloton.wire.ids import agent_id
-from peloton.wire.launch import volume_to
 from storage.interface import Secrets
 
 PLACEMENTS_PER_CALL = 1000
@@ -60,7 +54,7 @@ log = logging.getLogger(__name__)
 class Placements:
     """Pulls placements. The core decides which of their runs still wait."""
 
-    def __init__(self, resmgr: Caller, lanes: Lanes, gate: Gate) -> None:
+    def __init__(self, resmgr: PlacedTasks, lanes: Lanes, gate: Gate) -> None:
         """Pull from `resmgr` while `gate` is open."""
         self._gate = gate
         self._resmgr = resmgr
@@ -82,16 +76,11 @@ class Placements:
 
     async def _step(self) -> None:
         await self._gate.opened()
-        request = resmgrsvc_pb2.GetPlacementsRequest(
-            limit=PLACEMENTS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
-        )
-        answer = await self._resmgr.call("GetPlacements", request, timeout=POLL_SECONDS + CALL_SECONDS)
-        if answer.HasField("error"):
-            raise Refused(f"GetPlacements: {answer.error.failure.message}")
-        if answer.placements:
+        placements = await self._resmgr.placements(PLACEMENTS_PER_CALL, POLL_SECONDS)
+        if placements:
             await self._gate.opened()  # it may have been closed during the call
-        if answer.placements and not self._stopped:
-            await self._hand_over([_placement(wire) for wire in answer.placements])
+        if placements and not self._stopped:
+            await self._hand_over(placements)
 
     async def _hand_over(self, placements: Sequence[Placement]) -> None:
         runs = sum(len(placement.runs) for placement in placements)
@@ -103,20 +92,23 @@ class Launcher:
 
     def __init__(
         self,
-        hostmgr: Caller,
+        hostmgr: Launches,
         jobs: Callable[[JobId], CachedJob | None],
         post: Callable[[Event], None],
         releases: Queue[Release],
         labels: SystemLabels,
         secrets: Secrets,
+        access: TaskAccess | None = None,
+        meetings: Meetings | None = None,
     ) -> None:
         self._hostmgr = hostmgr
+        self._meetings = meetings or Meetings()
         self._releases = releases
         self._jobs = jobs
         self._post = post
         self._labels = labels
         self._secrets = secrets
-        self._configs = TaskConfigs()
+        self._access = access
         self._under_way = 0
         self._ended = asyncio.Event()
         """Set whenever a launch has ended."""
@@ -140,13 +132,9 @@ class Launcher:
     async def release(self) -> None:
         """Release claims; run for ever. One that cannot be released expires."""
         while True:
-            offers = [
-                claim_to(item.hostname, item.agent_id, item.offer_id)
-                for item in await self._releases.take(RELEASES_PER_CALL)
-            ]
-            request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
+            claims = await self._releases.take(RELEASES_PER_CALL)
             try:
-                await self._hostmgr.call("ReleaseHostOffers", request)
+                await self._hostmgr.release(claims)
             except PelotonError as error:
                 log.warning("claims not released: %s", error)
 
@@ -173,19 +161,15 @@ class Launcher:
         await self._labels.learn(job.spec for job in jobs.values() if job is not None)
         secrets = SecretFiles(self._secrets)
         launch = await self._with_secrets(launch, secrets)
-        request = self._request(launch, secrets)
-        if not request.tasks:
+        tasks = [task for run in launch.runs if (task := self._task(run, secrets)) is not None]
+        if not tasks:
             self._release(launch)
             return Launched(launch.runs)
+        call = self._hostmgr.launch(launch, tasks)
         delays, failures, uncertain = backoff(), 0, False
         while failures < MAX_CALL_FAILURES:
             try:
-                answer = await self._hostmgr.call("LaunchTasks", request, timeout=CALL_SECONDS, retry=False)
-                return _outcome(launch, answer, uncertain)
-            except Refused as error:
-                return _refused(launch, str(error), uncertain)
-            except (InvalidRequest, InvalidArgument) as error:
-                return LaunchRefused(launch.runs, str(error), faulty=True)
+                return _outcome(launch, await call(), uncertain)
             except PelotonError as error:
                 uncertain = True
                 failures += not isinstance(error, TRANSIENT)
@@ -207,75 +191,41 @@ class Launcher:
                 lacking.append(run)
         return replace(launch, runs=tuple(run for run in launch.runs if run not in lacking))
 
-    def _request(self, launch: Launch, secrets: SecretFiles) -> hostsvc_pb2.LaunchTasksRequest:
-        request = hostsvc_pb2.LaunchTasksRequest(
-            hostname=launch.hostname,
-            agentId=agent_id(launch.agent_id),
-            id=peloton_pb2.HostOfferID(value=launch.offer_id),
-        )
-        for run in launch.runs:
-            job = self._jobs(run.job_id)
-            task = job.task(run.instance) if job is not None else None
-            if job is not None and task is not None and task.run == run.run:
-                self._add(request, job, run, task, secrets)
-        return request
-
-    def _add(
-        self,
-        request: hostsvc_pb2.LaunchTasksRequest,
-        job: CachedJob,
-        run: Run,
-        task: TaskRuntime,
-        secrets: SecretFiles,
-    ) -> None:
-        launchable = request.tasks.add()
-        launchable.taskId.value = mesos_task_id(*run)
-        launchable.id.value = task_id(run.job_id, run.instance)
-        launchable.config.CopyFrom(self._configs.task(job, run.instance))
+    def _task(self, run: Run, secrets: SecretFiles) -> LaunchedTask | None:
+        """Return what is launched; None for a run that is not current any more."""
+        job = self._jobs(run.job_id)
+        task = job.task(run.instance) if job is not None else None
+        if job is None or task is None or task.run != run.run:
+            return None
         spec = job.spec_of(run.instance)
-        secrets.put(launchable.config, run.job_id, spec.payload.secrets)
-        self._labels.put(launchable.config, spec)
-        if spec.revocable(run.instance):
-            launchable.config.revocable = True
-        self._add_volume(launchable, job, task, spec.task(run.instance))
-        for port in spec.task(run.instance).ports:
-            if port.value == 0:
-                launchable.ports[port.name] = task.ports[port.name]
-
-    def _add_volume(
-        self, launchable: hostsvc_pb2.LaunchableTask, job: CachedJob, task: TaskRuntime, spec: TaskSpec
-    ) -> None:
-        """Add the volume of a stateful task, to be created where this is its first run."""
-        if spec.volume is None:
-            return
-        volume = job.volumes.get(task.volume_id)
-        new = volume is not None and volume.state is VolumeState.INITIALIZED
-        size = spec.volume.size_mb * MILLI if volume is None else volume.size_mb * MILLI
-        mount = VolumeMount(task.volume_id, size, spec.volume.container_path, new)
-        launchable.volume.CopyFrom(volume_to(mount))
+        own = spec.task(run.instance)
+        access = self._access.of(run) if own.workload.token and self._access is not None else NOTHING
+        return LaunchedTask(
+            run,
+            spec,
+            task,
+            self._labels.of(spec),
+            [*secrets.of(run.job_id, spec.payload.secrets), *access.files],
+            _volume(job, task, own),
+            access.environment,
+            self._meetings.told(job, run.instance),
+        )
 
 
 class Settler:
     """Carries out Settle."""
 
-    def __init__(self, resmgr: Caller) -> None:
+    def __init__(self, resmgr: PlacedTasks) -> None:
         self._resmgr = resmgr
 
     async def run(self, queue: Queue[tuple[Run, TaskState]]) -> None:
         """Report the states of runs to resmgr; run for ever."""
         while True:
-            request = resmgrsvc_pb2.UpdateTasksStateRequest()
-            for run, state in await queue.take(RUNS_PER_SETTLEMENT):
-                entry = request.taskStates.add()
-                entry.task.value = task_id(run.job_id, run.instance)
-                entry.mesosTaskId.value = mesos_task_id(*run)
-                entry.state = state  # type: ignore[assignment]
+            states = await queue.take(RUNS_PER_SETTLEMENT)
             try:
-                await until_answered(self._resmgr, "UpdateTasksState", request)
+                await self._resmgr.settle(states)
             except PelotonError as error:
-                log.error(
-                    "the states of %d runs are not reported to resmgr: %s", len(request.taskStates), error
-                )
+                log.error("the states of %d runs are not reported to resmgr: %s", len(states), error)
 
 
 def _trace(launch: Launch, outcome: Event, begun: int) -> None:
@@ -286,33 +236,23 @@ def _trace(launch: Launch, outcome: Event, begun: int) -> None:
         TRACES.part(run, "launch", begun, TRACES.now(), {"peloton.host": launch.hostname}, error)
 
 
-def _placement(wire: resmgr_pb2.Placement) -> Placement:
-    return Placement(
-        wire.hostname,
-        wire.agentId.value,
-        wire.hostOfferID.value,
-        tuple(wire.ports),
-        tuple(parse_mesos_task_id(task.mesosTaskID.value) for task in wire.taskIDs),
-    )
+def _volume(job: CachedJob, task: TaskRuntime, spec: TaskSpec) -> VolumeMount | None:
+    """Return the volume of a stateful task, to be created where this is its first run."""
+    if spec.volume is None:
+        return None
+    volume = job.volumes.get(task.volume_id)
+    new = volume is not None and volume.state is VolumeState.INITIALIZED
+    size = spec.volume.size_mb * MILLI if volume is None else volume.size_mb * MILLI
+    return VolumeMount(task.volume_id, size, spec.volume.container_path, new)
 
 
-def _outcome(launch: Launch, answer: hostsvc_pb2.LaunchTasksResponse, uncertain: bool) -> Event:
-    error = answer.error
-    if error.HasField("invalidOffers"):
-        return _refused(launch, error.invalidOffers.message, uncertain)
-    if error.HasField("launchFailure"):
+def _outcome(launch: Launch, answer: LaunchAnswer, uncertain: bool) -> Event:
+    """Return the outcome of the last try. An `uncertain` earlier one may have reached another leader."""
+    result = answer.result
+    if result is LaunchResult.LAUNCHED:
+        return Launched(launch.runs)
+    if result is LaunchResult.FAULTY:
+        return LaunchRefused(launch.runs, answer.message, faulty=True)
+    if result is LaunchResult.UNCERTAIN or uncertain:
         return LaunchUncertain(launch.runs)
-    if error.HasField("invalidArgument"):
-        return _invalid(launch, error.invalidArgument)
-    return Launched(launch.runs)
-
-
-def _refused(launch: Launch, message: str, uncertain: bool) -> Event:
-    """Return the outcome of a refusal. An earlier try may have reached a hostmgr that led before."""
-    if uncertain:
-        return LaunchUncertain(launch.runs)
-    return LaunchRefused(launch.runs, message, faulty=False)
-
-
-def _invalid(launch: Launch, error: hostsvc_pb2.InvalidArgument) -> Event:
-    return LaunchRefused(launch.runs, error.message, faulty=True)
+    return LaunchRefused(launch.runs, answer.message, faulty=False)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 
 from jobmgr.core.state.events import PendingReasons, ResmgrChanged
-from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.drivers.retry import for_ever
 from jobmgr.engine.lanes import Lanes
-from peloton.model.ids import parse_mesos_task_id
-from peloton.model.states import TaskState
-from peloton.private.resmgr.waiting import waiting_pb2
-from peloton.rpc.client import Caller
+from jobmgr.ports.resmgr import WaitingReasons
 
 POLL_SECONDS = 10.0
 log = logging.getLogger(__name__)
@@ -19,7 +16,7 @@ log = logging.getLogger(__name__)
 class PendingReasonStream:
     """Hands the reasons to the lanes, and reports a new resmgr."""
 
-    def __init__(self, resmgr: Caller, lanes: Lanes) -> None:
+    def __init__(self, resmgr: WaitingReasons, lanes: Lanes) -> None:
         self._resmgr = resmgr
         self._lanes = lanes
         self._stream = ""
@@ -31,23 +28,13 @@ class PendingReasonStream:
         await for_ever("pending reasons", self._step)
 
     async def _step(self) -> None:
-        request = waiting_pb2.WaitForDeltasRequest(
-            stream_id=self._stream, after=self._last, timeout_ms=int(POLL_SECONDS * 1000)
-        )
-        answer = await self._resmgr.call("WaitForDeltas", request, timeout=POLL_SECONDS + CALL_SECONDS)
-        if answer.leader_id != self._leader:
+        answer = await self._resmgr.reasons(self._stream, self._last, POLL_SECONDS)
+        if answer.leader != self._leader:
             if self._leader:
                 log.info("another resource manager leads: pending runs are compared with what it holds")
                 self._lanes.post(ResmgrChanged())
-            self._leader = answer.leader_id
-        self._stream = answer.stream_id
+            self._leader = answer.leader
+        self._stream = answer.stream
         self._last = answer.last
         if answer.deltas:
-            self._lanes.post(
-                PendingReasons(
-                    [
-                        (parse_mesos_task_id(delta.mesos_task_id), TaskState(delta.state), delta.reason)
-                        for delta in answer.deltas
-                    ]
-                )
-            )
+            self._lanes.post(PendingReasons(answer.deltas))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 from jobmgr.core.state.events import Event, Preempted
-from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.drivers.retry import for_ever
 from jobmgr.engine.lockdown import Gate
+from jobmgr.engine.outbox import Queue
+from jobmgr.ports.resmgr import PreemptedTasks
 from peloton.errors import PelotonError
-from peloton.model.ids import parse_mesos_task_id
-from peloton.private.resmgr.preemption import preemption_pb2
-from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.rpc.client import Caller
+from peloton.model.ids import MesosTaskId, Run, parse_mesos_task_id
 
 POLL_SECONDS = 10.0
 TASKS_PER_CALL = 1000
@@ -23,11 +23,10 @@ log = logging.getLogger(__name__)
 class PreemptionStream:
     """Hands preempted runs to the lanes. resmgr preempts again where one is not ended."""
 
-    def __init__(self, resmgr: Caller, preemption: Caller, post: Callable[[Event], None], gate: Gate) -> None:
-        """Pull from `resmgr` while `gate` is open; its private PreemptionService has the reasons."""
+    def __init__(self, resmgr: PreemptedTasks, post: Callable[[Event], None], gate: Gate) -> None:
+        """Pull from `resmgr` while `gate` is open."""
         self._gate = gate
         self._resmgr = resmgr
-        self._preemption = preemption
         self._post = post
 
     async def run(self) -> None:
@@ -36,27 +35,33 @@ class PreemptionStream:
 
     async def _step(self) -> None:
         await self._gate.opened()
-        request = resmgrsvc_pb2.GetPreemptibleTasksRequest(
-            limit=TASKS_PER_CALL, timeout=int(POLL_SECONDS * 1000)
-        )
-        answer = await self._resmgr.call("GetPreemptibleTasks", request, timeout=POLL_SECONDS + CALL_SECONDS)
-        if answer.HasField("error"):
-            raise PelotonError(f"GetPreemptibleTasks: {' '.join(str(answer.error).split())}")
-        runs = [candidate.task_id.value for candidate in answer.preemptionCandidates]
-        if runs:
-            reasons = await self._reasons(runs)
-            log.info("%d tasks are preempted", len(runs))
-            self._post(
-                Preempted([(parse_mesos_task_id(run), reasons.get(run, UNKNOWN_REASON)) for run in runs])
-            )
+        runs = await self._resmgr.preempted(TASKS_PER_CALL, POLL_SECONDS)
+        if runs and (reasons := await self._reasons(runs)):
+            log.info("%d tasks are preempted", len(reasons))
+            self._post(Preempted([(parse_mesos_task_id(run), reason) for run, reason in reasons.items()]))
 
-    async def _reasons(self, runs: Sequence[str]) -> dict[str, str]:
-        """Return the reasons by run; none where the service cannot answer."""
+    async def _reasons(self, runs: Sequence[MesosTaskId]) -> Mapping[MesosTaskId, str]:
+        """Return the reasons by run, without runs that have been spared since.
+
+        All have the same one where the service cannot answer.
+        """
         try:
-            answer = await self._preemption.call(
-                "GetReasons", preemption_pb2.GetReasonsRequest(mesos_task_ids=runs), timeout=CALL_SECONDS
-            )
+            return await self._resmgr.preemption_reasons(runs)
         except PelotonError as error:
             log.warning("reasons for preemption: %s", error)
-            return {}
-        return {each.mesos_task_id: each.reason for each in answer.reasons}
+            return dict.fromkeys(runs, UNKNOWN_REASON)
+
+
+async def keep(resmgr: PreemptedTasks, queue: Queue[Run]) -> NoReturn:
+    """Report runs that stay because of their SLA, so that resmgr spares them; run for ever.
+
+    One that is not reported is spared at its deadline.
+    """
+    while True:
+        runs = await queue.take(TASKS_PER_CALL)
+        try:
+            await resmgr.keep(runs)
+        except PelotonError as error:
+            log.warning(
+                "%d preempted tasks stay for their SLA, and resmgr does not know: %s", len(runs), error
+            )

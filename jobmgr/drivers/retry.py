@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-from jobmgr.engine.transient import TRANSIENT, backoff
+from jobmgr.engine.transient import backoff
 from peloton.errors import PelotonError
-from peloton.rpc.client import Caller
 
-CALL_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
@@ -29,7 +26,7 @@ class Bucket:
         return min(number, self._burst) if self._rate else number
 
     async def pay(self, number: int) -> None:
-        """Wait until so many calls may be made."""
+        """Wait until `number` calls may be made."""
         if not self._rate:
             return
         now = asyncio.get_running_loop().time()
@@ -37,22 +34,6 @@ class Bucket:
         self._at = now
         if self._left < 0:
             await asyncio.sleep(-self._left / self._rate)
-
-
-async def until_answered(
-    client: Caller, method: str, request: Any, transient: tuple[type[PelotonError], ...] = TRANSIENT
-) -> Any:
-    """Call until there is an answer; return it. Raises errors that are not transient.
-
-    The request must be safe to repeat.
-    """
-    delays = backoff()
-    while True:
-        try:
-            return await client.call(method, request, timeout=CALL_SECONDS)
-        except transient as error:
-            log.warning("%s: %s", method, error)
-        await delays.wait()
 
 
 async def for_ever(name: str, step: Callable[[], Awaitable[None]]) -> None:

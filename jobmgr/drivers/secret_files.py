@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from jobmgr.engine.transient import TRANSIENT, backoff
-from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.payload import SecretRef
-from peloton.wire.secrets import add_secret
 from storage.interface import Secrets
 
 log = logging.getLogger(__name__)
@@ -17,7 +16,7 @@ Refs = tuple[SecretRef, ...]
 
 
 class SecretFiles:
-    """The secret files of the runs of one launch: read from the store, added as volumes."""
+    """The secret files of the runs of one launch: read from the store."""
 
     def __init__(self, stored: Secrets) -> None:
         self._stored = stored
@@ -30,10 +29,9 @@ class SecretFiles:
                 return f"the secret {ref.id} ({ref.path}) {wrong}"
         return ""
 
-    def put(self, config: task_pb2.TaskConfig, job_id: JobId, refs: Refs) -> None:
-        """Add secrets that have been read to a config."""
-        for ref in refs:
-            add_secret(config, ref.path, self._read[job_id, ref.key])
+    def of(self, job_id: JobId, refs: Refs) -> Sequence[tuple[str, bytes]]:
+        """Return path and content of secrets that have been read."""
+        return [(ref.path, self._read[job_id, ref.key]) for ref in refs]
 
     async def _wrong(self, job_id: JobId, ref: SecretRef) -> str:
         delays = backoff()

@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jobmgr.core.state.events import Statuses
 from jobmgr.drivers.backlog import Backlog
-from jobmgr.drivers.retry import CALL_SECONDS, for_ever
+from jobmgr.drivers.retry import for_ever
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.transient import backoff
-from peloton.errors import InvalidArgument, PelotonError
+from jobmgr.ports.hostmgr import StatusBatch, StatusEvents, StreamBroken
+from peloton.errors import PelotonError
 from peloton.model.cluster import UNNAMED
-from peloton.model.ids import Run, parse_mesos_task_id
+from peloton.model.ids import Run
 from peloton.model.task import TaskStatus
-from peloton.private.eventstream import eventstream_pb2
-from peloton.private.hostmgr.passing import passing_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.mesos import task_status
 
-CLIENT = "jobmgr"
 EVENTS_PER_CALL = 2000
 EVENTS_UNSTORED = 50_000
 """Limit of events that lanes have not stored; beyond it no events are taken. hostmgr holds 100,000."""
@@ -35,15 +31,11 @@ BEHIND_POLL_SECONDS = 0.5
 log = logging.getLogger(__name__)
 
 
-class StreamBroken(PelotonError):
-    """The stream is a new one, or no longer holds the next event: initialise it again."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Events that some lane may not have stored."""
 
-    events: Sequence[eventstream_pb2.Event]
+    events: StatusBatch
     parts: Mapping[int, asyncio.Task[None]]
     acknowledged: set[int] = field(default_factory=set)
     """Lanes whose part was acknowledged before the whole."""
@@ -61,13 +53,9 @@ class StatusStream:
     others have stored are therefore acknowledged out of order.
     """
 
-    def __init__(self, hostmgr: Caller, passing: Caller, engine: Engine, cluster: str = UNNAMED) -> None:
-        """Pull from the `hostmgr` of a Mesos cluster.
-
-        Its private PassingService, `passing`, acknowledges out of order.
-        """
+    def __init__(self, hostmgr: StatusEvents, engine: Engine, cluster: str = UNNAMED) -> None:
+        """Pull from the `hostmgr` of a Mesos cluster."""
         self._hostmgr = hostmgr
-        self._passing = passing
         self._engine = engine
         self._cluster = cluster
         self._stream = ""
@@ -94,24 +82,30 @@ class StatusStream:
             purge = self._purge_offset()
             if self._unstored:
                 await self._acknowledge_early()
-            events = await self._wait(purge)
-            if events:
+            events = await self._hostmgr.statuses(
+                self._stream,
+                purge,
+                self._next,
+                EVENTS_PER_CALL,
+                BEHIND_POLL_SECONDS if self._unstored else POLL_SECONDS,
+            )
+            if events is not None:
                 await self._hand_over(events)
-            if 0 < len(events) < EVENTS_PER_CALL:
-                await asyncio.sleep(GATHER_SECONDS)
+                if events.count < EVENTS_PER_CALL:
+                    await asyncio.sleep(GATHER_SECONDS)
         except StreamBroken:
             self._stream = ""
             raise
 
-    async def _hand_over(self, events: list[eventstream_pb2.Event]) -> None:
-        answers = self._engine.lanes.submit(Statuses(list(_statuses(events)), self._cluster))
+    async def _hand_over(self, events: StatusBatch) -> None:
+        answers = self._engine.lanes.submit(Statuses(events.runs, self._cluster))
         parts = {lane: asyncio.create_task(self._store(lane, answer)) for lane, answer in answers.items()}
         for part in parts.values():
             self._parts.add(part)
             part.add_done_callback(self._parts.discard)
         self._unstored.append(_Batch(events, parts))
-        self._next = events[-1].offset + 1
-        await self._backlog.add(parts, len(events))
+        self._next = events.end
+        await self._backlog.add(parts, events.count)
 
     async def _store(self, lane: int, answer: asyncio.Future[list[tuple[Run, TaskStatus]]]) -> None:
         """Wait until a lane has stored its part, then apply late updates of jobs that have ended."""
@@ -132,16 +126,15 @@ class StatusStream:
             for part in self._unstored[0].parts.values():
                 part.result()
             self._unstored.popleft()
-        return self._unstored[0].events[0].offset if self._unstored else self._next
+        return self._unstored[0].events.first if self._unstored else self._next
 
     async def _acknowledge_early(self) -> None:
         """Acknowledge events that are stored, behind ones that are not."""
         fresh = [(batch, _stored(batch) - batch.acknowledged) for batch in self._unstored]
         offsets = [offset for batch, lanes in fresh for offset in self._offsets(batch, lanes)]
         if offsets:
-            request = passing_pb2.PassEventsRequest(stream_id=self._stream, offsets=offsets)
             try:
-                await self._passing.call("PassEvents", request, timeout=CALL_SECONDS)
+                await self._hostmgr.acknowledge(self._stream, offsets)
             except PelotonError as error:  # the next call for events fails if the stream is a new one
                 log.warning("%d events are not acknowledged yet: %s", len(offsets), error)
                 return
@@ -150,47 +143,18 @@ class StatusStream:
 
     def _offsets(self, batch: _Batch, lanes: set[int]) -> Iterable[int]:
         """Yield the offsets of events that belong to these lanes."""
-        lane_of = self._engine.lanes.lane_of
-        for event in batch.events if lanes else ():
-            for run, _ in _statuses([event]):
-                if lane_of(run.job_id) in lanes:
-                    yield event.offset
+        lane_of, events = self._engine.lanes.lane_of, batch.events
+        for offset, (run, _) in zip(events.offsets, events.runs, strict=True) if lanes else ():
+            if lane_of(run.job_id) in lanes:
+                yield offset
 
     async def _open(self) -> None:
-        request = eventstream_pb2.InitStreamRequest(clientName=CLIENT)
-        answer = await self._hostmgr.call("InitStream", request)
-        if answer.HasField("error"):
-            raise PelotonError(f"InitStream: {answer.error.clientUnsupported.message}")
-        self._next = max(answer.minOffset, answer.previousPurgeOffset)
+        stream, self._next = await self._hostmgr.open_stream()
         self._unstored.clear()
-        self._stream = answer.streamID
+        self._stream = stream
         log.info("event stream %s from offset %d", self._stream, self._next)
-
-    async def _wait(self, purge: int) -> list[eventstream_pb2.Event]:
-        request = eventstream_pb2.WaitForEventsRequest(
-            streamID=self._stream,
-            purgeOffset=purge,
-            beginOffset=self._next,
-            limit=EVENTS_PER_CALL,
-            timeoutMs=int((BEHIND_POLL_SECONDS if self._unstored else POLL_SECONDS) * 1000),
-            clientName=CLIENT,
-        )
-        answer = await self._hostmgr.call("WaitForEvents", request, timeout=POLL_SECONDS + CALL_SECONDS)
-        if answer.HasField("error"):
-            raise StreamBroken(" ".join(str(answer.error).split()))
-        return list(answer.events)
 
 
 def _stored(batch: _Batch) -> set[int]:
     """Return the lanes that have stored their part."""
     return {lane for lane, part in batch.parts.items() if part.done() and part.exception() is None}
-
-
-def _statuses(events: Iterable[eventstream_pb2.Event]) -> Iterable[tuple[Run, TaskStatus]]:
-    for event in events:
-        if event.type != eventstream_pb2.Event.MESOS_TASK_STATUS:
-            continue
-        try:
-            yield parse_mesos_task_id(event.mesosTaskStatus.task_id.value), task_status(event.mesosTaskStatus)
-        except InvalidArgument as error:
-            log.warning("invalid status of %s: %s", event.mesosTaskStatus.task_id.value, error)

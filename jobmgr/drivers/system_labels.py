@@ -6,19 +6,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from jobmgr.engine.transient import TRANSIENT, backoff
-from peloton.api.v0.task import task_pb2
+from peloton.model.constraint import Label
 from peloton.model.ids import PoolId
 from peloton.model.job import JobSpec
 from peloton.model.pool import PoolConfig, pool_path
 from peloton.model.states import JobType
-from peloton.model.system_labels import SYSTEM_PREFIX, system_labels
-from peloton.wire.constraint import labels_to
+from peloton.model.system_labels import system_labels
 
 log = logging.getLogger(__name__)
 
 
 class SystemLabels:
-    """Puts the labels of the system in place of what users give under its prefix."""
+    """The labels that the system gives to tasks, by the paths of their pools."""
 
     def __init__(self, pools: Callable[[], Awaitable[Sequence[PoolConfig]]], cluster: str = "") -> None:
         self._pools = pools
@@ -39,12 +38,8 @@ class SystemLabels:
                 log.warning("cannot read pools for the labels of tasks, will try again: %s", error)
             await delays.wait()
 
-    def put(self, config: task_pb2.TaskConfig, spec: JobSpec) -> None:
-        """Replace the labels of a config that is launched. Tasks of batch jobs get none."""
-        if any(label.key.startswith(SYSTEM_PREFIX) for label in config.labels):
-            kept = [label for label in config.labels if not label.key.startswith(SYSTEM_PREFIX)]
-            del config.labels[:]
-            config.labels.extend(kept)
-        if spec.type is not JobType.BATCH:
-            path = self._paths.get(spec.pool_id, "")
-            config.labels.extend(labels_to(system_labels(spec, self._cluster, path)))
+    def of(self, spec: JobSpec) -> Sequence[Label]:
+        """Return the labels of a task that is launched. Tasks of batch jobs get none."""
+        if spec.type is JobType.BATCH:
+            return ()
+        return system_labels(spec, self._cluster, self._paths.get(spec.pool_id, ""))

@@ -7,16 +7,13 @@ import contextlib
 import logging
 from dataclasses import replace
 
-from jobmgr.drivers.retry import CALL_SECONDS
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
-from peloton.clock import NANOSECONDS, Clock
+from jobmgr.ports.hostmgr import Volumes
+from peloton.clock import Clock
 from peloton.errors import NotFound, PelotonError
 from peloton.model.cluster import UNNAMED, cluster_of
 from peloton.model.volume import Volume, VolumeId, VolumeState
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.hosts import volume_resource
 from storage.interface import Store
 
 RETRY_SECONDS = 2.0
@@ -35,7 +32,7 @@ class VolumeDestroyer:
 
     def __init__(
         self,
-        hostmgr: Caller,
+        hostmgr: Volumes,
         store: Store,
         clock: Clock,
         retry_seconds: float = RETRY_SECONDS,
@@ -50,6 +47,8 @@ class VolumeDestroyer:
         self._waiting: dict[VolumeId, Volume] = {}
         self._sent: set[VolumeId] = set()
         """Volumes that Mesos was asked to destroy."""
+        self._unseen: dict[VolumeId, float] = {}
+        """When hostmgr first did not see a volume on its host, by the monotonic clock."""
         self._problems: dict[VolumeId, str] = {}
 
     async def run(self, queue: Queue[Volume]) -> None:
@@ -86,14 +85,14 @@ class VolumeDestroyer:
             return
         del self._waiting[volume.id]
         self._sent.discard(volume.id)
+        self._unseen.pop(volume.id, None)
         self._problems.pop(volume.id, None)
         log.info("volume %s on %s is destroyed", volume.id, volume.hostname)
 
     async def _destroyed(self, volume: Volume) -> bool:
         """Have a volume destroyed; return whether it is gone. Raises PelotonError where nobody can tell."""
-        request = hostsvc_pb2.DestroyVolumesRequest(volumes=[volume_resource(volume.id)])
         try:
-            await self._hostmgr.call("DestroyVolumes", request, timeout=CALL_SECONDS, retry=False)
+            await self._hostmgr.destroy_volume(volume.id)
         except NotFound:
             return await self._is_unseen(volume)
         self._sent.add(volume.id)
@@ -101,13 +100,11 @@ class VolumeDestroyer:
 
     async def _is_unseen(self, volume: Volume) -> bool:
         """Return whether a volume that hostmgr does not know is gone, and not only its host."""
-        request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=volume.hostname)
-        answer = await self._hostmgr.call("GetMesosAgentInfo", request, timeout=CALL_SECONDS)
-        if not answer.agents:
+        if not await self._hostmgr.is_host_known(volume.hostname):
             self._note(volume, f"host {volume.hostname} is not there")
             return False
-        age = (self._clock.wall() - volume.updated_at) / NANOSECONDS
-        return volume.id in self._sent or age >= UNSEEN_SECONDS
+        since = self._unseen.setdefault(volume.id, self._clock.monotonic())
+        return volume.id in self._sent or self._clock.monotonic() - since >= UNSEEN_SECONDS
 
     def _note(self, volume: Volume, problem: str) -> None:
         """Log why a volume is not destroyed yet, once."""

@@ -13,21 +13,23 @@ from dataclasses import replace
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
     JobUpdated,
+    ReleaseRequested,
     RestartRequested,
+    ReuseRequested,
     StartRequested,
     StopRequested,
     VolumeDeletionRequested,
 )
 from jobmgr.core.state.instructions import DestroyVolume
-from jobmgr.core.task.actions import Limits
-from jobmgr.engine import story
+from jobmgr.core.state.limits import Limits
+from jobmgr.engine import job_log
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
+from jobmgr.engine.read_ahead import ReadAhead
 from jobmgr.engine.recovery import Recovery, read_job
 from jobmgr.engine.traces import trace_creation
-from jobmgr.engine.workflows import Workflows
 from peloton.clock import Clock, SystemClock
 from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
@@ -61,16 +63,18 @@ class Engine:
         limits: Limits | None = None,
         lanes: int = 1,
         fence: Fence = unfenced,
+        ahead: ReadAhead | None = None,
     ) -> None:
+        """Recover from the store, and from what was read ahead of the term."""
         self.store = store
         self.clock = clock or SystemClock()
         self.lockdown = Lockdown(store)
+        self.limits = limits or Limits()
         self.outbox = Outbox(self.lockdown)
-        self.lanes = Lanes(lanes, limits, store, self.clock, self.outbox, fence)
-        self.recovery = Recovery(store, self.lanes)
+        self.lanes = Lanes(lanes, self.limits, store, self.clock, self.outbox, fence)
+        self.recovery = Recovery(store, self.lanes, ahead=ahead)
         self.unconfirmed: Queue[JobId] = Queue()
         """Jobs that may be stored although their creation failed."""
-        self.workflows = Workflows(self, self.clock.wall)
         self.on_delete: Callable[[JobId], None] | None = None
         """Called with each job that is deleted."""
         self._finished = FinishedJobs(self.lanes)
@@ -128,7 +132,7 @@ class Engine:
             self.unconfirmed.put([job_id])
             raise
         self.lanes.create(job_id, spec, runtime, workflow)
-        story.created(job_id, spec)
+        job_log.created(job_id, spec)
         if begun:
             trace_creation(job_id, spec, begun)
 
@@ -147,7 +151,43 @@ class Engine:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
         stored = await self.store_version(job_id, spec, secrets)
         await self.lanes.request(JobUpdated(job_id, stored, base))
-        story.asked(job_id, f"updated to version {stored.version}")
+        job_log.asked(job_id, f"updated to version {stored.version}")
+
+    async def release(self, job_id: JobId, instances: Sequence[int]) -> list[int]:
+        """Take instances out of a batch job, live ones after their end; return those not released before.
+
+        Many are released by several cycles: where the call is cut off, it may be repeated. Raises NotFound,
+        InvalidArgument, and Refused where the job has ended.
+        """
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, "release instances of")
+        left, released = list(instances), list[int]()
+        while left:
+            some = await self.lanes.request(ReleaseRequested(job_id, left, author()))
+            released += some
+            if len(some) < self.limits.rows_per_cycle:
+                break
+            done = set(some)
+            left = [instance for instance in left if instance not in done]
+        job_log.asked(job_id, "release", released)
+        return released
+
+    async def reuse(self, job_id: JobId, count: int, most: int) -> list[int]:
+        """Add instances to a batch job by free numbers, until it has `count`; return these.
+
+        At most `most` are added, and fewer where fewer numbers are free. Raises NotFound, and Refused where
+        the job has ended, or is being stopped.
+        """
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, "add instances to")
+        added: list[int] = []
+        while len(added) < most:
+            some = await self.lanes.request(ReuseRequested(job_id, count, most - len(added)))
+            if not some:
+                break
+            added += some
+        job_log.asked(job_id, "add", added)
+        return added
 
     async def stop(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Make the goal KILLED: of the whole job (None), or of these instances.
@@ -157,18 +197,18 @@ class Engine:
         if await self.find(job_id) is None:
             return []
         stopped: list[int] = await self.lanes.request(StopRequested(job_id, instances, author()))
-        story.asked(job_id, "stop", instances and stopped)
+        job_log.asked(job_id, "stop", instances and stopped)
         return stopped
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Begin a new run of instances whose goal is KILLED (None: all of them); return these.
 
-        Raises NotFound, and Refused where the job has ended or is being stopped as a whole.
+        Raises NotFound, and Refused where the job has ended or is stopped as a whole.
         """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "start tasks of")
         started: list[int] = await self.lanes.request(StartRequested(job_id, instances, author()))
-        story.asked(job_id, "start", instances and started)
+        job_log.asked(job_id, "start", instances and started)
         return started
 
     async def restart(
@@ -176,15 +216,15 @@ class Engine:
     ) -> list[int]:
         """Stop the current run and begin the next one, whatever the retry policy (None: all instances).
 
-        Instances whose goal is KILLED are left out. Return those that are restarted. Raises NotFound, Refused
-        where the job has ended or is being stopped as a whole, and, with `check_sla`, Conflict where more
+        Instances that are stopped are started. Return those that are restarted. Raises NotFound, Refused
+        where the job has ended or is stopped as a whole, and, with `check_sla`, Conflict where more
         instances of a service would be unavailable than its SLA allows.
         """
         if await self.find(job_id) is None:
             await self._refuse_ended(job_id, "restart tasks of")
         event = RestartRequested(job_id, instances, check_sla, author())
         restarted: list[int] = await self.lanes.request(event)
-        story.asked(job_id, "restart", instances and restarted)
+        job_log.asked(job_id, "restart", instances and restarted)
         return restarted
 
     async def delete_volume(self, volume_id: VolumeId) -> None:
@@ -226,7 +266,7 @@ class Engine:
         if job is not None:  # a service, which stays in memory when it is stopped
             await self.lanes.run_between_cycles(job_id, lambda: self._let_go(job_id))
         await self.remove(job_id)
-        story.asked(job_id, "delete")
+        job_log.asked(job_id, "delete")
 
     async def remove(self, job_id: JobId) -> None:
         """Delete a job that has ended or was stopped to be deleted, and all that is stored of it."""

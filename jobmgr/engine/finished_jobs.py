@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.change import pod_event
+from jobmgr.core.state.revisions import pod_event
 from jobmgr.core.task.late_updates import corrections, usage_of
 from jobmgr.core.task.usage import added
 from jobmgr.engine.lanes import Lanes

@@ -49,7 +49,7 @@ class HostLaunches:
         self._hosts: dict[Key, _Host] = {}
 
     def expect(self, placement: Placement, parts: int) -> None:
-        """Wait for the parts of so many lanes of a placement."""
+        """Wait for the `parts` of a placement, each of another lane."""
         if parts < 2:
             return
         key = (placement.hostname, placement.offer_id)

@@ -21,7 +21,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Now, PendingReasons
 from jobmgr.core.state.instructions import Instruction
-from jobmgr.engine import story
+from jobmgr.engine import job_log
 from jobmgr.engine.event_weight import weight
 from jobmgr.engine.traces import TracedRuns
 from jobmgr.engine.transient import backoff
@@ -37,12 +37,17 @@ from storage.interface import Fence, Store, unfenced
 EVENTS_PER_CYCLE = 2000
 log = logging.getLogger(__name__)
 CYCLE_SECONDS = Histogram(
-    "jobmgr_turn_seconds",
+    "jobmgr_cycle_seconds",
     "Time from taking the events of a cycle to storing its changes.",
     buckets=(0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
 STEPS = Counter("jobmgr_task_steps", "Stored steps of tasks, by the state reached.", ["state"])
 ENDED_JOBS = Counter("jobmgr_ended_jobs", "Jobs that ended while this instance led.")
+LOST_SECONDS = Counter(
+    "jobmgr_lost_seconds",
+    "Seconds of work since the last checkpoints of runs that ended too early, by pool.",
+    ["pool_id"],
+)
 _STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
 NO_EVENT = PendingReasons(())
@@ -134,7 +139,7 @@ class Lane:
             await self._store(cycle)
         if TRACES.on:
             self._runs.observe(cycle)
-        story.tell(cycle)
+        job_log.tell(cycle)
         ended = self.core.commit(cycle)
         for job in ended:
             self.on_end(job)
@@ -224,6 +229,9 @@ def _count(cycle: Cycle, ended: int) -> None:
     for state, number in steps.items():
         _STEPS[state].inc(number)
     ENDED_JOBS.inc(ended)
+    for change in cycle.changes.values():
+        if change.lost_seconds:
+            LOST_SECONDS.labels(change.spec.pool_id).inc(change.lost_seconds)
 
 
 def _answer(answer: Answer | None, reply: Any) -> None:

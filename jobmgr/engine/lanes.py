@@ -17,7 +17,7 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Placed
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
 from jobmgr.engine.lane import NO_EVENT, Answer, Lane
 from jobmgr.engine.outbox import Outbox

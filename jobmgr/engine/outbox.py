@@ -13,11 +13,14 @@ from jobmgr.core.state.instructions import (
     Enqueue,
     FollowHosts,
     Instruction,
+    Keep,
     Kill,
     Launch,
     Prune,
     Reconcile,
     Release,
+    ReleaseHolds,
+    RenewHolds,
     Retire,
     Settle,
     ShutDown,
@@ -25,7 +28,7 @@ from jobmgr.core.state.instructions import (
 )
 from jobmgr.engine.lockdown import Gate, Lockdown
 from peloton.model.cluster import UNNAMED, cluster_of
-from peloton.model.ids import JobId, Run
+from peloton.model.ids import JobId, Run, TaskId
 from peloton.model.lockdown import Component
 from peloton.model.states import TaskState
 from peloton.model.volume import Volume
@@ -76,6 +79,8 @@ class ClusterOutbox:
         self.release: Queue[Release] = Queue()
         self.kill: Queue[Run] = Queue(killing)
         self.kill_and_hold: Queue[tuple[Run, str]] = Queue(killing)
+        self.release_holds: Queue[TaskId] = Queue()
+        self.renew_holds: Queue[RenewHolds] = Queue()
         self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.destroy: Queue[Volume] = Queue(killing)
@@ -98,12 +103,14 @@ class Outbox:
         unnamed = self.of_cluster(UNNAMED)
         self.launch = unnamed.launch
         self.kill, self.kill_and_hold = unnamed.kill, unnamed.kill_and_hold
+        self.release_holds, self.renew_holds = unnamed.release_holds, unnamed.renew_holds
         self.shut_down, self.reconcile = unnamed.shut_down, unnamed.reconcile
         self.destroy = unnamed.destroy
         self.enqueue: Queue[Enqueue] = Queue(driving)
         self.enqueue_again: Queue[Enqueue] = Queue(driving)
         self.compare: Queue[Compare] = Queue()
         self.withdraw: Queue[Withdraw] = Queue(killing)
+        self.keep: Queue[Run] = Queue()
         self.settle: Queue[tuple[Run, TaskState]] = Queue()
         self.retire: Queue[JobId] = Queue()
         self.delete: Queue[JobId] = Queue(driving)
@@ -116,7 +123,10 @@ class Outbox:
             Launch: lambda it: self._of_host(it.hostname).launch.put([it]),
             Release: lambda it: self._of_host(it.hostname).release.put([it]),
             Kill: self._put_kill,
+            ReleaseHolds: lambda it: self.of_cluster(it.cluster).release_holds.put(it.instances),
+            RenewHolds: lambda it: self.of_cluster(it.cluster).renew_holds.put([it]),
             ShutDown: lambda it: self.of_cluster(it.cluster).shut_down.put(it.runs),
+            Keep: lambda it: self.keep.put(it.runs),
             Settle: lambda it: self.settle.put(it.runs),
             Reconcile: lambda it: self.of_cluster(it.cluster).reconcile.put(it.runs),
             Retire: lambda it: (self.delete if it.delete else self.retire).put([it.job_id]),

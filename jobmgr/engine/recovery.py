@@ -14,6 +14,7 @@ from prometheus_client import Gauge
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.read_ahead import ReadAhead
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
@@ -37,22 +38,23 @@ VERSIONS_AT_ONCE = 16
 
 async def read_job(store: Store, job_id: JobId) -> CachedJob:
     """Read a job with all its tasks and the versions of its config that they use. Raises NotFound."""
-    return await _read_rest(store, job_id, await store.jobs.runtime(job_id), lambda tasks: None)
+    return await _read_rest(store, ReadAhead(), job_id, await store.jobs.runtime(job_id), lambda tasks: None)
 
 
 async def _read_rest(
-    store: Store, job_id: JobId, runtime: JobRuntime, on_page: Callable[[int], None]
+    store: Store, ahead: ReadAhead, job_id: JobId, runtime: JobRuntime, on_page: Callable[[int], None]
 ) -> CachedJob:
     """Read what belongs to a runtime. `on_page` is called with the number of tasks of each page."""
     workflow = await store.workflows.get(runtime.update_id) if runtime.update_id else None
-    job = CachedJob(job_id, await store.jobs.config(job_id, runtime.config_version), runtime, workflow)
+    spec = await ahead.config(store, job_id, runtime, runtime.config_version)
+    job = CachedJob(job_id, spec, runtime, workflow)
     async for page in store.tasks.list(job_id):
         job.fill(page)
         on_page(len(page))
     missing = sorted(job.versions() - job.specs.keys())
     for at in range(0, len(missing), VERSIONS_AT_ONCE):
         some = missing[at : at + VERSIONS_AT_ONCE]
-        specs = await asyncio.gather(*(store.jobs.config(job_id, version) for version in some))
+        specs = await asyncio.gather(*(ahead.config(store, job_id, runtime, version) for version in some))
         job.specs.update(zip(some, specs, strict=True))
     if any(spec.stateful for spec in job.specs.values()):
         volumes = await store.volumes.of_job(job_id)
@@ -73,8 +75,16 @@ async def recover(store: Store, lanes: Lanes, log_interval: float = TELL_SECONDS
 class Recovery:
     """Reads the active jobs into the lanes."""
 
-    def __init__(self, store: Store, lanes: Lanes, log_interval: float = TELL_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lanes: Lanes,
+        log_interval: float = TELL_SECONDS,
+        ahead: ReadAhead | None = None,
+    ) -> None:
+        """Log the progress each `log_interval` seconds. `ahead` has what was read before the term."""
         self._store = store
+        self._ahead = ahead or ReadAhead()
         self._lanes = lanes
         self._log_interval = log_interval
         self._progress: Progress | None = None
@@ -164,7 +174,7 @@ class Recovery:
             log.warning("job %s is active but not stored: retired", job_id)
             await self._store.jobs.retire(job_id)
             return None
-        return await _read_rest(self._store, job_id, runtime, self._note_tasks)
+        return await _read_rest(self._store, self._ahead, job_id, runtime, self._note_tasks)
 
     def _note_tasks(self, tasks: int) -> None:
         if self._progress is not None:

@@ -3,19 +3,18 @@
 Every call that changes a job takes `expected`, the entity version that the caller has seen last (None: the
 caller does not care), and answers with the job's new one. All raise NotFound for an unknown job or workflow,
 Unavailable while the store cannot answer, Fenced where this process no longer leads,
-Conflict("unexpected entity version") for a stale version, and InvalidArgument where another workflow or
+StaleVersion for a version that is not the present one, and InvalidArgument where another workflow or
 the job's type is in the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import uuid4
 
-from jobmgr.core.job.requests import STALE
-from jobmgr.core.state.cache import NOT_CREATED, CachedJob
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
     JobGoalRequested,
     WorkflowAction,
@@ -23,11 +22,10 @@ from jobmgr.core.state.events import (
     WorkflowRequested,
     WorkflowSteered,
 )
-from jobmgr.core.workflow.history import without_repeats
-from jobmgr.core.workflow.requests import diff
-from jobmgr.core.workflow.stages import Aim
-from jobmgr.engine import story
-from jobmgr.engine.lanes import Lanes
+from jobmgr.engine import job_log
+from jobmgr.engine.config_diff import config_diff
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflow_reads import WorkflowReads
 from peloton.errors import Conflict, InvalidArgument
 from peloton.identity.principal import author
 from peloton.model.ids import JobId
@@ -35,50 +33,19 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import (
-    WHOLE_WORKFLOW,
     ConfigDiff,
     EntityVersion,
     Ranges,
     Workflow,
-    WorkflowEvent,
     WorkflowId,
     WorkflowOptions,
     WorkflowState,
-    WorkflowStatus,
     WorkflowType,
-    instances_in,
 )
 from peloton.wire.payload import revised, same_config
-from storage.interface import Store
 
 _TRIES = 5
 """Of a call without an expected version that others' calls come before."""
-
-
-class Jobs(Protocol):
-    """What workflows need of the engine."""
-
-    store: Store
-    lanes: Lanes
-
-    async def find(self, job_id: JobId) -> CachedJob | None:
-        """Return an active job; None where it has ended. Raises NotFound."""
-        ...
-
-    async def start_creating(
-        self,
-        job_id: JobId,
-        spec: JobSpec,
-        runtime: JobRuntime,
-        workflow: Workflow | None,
-        secrets: SecretBytes = NO_SECRETS,
-    ) -> None:
-        """Store a new job and take it on. Raises AlreadyExists."""
-        ...
-
-    async def store_version(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> JobSpec:
-        """Store a version of a config under the first number from `spec.version` on that is free."""
-        ...
 
 
 class Begun(NamedTuple):
@@ -88,14 +55,11 @@ class Begun(NamedTuple):
     version: EntityVersion
 
 
-class Workflows:
-    """The workflows of services: `Engine.workflows`."""
+class Workflows(WorkflowReads):
+    """The workflows of the services that an engine runs: what changes them, and what is read of them."""
 
-    def __init__(
-        self, jobs: Jobs, wall: Callable[[], int], new_id: Callable[[], WorkflowId] = lambda: str(uuid4())
-    ) -> None:
-        self._jobs = jobs
-        self._wall = wall
+    def __init__(self, engine: Engine, new_id: Callable[[], WorkflowId] = lambda: str(uuid4())) -> None:
+        super().__init__(engine)
         self._new_id = new_id
 
     async def create_job(
@@ -111,7 +75,7 @@ class Workflows:
         `secrets` are the contents that the spec's payload refers to. Raises AlreadyExists.
         `Engine.create_job` creates one without a workflow, all instances at once.
         """
-        now = self._wall()
+        now = self._engine.clock.wall()
         workflow = replace(
             self._fresh(job_id, WorkflowType.UPDATE, options, opaque_data),
             config_version=spec.version,
@@ -128,7 +92,7 @@ class Workflows:
             workflow_version=1,
             update_id=workflow.id,
         )
-        await self._jobs.start_creating(job_id, spec, runtime, workflow, secrets)
+        await self._engine.start_creating(job_id, spec, runtime, workflow, secrets)
         return Begun(workflow.id, _version(spec, runtime))
 
     async def replace(
@@ -164,7 +128,7 @@ class Workflows:
         opaque_data: str = "",
         expected: EntityVersion | None = None,
     ) -> Begun:
-        """Start a RESTART of the instances in half-open ranges; no range: of all. Stopped ones stay so."""
+        """Start a RESTART of the instances in half-open ranges; no range: all. Stopped ones are started."""
         return await self._same_config(job_id, WorkflowType.RESTART, ranges, options, opaque_data, expected)
 
     async def start(
@@ -255,68 +219,16 @@ class Workflows:
             raise Conflict(f"the job is {state}: stop it first, or delete it with force")
         await self._goal(job_id, JobState.DELETED, expected)
 
-    async def find(self, workflow_id: WorkflowId) -> WorkflowStatus:
-        """Return a workflow by its id."""
-        workflow = await self._jobs.store.workflows.get(workflow_id)
-        return await self._status(workflow)
-
-    async def current(self, job_id: JobId) -> WorkflowStatus | None:
-        """Return the job's workflow that runs, or ran last; None where there was none."""
-        job = await self._jobs.find(job_id)
-        return None if job is None else self.status(job)
-
-    def status(self, job: CachedJob) -> WorkflowStatus | None:
-        """Return the workflow of a job in memory that runs, or ran last; None where there was none."""
-        if job.workflow is None:
-            return None
-        return self._jobs.lanes.lane(job.job_id).core.rollouts.status(job.workflow)
-
-    async def list(self, job_id: JobId, limit: int = 10) -> Sequence[WorkflowStatus]:
-        """Return the job's last workflows, newest first. Also for a job without any."""
-        job = await self._jobs.find(job_id)
-        current = "" if job is None or job.workflow is None else job.workflow.id
-        stored = await self._jobs.store.workflows.list(job_id, limit + 1)
-        # One that has not ended and is not the job's was cut off when it was to begin.
-        kept = [each for each in stored if each.state.terminal or each.id == current]
-        return [await self._status(each) for each in kept[:limit]]
-
-    async def events(
-        self, workflow_id: WorkflowId, instance: int | None = None, limit: int = 0
-    ) -> Sequence[WorkflowEvent]:
-        """Return events of a workflow (None) or of one of its instances, newest first; limit 0: all."""
-        of = WHOLE_WORKFLOW if instance is None else instance
-        # All are read: how many of them are repeats is not known before.
-        events = without_repeats(await self._jobs.store.workflows.events(workflow_id, of))
-        return events[:limit] if limit else events
-
-    async def all_events(self, workflow_id: WorkflowId, limit: int = 0) -> dict[int, Sequence[WorkflowEvent]]:
-        """Return the last `limit` events of each instance of a workflow, newest first."""
-        workflow = await self._jobs.store.workflows.get(workflow_id)
-        concerned = [*workflow.added, *workflow.updated, *workflow.removed]
-        found: dict[int, Sequence[WorkflowEvent]] = {}
-        for instance in instances_in(sorted(concerned)):
-            events = await self.events(workflow_id, instance, limit)
-            if events:
-                found[instance] = events
-        return found
-
     async def diff(self, job_id: JobId, spec: JobSpec, expected: EntityVersion | None = None) -> ConfigDiff:
-        """Return what an UPDATE to a spec would do to each instance."""
+        """Return what an UPDATE to a spec would do to each instance, and why."""
         job = await self._service(job_id)
-        _check_version(job, expected)
+        _version(job.spec, job.runtime).check(expected)
         _check_fixed(job.spec, spec)
         version = max(job.specs) + 1
         workflow = replace(
             self._fresh(job_id, WorkflowType.UPDATE, WorkflowOptions(), ""), config_version=version
         )
-        aim = Aim(workflow, {**job.specs, version: spec}, job.runtime.goal)
-        return diff(aim, len(job.tasks), lambda i: job.tasks[i] if i < len(job.tasks) else NOT_CREATED)
-
-    async def version(self, job_id: JobId) -> EntityVersion:
-        """Return the job's entity version."""
-        job = await self._jobs.find(job_id)
-        runtime = job.runtime if job is not None else await self._jobs.store.jobs.runtime(job_id)
-        return EntityVersion(runtime.config_version, runtime.desired_state_version, runtime.workflow_version)
+        return config_diff(job, spec, workflow)
 
     def _fresh(
         self, job_id: JobId, type_: WorkflowType, options: WorkflowOptions, opaque_data: str
@@ -349,7 +261,7 @@ class Workflows:
             running = _running(job)
             if running is not None and _is_repeated(running, workflow):
                 return await self._repeat(job_id, running, opaque_data, expected)
-            payload = revised(job.spec.payload, job.spec.version + 1, self._wall(), workflow.by)
+            payload = revised(job.spec.payload, job.spec.version + 1, self._engine.clock.wall(), workflow.by)
             return await self._begin(job, workflow, replace(job.spec, payload=payload), expected)
 
         return await self._try(job_id, expected, ask)
@@ -360,7 +272,7 @@ class Workflows:
         """Ask, and again where the job was changed meanwhile and the caller does not care."""
         for tries_left in range(_TRIES - 1, -1, -1):
             job = await self._service(job_id)
-            _check_version(job, expected)
+            _version(job.spec, job.runtime).check(expected)
             try:
                 return await ask(job)
             except Conflict:
@@ -384,17 +296,17 @@ class Workflows:
             raise InvalidArgument("workflow", workflow.type.name, what)
         base = job.spec.version
         newest = max(base, *job.specs) + 1
-        stored = await self._jobs.store_version(job.job_id, replace(spec, version=newest), secrets)
+        stored = await self._engine.store_version(job.job_id, replace(spec, version=newest), secrets)
         event = WorkflowRequested(job.job_id, workflow, stored, base, expected)
-        version: EntityVersion = await self._jobs.lanes.request(event)
-        story.asked(job.job_id, f"{workflow.type.name} {workflow.id} to version {stored.version} begun")
+        version: EntityVersion = await self._engine.lanes.request(event)
+        job_log.asked(job.job_id, f"{workflow.type.name} {workflow.id} to version {stored.version} begun")
         return Begun(workflow.id, version)
 
     async def _repeat(
         self, job_id: JobId, running: Workflow, opaque_data: str, expected: EntityVersion | None
     ) -> Begun:
         event = WorkflowRepeated(job_id, running.id, opaque_data, expected)
-        version: EntityVersion = await self._jobs.lanes.request(event)
+        version: EntityVersion = await self._engine.lanes.request(event)
         return Begun(running.id, version)
 
     async def _steer(
@@ -407,29 +319,23 @@ class Workflows:
     ) -> EntityVersion:
         await self._service(job_id)
         event = WorkflowSteered(job_id, action, opaque_data, expected, workflow_id, author())
-        version: EntityVersion = await self._jobs.lanes.request(event)
-        story.asked(job_id, f"workflow {action.value}")
+        version: EntityVersion = await self._engine.lanes.request(event)
+        job_log.asked(job_id, f"workflow {action.value}")
         return version
 
     async def _goal(self, job_id: JobId, goal: JobState, expected: EntityVersion | None) -> EntityVersion:
         await self._service(job_id)
         event = JobGoalRequested(job_id, goal, expected, author())
-        version: EntityVersion = await self._jobs.lanes.request(event)
-        story.asked(job_id, f"goal {goal.name}")
+        version: EntityVersion = await self._engine.lanes.request(event)
+        job_log.asked(job_id, f"goal {goal.name}")
         return version
 
     async def _service(self, job_id: JobId) -> CachedJob:
         """Return a service. Raises NotFound, and InvalidArgument for a batch job."""
-        job = await self._jobs.find(job_id)
+        job = await self._engine.find(job_id)
         if job is None or job.spec.type is JobType.BATCH:
             raise InvalidArgument("type", "BATCH", "a service: only services have workflows and versions")
         return job
-
-    async def _status(self, workflow: Workflow) -> WorkflowStatus:
-        job = await self._jobs.find(workflow.job_id)
-        if job is None or job.workflow is None or job.workflow.id != workflow.id:
-            return WorkflowStatus(workflow)
-        return self._jobs.lanes.lane(workflow.job_id).core.rollouts.status(job.workflow)
 
 
 def _running(job: CachedJob) -> Workflow | None:
@@ -458,12 +364,6 @@ def _check_fixed(old: JobSpec, new: JobSpec) -> None:
         raise InvalidArgument("type", new.type.name, f"{old.type.name}: the type of a job cannot change")
     if new.pool_id != old.pool_id:
         raise InvalidArgument("respool_id", new.pool_id, f"{old.pool_id}: the pool of a job cannot change")
-
-
-def _check_version(job: CachedJob, expected: EntityVersion | None) -> None:
-    held = _version(job.spec, job.runtime)
-    if expected is not None and expected != held:
-        raise Conflict(STALE)
 
 
 def _version(spec: JobSpec, runtime: JobRuntime) -> EntityVersion:

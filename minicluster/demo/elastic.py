@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
+import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from mesos.v1 import mesos_pb2
@@ -25,8 +25,9 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client import PelotonClient
+from peloton.client import PelotonClient, blocking_http
 from peloton.errors import PelotonError, Unavailable
+from peloton.model.amounts import duration
 
 PICTURE = Path("build/elastic.svg")
 AGENTS, CPUS = 10, 10
@@ -155,7 +156,9 @@ class Demo:
             if not holds(one, two):
                 since = 0.0
                 if time.monotonic() > deadline:
-                    raise PelotonError(f"not seen in {PATIENCE:g} s: {aim}; they have {one:g} and {two:g}")
+                    raise PelotonError(
+                        f"not seen in {duration(PATIENCE)}: {aim}; they have {one:g} and {two:g}"
+                    )
             elif not since:
                 since = time.monotonic()
 
@@ -173,8 +176,11 @@ class Demo:
 
     def _read(self) -> str:
         try:
-            return httpx.get(self._metrics, timeout=10, trust_env=False).raise_for_status().text
-        except httpx.HTTPError as error:
+            with blocking_http.session() as made:
+                answer = made.get(self._metrics, timeout=10)
+                answer.raise_for_status()
+                return answer.text
+        except requests.RequestException as error:
             raise Unavailable(f"{self._metrics}: {error or type(error).__name__}") from error
 
     def _preempted(self) -> float:

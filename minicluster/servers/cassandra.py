@@ -16,6 +16,7 @@ from minicluster.servers.maven import class_path, jars, java
 VERSION = "5.0.6"
 ARTIFACTS = (f"org.apache.cassandra:cassandra-all:{VERSION}",)
 HOST = "127.0.0.1"
+MAIN = "org.apache.cassandra.service.CassandraDaemon"
 OPTIONS, SUPPORTED = 0x05, 0x06
 """A request that needs no password, and its answer, in CQL's native protocol."""
 
@@ -98,12 +99,19 @@ def command(server: Server) -> list[str]:
 
     Raise Missing without Java 17 or Maven, Broken where Maven fails.
     """
-    library = jars(ARTIFACTS)
-    jamm = next(library.glob("jamm-*.jar"))
     return [
         str(java()),
         f"-Xms{server.heap}",
         f"-Xmx{server.heap}",
+        *options(server, jars(ARTIFACTS)),
+        MAIN,
+    ]
+
+
+def options(server: Server, library: Path) -> list[str]:
+    """Return Java's options, except for the size of the heap. `library` has the jars."""
+    jamm = next(library.glob("jamm-*.jar"))
+    return [
         "-Xss512k",
         "-XX:+UseSerialGC",
         *(["-XX:TieredStopAtLevel=1"] if server.quick else []),
@@ -114,7 +122,6 @@ def command(server: Server) -> list[str]:
         *(f"-D{name}={value}" for name, value in _properties(server).items()),
         "-cp",
         class_path(library),
-        "org.apache.cassandra.service.CassandraDaemon",
     ]
 
 

@@ -19,6 +19,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     # gRPC's C core would add lines of its own about failed connections.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if "PELOTON_TOKEN_FILE" in os.environ or "PELOTON_CA_FILE" in os.environ:
+        from peloton.client.task_identity import own_variables
+
+        os.environ.update(own_variables(os.environ))
     arguments = sys.argv[1:] if argv is None else argv
     try:
         code = _run(arguments)

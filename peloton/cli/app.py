@@ -13,10 +13,12 @@ from peloton.cli.groups import LazyEntry, LazyGroup
 from peloton.cli.params import Duration
 from peloton.cli.session import OUTPUTS, Session
 from peloton.cli.targets import NAMES, Targets, TargetSource
+from peloton.compiled import mode
 
 GROUPS = {
     "status": LazyEntry("peloton.cli.commands.overview:status", "The cluster on one screen."),
     "top": LazyEntry("peloton.cli.commands.overview:top", "Pools, jobs or hosts, live."),
+    "run": LazyEntry("peloton.cli.commands.run:run", "Run a program on the cluster as if it ran here."),
     "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."
@@ -49,12 +51,25 @@ GROUPS = {
     "certs": LazyEntry(
         "peloton.cli.commands.certs:certs", "A small authority, for tests and small clusters."
     ),
-    "minicluster": LazyEntry("minicluster.cli:minicluster", "A whole cluster on this machine."),
+    "minicluster": LazyEntry("", "A whole cluster on this machine."),
 }
 
 
+def _tell_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"peloton, version {peloton.__version__}, {mode()}")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, lazy=GROUPS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(peloton.__version__, prog_name="peloton")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version and exit.",
+)
 @click.option("-j", "--json", is_flag=True, help="Print JSON, as `-o json`.")
 @click.option("-o", "--output", type=click.Choice(OUTPUTS), help="How to print.  [default: as suits it]")
 @click.option(
@@ -106,7 +121,7 @@ GROUPS = {
     show_envvar=True,
     default="/peloton",
     show_default=True,
-    help="Their root node.",
+    help="Node of ZooKeeper below which Peloton's nodes are.",
 )
 @click.option(
     "--mesosCluster",
@@ -155,7 +170,7 @@ GROUPS = {
     envvar="PELOTON_KEY_FILE",
     show_envvar=True,
     metavar="FILE",
-    help="Its key.",
+    help="File with the key of the own certificate (--tlsCert).",
 )
 @click.option(
     "--agentCa",

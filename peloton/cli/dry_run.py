@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from peloton.cli.exit_codes import DONE, REFUSED
 from peloton.cli.session import Session, pool_id
-from peloton.client.texts import clean
+from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument, Refused
+from peloton.model.amounts import duration
 from peloton.model.ids import is_uuid
+from peloton.model.plural import plural
+from peloton.present.texts import clean
 
 if TYPE_CHECKING:
     from peloton.private.plan.plan_pb2 import PlanJobResponse, PlannedInstances
@@ -54,8 +57,7 @@ def _plan(session: Session, kind: str, spec: Any, path: str, pool: str) -> PlanJ
     held.value = pool
     request = plan_pb2.PlanJobRequest(**{field: spec})
     seconds = max(session.timeout, TIMEOUT_SECONDS)
-    plan: PlanJobResponse = session.call("plan_svc", "PlanJob", request, seconds)
-    return plan
+    return session.call(RPCS.plan_svc.PlanJob, request, seconds)
 
 
 def _check_id(session: Session, job_id: str) -> None:
@@ -69,7 +71,7 @@ def _check_id(session: Session, job_id: str) -> None:
     if not is_uuid(job_id):
         raise Refused(f"--jobID: {job_id!r} is not a UUID of 36 characters")
     try:
-        session.call("job_svc", "Get", job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
+        session.call(RPCS.job_svc.Get, job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id)))
     except Refused:  # there is none
         return
     except CallFailed as failure:
@@ -113,7 +115,7 @@ def _group_lines(group: PlannedInstances, daemon: bool) -> Iterator[str]:
     if daemon:
         yield "an instance for each host that matches:"
     elif size > 1:
-        yield f"instances {group.instances}: a gang of {size} tasks, placed together or not at all"
+        yield f"instances {group.instances}: a gang of {plural(size, 'task')}, placed together or not at all"
     else:
         yield f"{'instances' if group.count > 1 else 'instance'} {group.instances}:"
     for line in _outcomes(plan, size):
@@ -143,9 +145,9 @@ def _victims_line(victims: PlannedVictims) -> str:
     jobs = ", ".join(job.value for job in victims.jobs)
     return (
         f"{_counted(victims.tasks, 'task')} in pool {clean(victims.pool)} would be preempted within about"
-        f" {victims.after_seconds:g} s (jobs {jobs}): {clean(victims.reason)}"
+        f" {duration(victims.after_seconds)} (jobs {jobs}): {clean(victims.reason)}"
     )
 
 
 def _counted(count: int, what: str) -> str:
-    return f"{count} {what if count == 1 else f'{what}s'}"
+    return plural(count, what)

@@ -13,13 +13,14 @@ from typing import IO, TYPE_CHECKING
 
 from peloton.cli.failures import check
 from peloton.cli.session import Session
+from peloton.client.rpcs import RPCS
 from peloton.errors import Refused
 
 if TYPE_CHECKING:
     from peloton.client.agent_session import AgentSession
     from peloton.client.sandbox import Agent
 
-_PIECE = 32 * 1024
+_PIECE_BYTES = 32 * 1024
 
 
 def find_container(session: Session, job_id: str, instance: int) -> tuple[Agent, str]:
@@ -32,12 +33,12 @@ def find_container(session: Session, job_id: str, instance: int) -> tuple[Agent,
     from peloton.client.agent_session import container_of
 
     job = peloton_pb2.JobID(value=job_id)
-    found = session.call("task_svc", "Get", task_pb2.GetRequest(jobId=job, instanceId=instance))
+    found = session.call(RPCS.task_svc.Get, task_pb2.GetRequest(jobId=job, instanceId=instance))
     state = task_pb2.TaskState.Name(found.result.runtime.state)
     if state != "RUNNING":
         raise Refused(f"instance {instance} is {state}: a command runs beside a task that is RUNNING")
     request = task_pb2.BrowseSandboxRequest(jobId=job, instanceId=instance)
-    answer = session.call_unchecked("task_svc", "BrowseSandbox", request)
+    answer = session.call_unchecked(RPCS.task_svc.BrowseSandbox, request)
     refusal = answer.error.notRunning.message or answer.error.failure.message
     if refusal:
         raise Refused(refusal)
@@ -63,7 +64,7 @@ def execute(
     descriptor = _input() if stdin else None
 
     def read() -> bytes:
-        return b"" if descriptor is None else os.read(descriptor, _PIECE)
+        return b"" if descriptor is None else os.read(descriptor, _PIECE_BYTES)
 
     with _raw(session, terminal and stdin):
         return session.run(command_info(words), write, read if stdin else None)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.failures import CallFailed
 from peloton.cli.session import Session
-from peloton.client import why
+from peloton.client.rpcs import RPCS
+from peloton.present import why
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
@@ -42,10 +43,7 @@ def explain_task(session: Session, job_id: str, instance: int) -> TaskWhy:
     if state not in why.ENDED:
         found, failure = _explanation(session, job_id, instance)
     job = _job(session, job_id) if state == "INITIALIZED" and found is None else None
-    explained = why.explain_task(info, found, job, time.time())
-    if failure and state not in why.ON_HOST:
-        explained.lines.append(failure)
-    return TaskWhy(explained, info, found)
+    return TaskWhy(why.explain_task(info, found, job, time.time(), failure), info, found)
 
 
 def explain_job(session: Session, job_id: str) -> JobWhy:
@@ -53,7 +51,7 @@ def explain_job(session: Session, job_id: str) -> JobWhy:
     job = _job(session, job_id)
     waiting, failure = _waiting(session, job_id)
     read = {
-        state: session.call("task_svc", "Query", why.task_query(job_id, state)).records
+        state: session.call(RPCS.task_svc.Query, why.task_query(job_id, state)).records
         for state in why.states_to_read(job)
     }
     return JobWhy(job, why.job_groups(job, waiting, failure, read))
@@ -66,7 +64,7 @@ def _waiting(session: Session, job_id: str) -> tuple[Iterable[Group], str]:
 
     request = explain_pb2.ExplainJobRequest(job_id=peloton_pb2.JobID(value=job_id))
     try:
-        return session.call("explain_svc", "ExplainJob", request).groups, ""
+        return session.call(RPCS.explain_svc.ExplainJob, request).groups, ""
     except CallFailed as failure:
         return [], f"the resource manager could not be asked: {failure}"
 
@@ -78,7 +76,7 @@ def _explanation(session: Session, job_id: str, instance: int) -> tuple[Explanat
 
     request = explain_pb2.ExplainTaskRequest(job_id=peloton_pb2.JobID(value=job_id), instance=instance)
     try:
-        return session.call("explain_svc", "ExplainTask", request).explanation, ""
+        return session.call(RPCS.explain_svc.ExplainTask, request).explanation, ""
     except CallFailed as failure:
         if failure.code == "NOT_FOUND":
             return None, ""
@@ -90,8 +88,7 @@ def _task(session: Session, job_id: str, instance: int) -> TaskInfo:
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.GetRequest(jobId=peloton_pb2.JobID(value=job_id), instanceId=instance)
-    info: TaskInfo = session.call("task_svc", "Get", request).result
-    return info
+    return session.call(RPCS.task_svc.Get, request).result
 
 
 def _job(session: Session, job_id: str) -> JobInfo:
@@ -99,5 +96,4 @@ def _job(session: Session, job_id: str) -> JobInfo:
     from peloton.api.v0.job import job_pb2
 
     request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
-    info: JobInfo = session.call("job_svc", "Get", request).jobInfo
-    return info
+    return session.call(RPCS.job_svc.Get, request).jobInfo

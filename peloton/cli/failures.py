@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peloton.client.refusals import check as check
 from peloton.errors import PelotonError
-from peloton.model.ids import is_uuid
+from peloton.model.amounts import duration
+from peloton.present.refusals import check as check
 
 if TYPE_CHECKING:
     import grpc
@@ -16,21 +16,23 @@ FLAGS = {
     "resmgr": "-v/--resmgr or RESMGR_URL",
     "hostmgr": "-u/--hostmgr or HOSTMGR_URL",
 }
-_BY_ID = "a job is given by its id, a UUID"
 _TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED")
 
 
 class CallFailed(PelotonError):
     """A call ended with a gRPC status; `transient` where the same call may succeed later."""
 
-    def __init__(self, code: str, text: str) -> None:
+    def __init__(self, code: str, text: str, reason: str = "") -> None:
         self.code = code
+        self.reason = reason
         self.transient = code in _TRANSIENT
         super().__init__(text)
 
 
 def call_failed(error: grpc.RpcError, method: str, role: str, address: str, timeout: float) -> CallFailed:
     """Return the failure of `method` at `role`'s `address`, with a text for users."""
+    from peloton.client.failures import reason
+
     code, details = error.code().name, str(error.details() or "").strip()
     if code == "UNAVAILABLE" and _connection_failure(details):
         text = (
@@ -38,7 +40,7 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
             f"`peloton minicluster up`, or give its address with {FLAGS[role]}"
         )
     elif code == "DEADLINE_EXCEEDED":
-        text = f"{role} at {address} did not answer {method} within {timeout:g} s (--timeout)"
+        text = f"{role} at {address} did not answer {method} within {duration(timeout)} (--timeout)"
     elif code == "UNIMPLEMENTED":
         text = f"{role} at {address} does not serve {method}"
     elif code == "UNAVAILABLE":
@@ -46,14 +48,7 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
     else:
         text = details or f"{method} at {role} {address} failed"
         text = f"{text} ({code})"
-    return CallFailed(code, " ".join(text.split()))
-
-
-def with_hint(text: str, job_id: str) -> str:
-    """Return the text of a failure, with how a job is found where its name was given for its id."""
-    if not job_id or is_uuid(job_id[:36]) or "not found" not in text.lower() or _BY_ID in text:
-        return text
-    return f"{text}: {_BY_ID}; `peloton job query --name {job_id}` finds it"
+    return CallFailed(code, " ".join(text.split()), reason(error))
 
 
 def _connection_failure(details: str) -> str:

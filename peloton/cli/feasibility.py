@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peloton.cli.failures import CallFailed
 from peloton.cli.session import Session
-from peloton.client.texts import clean, spans
+from peloton.client.rpcs import RPCS
+from peloton.model.spans import spans
+from peloton.present.texts import clean
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig
@@ -31,7 +33,7 @@ def warnings(session: Session, config: JobConfig) -> list[str]:
     gangs = list(_gangs(spec).values())[:MAX_GANGS]
     request = feasibility_pb2.CheckGangsRequest(gangs=[shape for shape, _ in gangs])
     try:
-        verdicts = session.call("feasibility_svc", "CheckGangs", request, timeout=TIMEOUT_SECONDS).verdicts
+        verdicts = session.call(RPCS.feasibility_svc.CheckGangs, request, timeout=TIMEOUT_SECONDS).verdicts
     except CallFailed:
         return []
     found: dict[str, list[int]] = {}
@@ -41,6 +43,11 @@ def warnings(session: Session, config: JobConfig) -> list[str]:
     if spec.type is JobType.DAEMON:
         return [_daemon_warning(text) for text in found]
     return [_warning(instances, text) for text, instances in found.items()]
+
+
+def told(response: Any) -> list[str]:
+    """Return a line for each warning of the job manager about a spec that it took."""
+    return [f"warning: {clean(text)}" for text in response.warnings]
 
 
 def _daemon_warning(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from peloton.cli.exit_codes import DONE, JOB_FAILED
 from peloton.cli.progress import follow_job, progress_line
 from peloton.cli.session import Session
+from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ def get_info(session: Session, job_id: str) -> JobInfo:
     """Return a job. Raises CallFailed."""
     from peloton.api.v0.job import job_pb2
 
-    info: JobInfo = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).jobInfo
-    return info
+    return session.call(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id))).jobInfo
 
 
 def follow_to_end(session: Session, job_id: str) -> JobInfo:
@@ -35,11 +35,11 @@ def _waiting_reason(session: Session, job_id: str) -> str:
     """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
-    from peloton.client.texts import clean
+    from peloton.present.texts import clean
 
     spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
     try:
-        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+        found = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
     except PelotonError:
         return ""
     return clean(found[0].runtime.reason) if found else ""
@@ -62,12 +62,12 @@ def _failed_instances(session: Session, job_id: str) -> list[str]:
     """Return a line on each of the first three instances that did not succeed."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
-    from peloton.client.texts import clean
+    from peloton.present.texts import clean
 
     states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
     spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
     try:
-        found = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+        found = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
     except PelotonError as error:
         return [f"the reasons cannot be read: {error}"]
     names = task_pb2.TaskState.Name

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
 
 from peloton.cli.params import Duration
+from peloton.cli.references import resolve_all
 from peloton.cli.session import OUTPUTS, Session
-from peloton.errors import PelotonError
+from peloton.errors import NotFound
 
 VIEWS = frozenset(
     (
         *("get", "list", "query", "status", "why", "cache", "dump", "events", "hosts", "offers", "pending"),
         *("active", "orphan", "active-list", "list-pods", "list-updates", "list-hosts", "events-v1alpha"),
-        *("throttled-pods", "query-job-cache", "instance-availability"),
+        *("throttled-pods", "query-job-cache", "instance-availability", "usage"),
     )
 )
 """Commands that change nothing and end at once: they take `--watch`."""
@@ -54,15 +56,13 @@ class Command(click.Command):
         given = ctx.meta.get(_WATCH, {})
         session = ctx.find_object(Session)
         run = super().invoke
-        try:
-            if not given.get("watch") or session is None:
-                return run(ctx)
-            from peloton.cli.screen import watch
+        if session is not None:
+            resolve_all(ctx, session)
+        if not given.get("watch") or session is None:
+            return run(ctx)
+        from peloton.cli.screen import watch
 
-            return watch(session, ctx.command_path, given["interval"], lambda: run(ctx))
-        except PelotonError as failure:
-            _hint_at_ids(failure, ctx)
-            raise
+        return watch(session, ctx.command_path, given["interval"], lambda: run(ctx))
 
 
 def _watch_options() -> list[click.Parameter]:
@@ -86,16 +86,6 @@ def _watch_options() -> list[click.Parameter]:
     ]
 
 
-def _hint_at_ids(failure: PelotonError, ctx: click.Context) -> None:
-    """Tell how a job is found, where one is not there because its name was given."""
-    from peloton.cli.failures import with_hint
-
-    for name in (ctx.params.get("job_id"), *ctx.params.get("targets", ())):
-        if isinstance(name, str) and with_hint(str(failure), name) != str(failure):
-            failure.args = (with_hint(str(failure), name),)
-            return
-
-
 class Group(click.Group):
     """A group of commands that take `-j/--json`."""
 
@@ -107,6 +97,7 @@ class LazyEntry(NamedTuple):
     """A group in a module of its own: `module:attribute` and its line in the help."""
 
     target: str
+    """Empty where another distribution may have it, which registers it as an entry point."""
     help: str
 
 
@@ -122,10 +113,12 @@ class LazyGroup(Group):
         return list(self._lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a group, None for an unknown name."""
+        """Import and return a group, None for one that is unknown or not installed."""
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
             return None
+        if not lazy.target:
+            return _registered(cmd_name)
         module, _, name = lazy.target.partition(":")
         command = getattr(import_module(module), name)
         assert isinstance(command, click.Command)
@@ -139,12 +132,28 @@ class LazyGroup(Group):
             return None, None, args
         if args and args[0] not in self._lazy and not args[0].startswith("-"):
             raise click.NoSuchCommand(args[0], possibilities=list(self._lazy), ctx=ctx)
+        lazy = self._lazy.get(args[0]) if args else None
+        if lazy is not None and not lazy.target and _registered(args[0]) is None:
+            raise NotFound(
+                f"`peloton {args[0]}` is not installed in this environment: "
+                "the distribution `peloton` has it; install that again"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of groups without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.help) for name, lazy in self._lazy.items()])
+
+
+@cache
+def _registered(name: str) -> click.Command | None:
+    """Return a command that another distribution has, if one is installed that has it. Raises Refused."""
+    from peloton.client.extensions import COMMANDS, extension
+
+    command = extension(COMMANDS, name)
+    assert command is None or isinstance(command, click.Command)
+    return command
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

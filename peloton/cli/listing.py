@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from peloton.cli.colours import BOLD, state_style, styled
 from peloton.cli.text import GAP, columns
-from peloton.client.texts import clean
+from peloton.present.texts import clean
 
 _OF_STATES = ("State", "Goal State", "Healthy", "Status", "Availability")
 

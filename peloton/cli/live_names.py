@@ -13,6 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from peloton.cli.session import Session
+from peloton.client.rpcs import RPCS
+from peloton.model.plural import plural
 
 TIMEOUT_SECONDS = 1.0
 MOST = 100
@@ -66,7 +68,7 @@ def _jobs(session: Session, start: str) -> Iterator[tuple[str, str]]:
 
     spec = job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=MOST))
     request = job_pb2.QueryRequest(spec=spec, summaryOnly=True)
-    for job in session.call("job_svc", "Query", request).results:
+    for job in session.call(RPCS.job_svc.Query, request).results:
         if job.id.value.startswith(start) or (start and job.name.startswith(start)):
             yield job.id.value, f"{job.name} {job_pb2.JobState.Name(job.runtime.state)}"
 
@@ -85,7 +87,7 @@ def _pods(session: Session, start: str) -> Iterator[tuple[str, str]]:
 
     spec = task_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=MOST))
     request = task_pb2.QueryRequest(jobId=peloton_pb2.JobID(value=job_id), spec=spec)
-    for task in session.call("task_svc", "Query", request).records:
+    for task in session.call(RPCS.task_svc.Query, request).records:
         name = f"{job_id}-{task.instanceId}"
         if name.startswith(start):
             yield name, task_pb2.TaskState.Name(task.runtime.state)
@@ -94,7 +96,7 @@ def _pods(session: Session, start: str) -> Iterator[tuple[str, str]]:
 def _pools(session: Session, start: str) -> Iterator[tuple[str, str]]:
     from peloton.api.v0.respool import respool_pb2
 
-    for pool in session.call("respool_svc", "Query", respool_pb2.QueryRequest()).resourcePools:
+    for pool in session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest()).resourcePools:
         if pool.path.value.startswith(start):
             yield pool.path.value, "" if pool.children else "takes jobs"
 
@@ -103,7 +105,7 @@ def _hosts(session: Session, start: str) -> Iterator[tuple[str, str]]:
     from peloton.api.v0.host import host_pb2
     from peloton.api.v0.host.svc import host_svc_pb2
 
-    for answer in session.call_clusters("host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest()):
+    for answer in session.call_clusters(RPCS.host_svc.QueryHosts, host_svc_pb2.QueryHostsRequest()):
         for host in answer.host_infos:
             if host.hostname.startswith(start):
                 yield host.hostname, host_pb2.HostState.Name(host.state).removeprefix("HOST_STATE_")
@@ -111,12 +113,12 @@ def _hosts(session: Session, start: str) -> Iterator[tuple[str, str]]:
 
 def _host_pools(session: Session, start: str) -> Iterator[tuple[str, str]]:
     from peloton.api.v0.host.svc import host_svc_pb2
-    from peloton.wire.host_pools import merged_pools
+    from peloton.merging.host_pools import merged_pools
 
-    found = session.call_clusters("host_svc", "ListHostPools", host_svc_pb2.ListHostPoolsRequest())
+    found = session.call_clusters(RPCS.host_svc.ListHostPools, host_svc_pb2.ListHostPoolsRequest())
     for pool in merged_pools(found).pools:
         if pool.name.startswith(start):
-            yield pool.name, f"{len(pool.hosts)} hosts"
+            yield pool.name, plural(len(pool.hosts), "host")
 
 
 live_jobs = _live(_jobs)

@@ -6,16 +6,21 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from peloton.cli.colours import PREFIXES, styled
 from peloton.cli.logs import INTERVAL, Logs
 from peloton.cli.session import Session
+from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
+from peloton.model.plural import plural
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobSummary, RuntimeInfo
 
 MOST = 100
 """Instances whose logs are shown at once."""
-_CALLS_A_SECOND = 40
+CALLS_A_SECOND = 40
 """About as many calls do all followers together."""
 
 
@@ -121,7 +126,7 @@ class MergedLogs:
 
     def _sleep(self, seconds: float) -> None:
         """Wait, the longer the more instances there are."""
-        if self._stop.wait(max(seconds, INTERVAL, len(self.sources) * 2 / _CALLS_A_SECOND)):
+        if self._stop.wait(max(seconds, INTERVAL, len(self.sources) * 2 / CALLS_A_SECOND)):
             raise _Stopped
 
 
@@ -138,11 +143,13 @@ def sources_of(
     for target in targets:
         job_id, instance = _split(target)
         info = get_info(session, job_id)
-        instances = [instance] if instance is not None else _instances(info, span)
+        count = info.config.instanceCount or sum(info.runtime.taskStats.values())
+        numbers = () if instance is not None else _numbers(session, job_id, count, info.runtime, span)
+        instances = numbers if instance is None else [instance]
         found |= {(job_id, each): info.config.name or job_id[:8] for each in instances}
     for job in _with_labels(session, labels) if labels else ():
-        low, high = span or (0, job.instanceCount)
-        found |= {(job.id.value, each): job.name for each in range(low, min(high, job.instanceCount))}
+        numbers = _numbers(session, job.id.value, job.instanceCount, job.runtime, span)
+        found |= {(job.id.value, each): job.name for each in numbers}
     one_job = len({job_id for job_id, _ in found}) == 1
     _check_number(len(found))
     return [
@@ -157,7 +164,9 @@ def _check_number(count: int) -> None:
     if count == 0:
         raise Refused("there is no such instance")
     if count > MOST:
-        raise Refused(f"these are {count} instances, more than {MOST}: say which by -r FROM:TO, or name pods")
+        raise Refused(
+            f"these are {plural(count, 'instance')}, more than {MOST}: say which by -r FROM:TO, or name pods"
+        )
 
 
 def _split(target: str) -> tuple[str, int | None]:
@@ -167,17 +176,26 @@ def _split(target: str) -> tuple[str, int | None]:
     return (job_id, int(instance)) if is_pod else (target, None)
 
 
-def _instances(info: Any, span: tuple[int, int] | None) -> range:
-    count = info.config.instanceCount or sum(info.runtime.taskStats.values())
-    low, high = span or (0, count)
-    return range(low, min(high, count))
+def _numbers(
+    session: Session, job_id: str, count: int, runtime: RuntimeInfo, span: tuple[int, int] | None
+) -> Sequence[int]:
+    """Return the numbers of a job's instances, within a span where one is given."""
+    if not runtime.releasedInstances:
+        low, high = span or (0, count)
+        return range(low, min(high, count))
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
+    held = sorted(session.call(RPCS.task_svc.List, request).result.value)
+    low, high = span or (0, count + runtime.releasedInstances)
+    return [each for each in held if low <= each < high]
 
 
-def _with_labels(session: Session, labels: Any) -> Sequence[Any]:
+def _with_labels(session: Session, labels: Any) -> Sequence[JobSummary]:
     """Return the jobs with labels that have not ended."""
     from peloton.cli.queries import JobQuery
     from peloton.cli.selection import unended
 
     query = JobQuery(labels=labels, states=unended())
-    found: Sequence[Any] = session.call("job_svc", "Query", query.request()).results
-    return found
+    return session.call(RPCS.job_svc.Query, query.request()).results

@@ -10,9 +10,9 @@ import click
 from google.protobuf.message import Message
 
 from peloton.cli.text import GAP, columns
-from peloton.client.plain import as_json, plain
-from peloton.client.plain import yaml_text as yaml_text
-from peloton.client.texts import clean
+from peloton.present.plain import as_json, plain
+from peloton.present.plain import yaml_text as yaml_text
+from peloton.present.texts import clean
 
 if TYPE_CHECKING:
     from peloton.cli.listing import Listing

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from peloton.cli.session import Session
+from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
+    from peloton.api.v0.host.host_pb2 import HostInfo
     from peloton.api.v0.job.job_pb2 import JobSummary
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
 
@@ -101,9 +103,17 @@ def _from(role: str, session: Session, found: Overview, call: Callable[[], T]) -
         address = session.client.address(role)
         answer = call()
     except PelotonError as error:
-        failure = str(error)
+        failure = "; ".join([str(error), *_said(session, role)])
     found.daemons.append(Daemon(role, address, failure))
     return answer
+
+
+def _said(session: Session, role: str) -> list[str]:
+    """Return what the processes of a role say is wrong with them, as why none of them gets to lead."""
+    try:
+        return session.client.ailing(role)
+    except PelotonError:
+        return []
 
 
 def read_jobs(session: Session) -> Jobs:
@@ -130,7 +140,7 @@ def _of_state(session: Session, state: int, most: int) -> tuple[list[JobSummary]
     while True:
         page = query_pb2.PaginationSpec(offset=len(found), limit=min(PAGE, max(1, most - len(found))))
         spec = job_pb2.QuerySpec(pagination=page, jobStates=[job_pb2.JobState.ValueType(state)])
-        answer = session.call("job_svc", "Query", job_pb2.QueryRequest(spec=spec, summaryOnly=True))
+        answer = session.call(RPCS.job_svc.Query, job_pb2.QueryRequest(spec=spec, summaryOnly=True))
         found += answer.results
         if not answer.results or len(found) >= min(most, answer.pagination.total):
             return found[: max(0, most)], answer.pagination.total
@@ -140,29 +150,38 @@ def read_pools(session: Session) -> Sequence[ResourcePoolInfo]:
     """Return the pools, parents before their children. Raises CallFailed."""
     from peloton.api.v0.respool import respool_pb2
 
-    pools = session.call("respool_svc", "Query", respool_pb2.QueryRequest()).resourcePools
+    pools = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest()).resourcePools
     return sorted(pools, key=lambda pool: pool.path.value)
 
 
 def _read_hosts(session: Session) -> tuple[Mapping[str, int], list[str], Amounts]:
-    from peloton.api.v0.host import host_pb2
     from peloton.api.v0.host.svc import host_svc_pb2
+    from peloton.cli.host_states import state_of
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
+    request = host_svc_pb2.QueryHostsRequest(include_lost=True)
     hosts = [
-        (info.hostname, host_pb2.HostState.Name(info.state).removeprefix("HOST_STATE_"))
-        for answer in session.call_clusters("host_svc", "QueryHosts", host_svc_pb2.QueryHostsRequest())
+        info
+        for answer in session.call_clusters(RPCS.host_svc.QueryHosts, request)
         for info in answer.host_infos
     ]
     used: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for answer in session.call_clusters(
-        "hostmgr_svc", "ClusterCapacity", hostsvc_pb2.ClusterCapacityRequest()
+        RPCS.hostmgr_svc.ClusterCapacity, hostsvc_pb2.ClusterCapacityRequest()
     ):
         used.update({each.kind: each.capacity for each in answer.resources})
         total.update({each.kind: each.capacity for each in answer.physicalResources})
-    away = sorted(f"{name} {state}" for name, state in hosts if state != "UP")
-    return Counter(state for _, state in hosts), away, Amounts(used, total)
+    away = sorted(_away(info) for info in hosts if state_of(info) != "UP")
+    return Counter(map(state_of, hosts)), away, Amounts(used, total)
+
+
+def _away(info: HostInfo) -> str:
+    """Return the name and the state of a host, with since when it is lost."""
+    from peloton.cli.host_states import lost_text, state_of
+
+    lost = f" {lost_text(info.lost)}" if info.HasField("lost") else ""
+    return f"{info.hostname} {state_of(info)}{lost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +194,19 @@ class HostUse:
 
 
 def read_hosts(session: Session) -> Iterator[HostUse]:
-    """Yield the hosts. Raises CallFailed."""
+    """Yield the hosts, lost ones at the end. Raises CallFailed."""
+    from peloton.api.v0.host import host_pb2
+    from peloton.api.v0.host.svc import host_svc_pb2
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 
     request = hostmgr_svc_pb2.GetHostCacheRequest()
-    for answer in session.call_clusters("hostmgr_v1alpha_svc", "GetHostCache", request):
+    for answer in session.call_clusters(RPCS.hostmgr_v1alpha_svc.GetHostCache, request):
         for host in answer.summaries:
             used = {each.kind: each.capacity for each in host.allocation}
             total = {each.kind: each.capacity for each in host.capacity}
             yield HostUse(host.hostname, host.status, Amounts(used, total))
+    lost = host_svc_pb2.QueryHostsRequest(host_states=[host_pb2.HOST_STATE_INVALID], include_lost=True)
+    for found in session.call_clusters(RPCS.host_svc.QueryHosts, lost):
+        for info in found.host_infos:
+            if info.HasField("lost"):
+                yield HostUse(info.hostname, "LOST", Amounts({}, {}))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from peloton.cli.colours import BOLD, GREEN, RED, YELLOW, styled
 from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
-from peloton.client.texts import clean
-from peloton.model.resources import plain
+from peloton.model.amounts import plain
+from peloton.present.texts import clean
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
@@ -67,7 +67,7 @@ def _troubles(found: Overview) -> Iterator[str]:
 
 def overview_plain(found: Overview) -> dict[str, Any]:
     """Return an overview as data for programs."""
-    from peloton.client.plain import as_json
+    from peloton.present.plain import as_json
 
     capacity, jobs = found.capacity, found.jobs
     return {

@@ -46,6 +46,7 @@ class JobQuery:
     offset: int = 0
     sort: list[str] = field(default_factory=lambda: ["creation_time"])
     sortorder: str = "DESC"
+    crash_looping: bool = False
 
     def request(self, now: float | None = None) -> QueryRequest:
         """Return the request for JobManager.Query; `now` is in seconds since 1970."""
@@ -60,6 +61,7 @@ class JobQuery:
             jobStates=[job_pb2.JobState.ValueType(state) for state in self.states],
             owner=self.owner,
             name=self.name,
+            crashLooping=self.crash_looping,
         )
         if self.respool:
             spec.respool.CopyFrom(respool_pb2.ResourcePoolPath(value=self.respool))
@@ -87,12 +89,23 @@ def job_query_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "-r", "--respool", default="", shell_complete=live_pools, help="Jobs of the pool at this path."
         ),
         click.option("-k", "--keywords", type=Words(), default="", help="Words that the config holds."),
-        click.option("-s", "--states", type=EnumName(_job_states), default="", help="Jobs in one of these."),
+        click.option(
+            "-s", "--states", type=EnumName(_job_states), default="", help="Only jobs in any of STATES."
+        ),
         click.option("--owner", default="", help="Jobs of this owner."),
         click.option("--name", default="", help=JOB_NAME),
-        click.option("-d", "--timerange", type=WholeNumber(0, 36500), default=0, help="Last so many days."),
+        click.option(
+            "-d",
+            "--timerange",
+            type=WholeNumber(0, 36500),
+            default=0,
+            help="Only jobs created in this number of days.",
+        ),
         page_options("creation_time", "DESC"),
-        click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many."),
+        click.option("--crash-looping", is_flag=True, help="Services whose instances wait after failures."),
+        click.option(
+            "-q", "--total", type=COUNT, default=100, show_default=True, help="Number of jobs to examine."
+        ),
     )(command)
     return cast("Callable[..., Any]", decorated)
 
@@ -107,9 +120,9 @@ def page_options(sort: str, order: str) -> Callable[..., Any]:
             type=WholeNumber(1, PAGE),
             default=PAGE,
             show_default=True,
-            help="Show so many.",
+            help="Number of jobs to show.",
         ),
-        click.option("-o", "--offset", type=Offset(), default=0, help="Leave out the first so many."),
+        click.option("-o", "--offset", type=Offset(), default=0, help="Number of jobs to leave out first."),
         click.option("-p", "--sort", type=Words(), default=sort, show_default=True, help="Sort by these."),
         click.option(
             "-a",

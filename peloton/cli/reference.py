@@ -16,12 +16,14 @@ _HEAD = """\
 behind its name (only `--output` where it has an `-o` of its own).
 This page is made by `python -m peloton.cli.reference > docs/cli.md`.
 
-- **Specs** are YAML; keys are matched without case and underscores. What is wrong is refused with file, line,
+- **Specs** are YAML; keys are matched without case and underscores. A refusal names the file, the line,
   the field's path, its value and what would be right. Examples: [examples](../examples).
 - **Ranges** of instances are `from:to`, `to` being the first left out; `3` is `3:4`, `5:` goes to the end.
 - **Durations** are `20s`, `5m`, `1m30s`, `500ms`. **Lists** are separated by commas. States have no case.
-- **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their id, a UUID,
-  **pods** by their name, `JOB-INSTANCE`.
+- **Pools** are given by their path, such as `/a/b`. **Jobs** are given by their name, alone or behind their
+  pool's path (`web`, `/a/b/web`), by their id, a UUID, or by its first characters, 4 or more. Where a name is
+  that of several jobs, these are listed, newest first, and nothing is done. **Pods** are given by their name,
+  `JOB-INSTANCE`.
 - **Output** (`-o`): `table`, `wide` (a table with more columns), `json`, `yaml`, or `name` (the names alone,
   one a line, for scripts: `peloton -o name job query --name web`). Without it, lists are tables and one
   object is YAML. With `json` (`-j`) and `yaml`, standard output holds one value and nothing else. Colours are

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
-from peloton.client.times import run_time, short_time
-from peloton.model.resources import plain
+from peloton.model.amounts import plain
+from peloton.present.times import run_time, short_time
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary

@@ -14,6 +14,8 @@ from typing import IO, Any, Protocol
 from peloton.cli.failures import CallFailed
 from peloton.cli.session import Session
 from peloton.client.discovery import NoLeader
+from peloton.model.amounts import duration
+from peloton.model.plural import plural
 
 RETRY_SECONDS = 120.0
 """How long a failing read is repeated where nobody sits before a terminal."""
@@ -51,7 +53,7 @@ class FullScreen:
         height = shutil.get_terminal_size().lines
         lines = text.splitlines()
         if len(lines) > height:
-            lines[height - 1 :] = [f"… {len(lines) - height + 1} more lines"]
+            lines[height - 1 :] = [f"… {plural(len(lines) - height + 1, 'more line')}"]
         self._out.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
         self._out.flush()
 
@@ -122,7 +124,7 @@ def repeat(
     on_key: Callable[[str], object] = lambda key: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Draw what `read` returns every so many seconds, so many `times` (0: without end) or until `q`."""
+    """Draw what `read` returns every `seconds`: `times` times (0: without end), or until `q`."""
     answered, shown, drawn = clock(), "", 0
     while True:
         note = ""
@@ -144,7 +146,7 @@ def repeat(
 
 
 def _page(text: str, note: str, title: str, seconds: float) -> str:
-    head = f"{title}   every {seconds:g} s   {time.strftime('%H:%M:%S')}   q: leave"
+    head = f"{title}   every {duration(seconds)}   {time.strftime('%H:%M:%S')}   q: leave"
     return "\n".join([f"{head}   {note}".rstrip(), "", text])
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peloton.model.plural import plural
+
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
 
@@ -38,7 +40,7 @@ def preview(jobs: Sequence[JobSummary]) -> str:
 def confirm(verb: str, jobs: Sequence[JobSummary], sure: bool) -> None:
     """Show jobs on standard error and ask whether to go on; `verb` says what is done. Raises Abort."""
     if jobs and not sure:
-        which = "this job" if len(jobs) == 1 else f"these {len(jobs)} jobs"
+        which = "this job" if len(jobs) == 1 else f"these {plural(len(jobs), 'job')}"
         click.echo(preview(jobs), err=True)
         click.confirm(f"{verb} {which}?", abort=True, err=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
 from peloton.cli.rows import EVENT_HEADS, TASK_HEADS, TASK_WIDE
-from peloton.client.times import run_time, short_time
+from peloton.present.times import run_time, short_time
 
 if TYPE_CHECKING:
     from peloton.api.v0.update.update_pb2 import UpdateInfo
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
         WorkflowInfo,
         WorkflowType,
     )
+    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2 import GetReplaceJobDiffResponse
     from peloton.api.v1alpha.pod.pod_pb2 import InstanceIDRange, PodEvent, PodStatus
 
 SERVICE_HEADS = (
     *("ID", "Name", "Owner", "State", "Created", "Instances"),
     *("Running", "Succeeded", "Failed", "Killed", "Entity Version"),
 )
-SERVICE_WIDE = ("Goal State", "Pool", "Labels")
+SERVICE_WIDE = ("Goal State", "Pool", "Labels", "Reason")
 WORKFLOW_HEADS = (
     *("Type", "State", "Done", "Remaining", "Failed", "From", "To"),
     *("Created", "Updated", "Completed", "Opaque Data"),
@@ -57,6 +58,7 @@ def service_table(jobs: Iterable[JobSummary]) -> Listing:
                 stateless_pb2.JobState.Name(status.desired_state).removeprefix("JOB_STATE_"),
                 job.respool_id.value,
                 ",".join(f"{label.key}={label.value}" for label in job.labels),
+                status.reason,
             )
         )
     return listing((*SERVICE_HEADS, *SERVICE_WIDE), rows, wide=len(SERVICE_WIDE))
@@ -186,3 +188,14 @@ def closed_spans(ranges: Iterable[InstanceIDRange]) -> str:
     """Return closed ranges of instances as text: `0-9, 12`; `none` where there is none."""
     found = [(int(getattr(each, "from")), each.to) for each in ranges]
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found) or "none"
+
+
+def diff_text(answer: GetReplaceJobDiffResponse) -> str:
+    """Return what an update would do to the instances, and for which changes, as text."""
+    lines = []
+    for kind in ("added", "removed", "updated", "unchanged"):
+        lines.append(f"{kind}: {closed_spans(getattr(answer, f'instances_{kind}'))}")
+        for each in answer.changes if kind == "updated" else ():
+            spans = closed_spans(each.instances)
+            lines += [f"  {spans}: {field.text}" for field in each.fields]
+    return "\n".join(lines)

@@ -6,25 +6,38 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from peloton.cli.targets import Targets
+from peloton.client.rpcs import RPCS, name_of
 from peloton.errors import PelotonError, Refused
 from peloton.model.cluster import cluster_of
 
 if TYPE_CHECKING:
+    import grpc
+
     from peloton.cli.listing import Listing
-    from peloton.client import Discovery, PelotonClient
+    from peloton.client import PelotonClient
     from peloton.client.auth import Auth
+    from peloton.client.extensions import LocalCluster
     from peloton.client.sandbox import Agent
     from peloton.client.tls import Tls
     from peloton.config.agents import AgentAccess
 
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 CALLER = "peloton-cli"
 OUTPUTS = ("table", "wide", "json", "yaml", "name")
 """Forms of the output."""
+
+
+class OnAgent(Protocol):
+    """An answer that names the Mesos agent of a sandbox."""
+
+    hostname: str
+    port: str
 
 
 @dataclass(slots=True)
@@ -72,23 +85,26 @@ class Session:
             self._client = self._connect()
         return self._client
 
-    def agent(self, sandbox: Any) -> Agent:
+    def agent(self, sandbox: OnAgent) -> Agent:
         """Return the Mesos agent that an answer of BrowseSandbox names."""
         from peloton.client.sandbox import Agent
 
         return Agent(sandbox.hostname, int(sandbox.port or 5051), self.timeout, self.client.agents)
 
-    def call_clusters(self, service: str, method: str, request: Any) -> list[Any]:
+    def call_clusters(
+        self, rpc: grpc.UnaryUnaryMultiCallable[Request, Answer], request: Request
+    ) -> list[Answer]:
         """Call the host managers of all Mesos clusters, or of the one that is named; return the answers.
 
         A cluster that does not answer is reported. Raises what its call raised where none answers.
         """
         from peloton.cli.output import say
 
-        found, failed = [], []
+        found: list[Answer] = []
+        failed = []
         for cluster in [self.mesos_cluster] if self.mesos_cluster else self.client.clusters():
             try:
-                found.append(self._in(cluster).call(service, method, request))
+                found.append(self._in(cluster).call(rpc, request))
             except PelotonError as error:
                 failed.append((cluster, error))
         if failed and not found:
@@ -99,7 +115,7 @@ class Session:
 
     def _in(self, cluster: str) -> Session:
         """Return the session of a Mesos cluster."""
-        if cluster == self.mesos_cluster:
+        if cluster == (self.mesos_cluster or self.client.own_cluster):
             return self
         if cluster not in self._sessions:
             self._sessions[cluster] = replace(
@@ -107,11 +123,9 @@ class Session:
             )
         return self._sessions[cluster]
 
-    def _for(self, service: str, request: Any) -> Session:
-        """Return the session to call a service by: that of the cluster of the hosts that a request names."""
-        from peloton.client.services import SERVICES
-
-        if SERVICES[service].role != "hostmgr" or self.mesos_cluster:
+    def _for(self, role: str, request: object) -> Session:
+        """Return the session to call a role by: that of the cluster of the hosts that a request names."""
+        if role != "hostmgr" or self.mesos_cluster:
             return self
         clusters = {cluster_of(name) for name in _hostnames(request)}
         if len(clusters) > 1:
@@ -119,37 +133,58 @@ class Session:
             raise Refused(f"the hosts are of several Mesos clusters, {names}: give those of one at a time")
         return self._in(clusters.pop()) if clusters else self
 
-    def call(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a service by its attribute on the client, such as `job_svc`, and return the answer.
+    def call(
+        self,
+        rpc: grpc.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Call an RPC of RPCS, such as `RPCS.job_svc.Get`, and return the answer.
 
-        Raises CallFailed for a gRPC status and Refused for a refusal that the answer holds.
+        `timeout` is in seconds; without it, that of the flags holds. Raises CallFailed for a gRPC
+        status and Refused for a refusal that the answer holds.
         """
         from peloton.cli.failures import check
 
-        response = self.call_unchecked(service, method, request, timeout)
+        response = self.call_unchecked(rpc, request, timeout)
         check(response)
         return response
 
-    def call_unchecked(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a service as `call` does, but return an answer that holds a refusal too."""
+    def call_unchecked(
+        self,
+        rpc: grpc.UnaryUnaryMultiCallable[Request, Answer],
+        request: Request,
+        timeout: float | None = None,
+    ) -> Answer:
+        """Call an RPC as `call` does, but return an answer that holds a refusal too."""
         import grpc
 
         from peloton.cli.failures import call_failed
         from peloton.cli.waiting import waiting
+        from peloton.client.finding import DiscoveryError
         from peloton.client.services import SERVICES
 
         seconds = timeout or self.timeout
-        if (session := self._for(service, request)) is not self:
-            return session.call_unchecked(service, method, request, timeout)
+        name = name_of(rpc)
+        role = SERVICES[name.service].role
+        if (session := self._for(role, request)) is not self:
+            return session.call_unchecked(rpc, request, timeout)
         try:
-            with waiting(f"{SERVICES[service].role}: {method}", quiet=self.quiet or self.write is not None):
-                return getattr(getattr(self.client, service), method)(request, timeout=seconds)
+            with waiting(f"{role}: {name.method}", quiet=self.quiet or self.write is not None):
+                answer: Answer = name.on(self.client)(request, timeout=seconds)
+                return answer
         except grpc.RpcError as error:
-            role = SERVICES[service].role
-            raise call_failed(error, method, role, self.client.address(role), seconds) from error
+            if isinstance(error, DiscoveryError):
+                raise
+            raise call_failed(error, name.method, role, self.client.address(role), seconds) from error
 
-    def stream(self, service: str, method: str, request: Any, endless: bool = False) -> Iterator[Any]:
-        """Call a service that answers with a stream, and yield its messages. Raises CallFailed.
+    def stream(
+        self,
+        rpc: grpc.UnaryStreamMultiCallable[Request, Answer],
+        request: Request,
+        endless: bool = False,
+    ) -> Iterator[Answer]:
+        """Call an RPC that answers with a stream, and yield its messages. Raises CallFailed.
 
         A stream that is `endless` has no time limit.
         """
@@ -157,19 +192,22 @@ class Session:
 
         from peloton.cli.failures import call_failed
         from peloton.cli.waiting import waiting
+        from peloton.client.finding import DiscoveryError
         from peloton.client.services import SERVICES
 
+        name = name_of(rpc)
+        role = SERVICES[name.service].role
         try:
-            timeout = None if endless else self.timeout
-            messages = getattr(getattr(self.client, service), method)(request, timeout=timeout)
+            messages = name.on(self.client)(request, timeout=None if endless else self.timeout)
             if endless:
                 yield from messages
                 return
-            with waiting(f"{SERVICES[service].role}: {method}", quiet=self.quiet or self.write is not None):
+            with waiting(f"{role}: {name.method}", quiet=self.quiet or self.write is not None):
                 yield from messages
         except grpc.RpcError as error:
-            role = SERVICES[service].role
-            raise call_failed(error, method, role, self.client.address(role), self.timeout) from error
+            if isinstance(error, DiscoveryError):
+                raise
+            raise call_failed(error, name.method, role, self.client.address(role), self.timeout) from error
 
     def show(self, value: Any, human: Callable[[], str | Listing], name: str = "") -> None:
         """Print `value`, a message or plain data, as it is wanted; for people, what `human` returns.
@@ -214,7 +252,7 @@ class Session:
             self._client.close()
             self._client = None
 
-    def _identity(self, discovery: Discovery) -> tuple[Auth | None, Tls | None, AgentAccess]:
+    def _identity(self, local: LocalCluster | None) -> tuple[Auth | None, Tls | None, AgentAccess]:
         """Return whose calls these are, and what encrypts them: as given, or as a minicluster needs it."""
         from peloton.client.agents import agents_by
         from peloton.client.auth import read_auth
@@ -225,22 +263,24 @@ class Session:
         auth = read_auth(self.basic_auth) if self.basic_auth else None
         tls = Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
         agents = agents_by(*self.agent_files)
-        folder = getattr(discovery, "minicluster", None)
-        if folder is None:
-            return auth, tls, agents
-        from minicluster.credentials import client_identity
-
-        own = client_identity(folder)
+        if auth is None and local is None and not self.targets.flags.names(0):
+            auth = _of_task(tls)
+        own = local.identity() if local is not None else {}
         agents = agents if any(self.agent_files) else own.get("agents", agents)
         return auth or own.get("auth"), tls or own.get("tls"), agents
 
     def _connect(self) -> PelotonClient:
+        from peloton.cli.mesos_clusters import AskingDiscovery, asked
         from peloton.cli.output import say
         from peloton.client import PelotonClient
-        from peloton.client.discovery import InCluster
+        from peloton.client.discovery import InCluster, UrlDiscovery
 
-        discovery = self.targets.discovery((lambda text: None) if self.quiet else say)
-        auth, tls, agents = self._identity(discovery)
+        found = self.targets.found((lambda text: None) if self.quiet else say)
+        discovery = found.discovery
+        auth, tls, agents = self._identity(found.local)
+        if isinstance(discovery, UrlDiscovery):
+            one = PelotonClient(CALLER, discovery=discovery, timeout=self.timeout, auth=auth, tls=tls)
+            discovery = AskingDiscovery(discovery, lambda: asked(one))
         return PelotonClient(
             CALLER,
             discovery=InCluster(discovery, self.mesos_cluster) if self.mesos_cluster else discovery,
@@ -251,7 +291,7 @@ class Session:
         )
 
 
-def _hostnames(request: Any) -> list[str]:
+def _hostnames(request: object) -> list[str]:
     """Return the hosts that a request names."""
     return [*getattr(request, "hostnames", ()), *filter(None, [getattr(request, "hostname", "")])]
 
@@ -261,7 +301,7 @@ def pool_id(session: Session, path: str) -> str:
     from peloton.api.v0.respool import respool_pb2
 
     request = respool_pb2.LookupRequest(path=respool_pb2.ResourcePoolPath(value=path))
-    response = session.call_unchecked("respool_svc", "LookupResourcePoolID", request)
+    response = session.call_unchecked(RPCS.respool_svc.LookupResourcePoolID, request)
     if response.HasField("error") or not response.id.value:
         text = response.error.notFound.message or response.error.invalidPath.message
         if path and path in text:
@@ -273,6 +313,18 @@ def pool_id(session: Session, path: str) -> str:
 
 pass_session = click.make_pass_decorator(Session)
 """Decorator: pass the session to a command as its first argument."""
+
+
+def _of_task(tls: Tls | None) -> Auth | None:
+    """Return the identity of the task in which this runs, where it has one."""
+    import os
+
+    file, addresses = os.environ.get("PELOTON_TOKEN_FILE"), os.environ.get("JOBMGR_URL")
+    if not file or not addresses:
+        return None
+    from peloton.client.task_identity import task_auth
+
+    return task_auth(file, addresses, tls)
 
 
 def _warn_where_open(file: str | None) -> None:

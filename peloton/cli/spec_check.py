@@ -26,11 +26,20 @@ class Checked:
     kind: str
     message: Message | None
     errors: Sequence[SpecError]
+    warnings: Sequence[SpecError] = ()
+    """What is taken, but will hardly work as meant."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as data for programs."""
-        errors = [{"line": each.line, "path": each.path, "message": str(each)} for each in self.errors]
-        return {"file": self.file, "kind": self.kind, "valid": not errors, "errors": errors}
+        errors, warnings = _plain(self.errors), _plain(self.warnings)
+        valid = not errors
+        return {
+            "file": self.file, "kind": self.kind, "valid": valid, "errors": errors, "warnings": warnings
+        }  # fmt: skip
+
+
+def _plain(found: Sequence[SpecError]) -> list[dict[str, Any]]:
+    return [{"line": each.line, "path": each.path, "message": str(each)} for each in found]
 
 
 def check(text: str, file: str, kind: str = "") -> Checked:
@@ -41,10 +50,9 @@ def check(text: str, file: str, kind: str = "") -> Checked:
         return Checked(file, kind, None, [error])
     kind = kind or kind_of(root)
     parsed = parse_all(message_type(kind), root, file)
-    errors = list(parsed.errors)
-    if not errors:
-        errors += _rules(parsed, _RULES[kind])
-    return Checked(file, kind, parsed.message, errors)
+    errors = list(parsed.errors) or _rules(parsed, _RULES[kind])
+    warnings = [] if errors else [parsed.located(*note) for note in _NOTES[kind](parsed.message)]
+    return Checked(file, kind, parsed.message, errors, warnings)
 
 
 def read(kind: str, file: str) -> Any:
@@ -104,7 +112,7 @@ def _rules(parsed: Parsed[Message], rule: Callable[[Any], object]) -> list[SpecE
     try:
         rule(parsed.message)
     except InvalidArgument as error:
-        return [parsed.located(error.field, str(error).removeprefix(f"{error.field}: "))]
+        return [parsed.located(error.field, error.what)]
     return []
 
 
@@ -125,5 +133,26 @@ _RULES: Mapping[str, Callable[[Any], object]] = {
     "job": _check_job,
     "service": _check_service,
     "respool": lambda config: None,
+}
+
+
+def _job_notes(config: Any) -> Sequence[tuple[str, str]]:
+    from peloton.wire.validation.notes import notes
+
+    return [(note.path, f"warning: {note.text}") for note in notes(config)]
+
+
+def _service_notes(spec: Any) -> Sequence[tuple[str, str]]:
+    from peloton.wire.v1alpha.job_config import job_config_of
+    from peloton.wire.validation.notes import notes
+
+    found = [note.v1alpha for note in notes(job_config_of(spec))]
+    return [(note.path, f"warning: {note.text}") for note in found]
+
+
+_NOTES: Mapping[str, Callable[[Any], Sequence[tuple[str, str]]]] = {
+    "job": _job_notes,
+    "service": _service_notes,
+    "respool": lambda config: (),
 }
 KINDS = tuple(_RULES)

@@ -17,10 +17,8 @@ import click
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from minicluster.discovery import Running
     from peloton.client import Discovery
+    from peloton.client.extensions import LocalCluster
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 NAMES = {
@@ -55,6 +53,15 @@ class TargetSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The cluster that a command talks to."""
+
+    discovery: Discovery
+    local: LocalCluster | None = None
+    """The cluster where it is one of this machine's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Targets:
     """Everything that is given to find the daemons by."""
 
@@ -66,7 +73,7 @@ class Targets:
     zk_tls: tuple[str | None, str | None, str | None] | None = None
     """Where ZooKeeper is asked by TLS, the files of authorities, of the own certificate and of its key."""
 
-    def discovery(self, say: Callable[[str], object]) -> Discovery:
+    def found(self, say: Callable[[str], object]) -> Found:
         """Return how to find the daemons.
 
         Raises UsageError for contradictions, PelotonError for a cluster that cannot be found.
@@ -80,10 +87,10 @@ class Targets:
 
             servers = zookeeper_of(chosen.cluster)
         if servers:
-            return self._by_zookeeper(servers)
+            return Found(self._by_zookeeper(servers))
         if chosen.addresses:
-            return UrlDiscovery(chosen.addresses)
-        return self._minicluster(say) or UrlDiscovery({})
+            return Found(UrlDiscovery(chosen.addresses))
+        return self._local(say) or Found(UrlDiscovery({}))
 
     def _chosen(self) -> TargetSource:
         flags, environment = self.flags, self.environment
@@ -93,7 +100,7 @@ class Targets:
             return TargetSource(addresses={**environment.addresses, **flags.addresses})
         return _consistent(environment, 1)
 
-    def _by_zookeeper(self, servers: str, minicluster: Path | None = None) -> Discovery:
+    def _by_zookeeper(self, servers: str) -> Discovery:
         from peloton.client.discovery import ZooKeeperDiscovery
 
         tls = None
@@ -101,22 +108,21 @@ class Targets:
             from peloton.client.tls import Tls
 
             tls = Tls(*(file or "" for file in self.zk_tls))
-        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout, minicluster, tls)
+        return ZooKeeperDiscovery(servers, self.zk_root, self.timeout, tls, patient=False)
 
-    def _minicluster(self, say: Callable[[str], object]) -> Discovery | None:
+    def _local(self, say: Callable[[str], object]) -> Found | None:
         """Return how to find a minicluster that runs on this machine, if there is one."""
-        from minicluster import discovery
-        from minicluster.layout import Layout
         from peloton.client.discovery import LocalDiscovery
+        from peloton.client.extensions import find_local_cluster
 
-        found = discovery.find()
-        if found is None:
+        cluster = find_local_cluster()
+        if cluster is None:
             return None
-        if not found.explicit and (found.others or not found.default_ports):
-            say(_announcement(found))
-        if found.zookeeper:
-            return self._by_zookeeper(found.zookeeper, found.directory)
-        return LocalDiscovery(Layout(found.directory).membership)
+        if cluster.notice:
+            say(f"peloton: {cluster.notice}")
+        if cluster.zookeeper:
+            return Found(self._by_zookeeper(cluster.zookeeper), cluster)
+        return Found(LocalDiscovery(cluster.membership), cluster)
 
 
 def joined(servers: Iterable[str]) -> str:
@@ -147,8 +153,3 @@ def _consistent(given: TargetSource, source: int) -> TargetSource:
             f"or by the addresses of its daemons; {hint}"
         )
     return given
-
-
-def _announcement(found: Running) -> str:
-    others = f"; others run in {', '.join(map(str, found.others))}" if found.others else ""
-    return f"peloton: using the minicluster in {found.directory}{others}"

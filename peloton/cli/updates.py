@@ -1,20 +1,17 @@
-"""Flags of updates, and what the requests of both APIs take from them."""
+"""Flags of updates, and how an update proceeds by them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from peloton.cli.params import INDEX
 from peloton.cli.session import Session, pool_id
 from peloton.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from peloton.api.v0.update.update_pb2 import UpdateConfig
-    from peloton.api.v1alpha.job.stateless.stateless_pb2 import CreateSpec, UpdateSpec
+from peloton.model.workflow import WorkflowOptions
 
 BATCH_SIZE = click.argument("batch_size", metavar="BATCH-SIZE", type=INDEX)
 """Instances in flight at once; 0: all."""
@@ -35,43 +32,17 @@ class UpdateFlags:
     in_place: bool = False
     start_pods: bool = False
 
-    def create_spec(self) -> CreateSpec:
-        """Return how the first instances of a v1alpha job are added."""
-        from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-        return stateless_pb2.CreateSpec(
-            batch_size=self.batch_size,
-            max_instance_retries=self.max_retries,
-            max_tolerable_instance_failures=self.max_failures,
-            start_paused=self.start_paused,
-        )
-
-    def spec(self) -> UpdateSpec:
-        """Return how an update of the v1alpha API proceeds."""
-        from peloton.api.v1alpha.job.stateless import stateless_pb2
-
-        return stateless_pb2.UpdateSpec(
+    @property
+    def options(self) -> WorkflowOptions:
+        """How the workflow proceeds."""
+        return WorkflowOptions(
             batch_size=self.batch_size,
             rollback_on_failure=self.rollback,
-            max_instance_retries=self.max_retries,
-            max_tolerable_instance_failures=self.max_failures,
+            max_instance_attempts=self.max_retries,
+            max_failure_instances=self.max_failures,
             start_paused=self.start_paused,
             in_place=self.in_place,
-            start_pods=self.start_pods,
-        )
-
-    def config(self) -> UpdateConfig:
-        """Return how an update of the v0 API proceeds."""
-        from peloton.api.v0.update import update_pb2
-
-        return update_pb2.UpdateConfig(
-            batchSize=self.batch_size,
-            rollbackOnFailure=self.rollback,
-            maxInstanceAttempts=self.max_retries,
-            maxFailureInstances=self.max_failures,
-            startPaused=self.start_paused,
-            inPlace=self.in_place,
-            startTasks=self.start_pods,
+            start_tasks=self.start_pods,
         )
 
 

@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from peloton.cli.session import Session
-from peloton.errors import Refused
-from peloton.model.ids import is_uuid
+from peloton.client.rpcs import RPCS
+from peloton.errors import STALE, Refused
+from peloton.model.plural import plural
 
 if TYPE_CHECKING:
+    import grpc
+
+    from peloton.api.v1alpha import peloton_pb2 as v1alpha
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobStatus, WorkflowStatus
-    from peloton.api.v1alpha.peloton_pb2 import Secret
     from peloton.cli.failures import CallFailed
 
+
+class JobRequest(Protocol):
+    """A request that names a job."""
+
+    @property
+    def job_id(self) -> v1alpha.JobID:
+        """The job."""
+        ...
+
+
+class Versioned(Protocol):
+    """A message with the entity version of a job."""
+
+    @property
+    def version(self) -> v1alpha.EntityVersion:
+        """The version."""
+        ...
+
+
+class WithOpaqueData(Protocol):
+    """A request that starts or changes a workflow."""
+
+    @property
+    def opaque_data(self) -> v1alpha.OpaqueData:
+        """What the caller keeps with the workflow."""
+        ...
+
+
+Request = TypeVar("Request", bound=JobRequest)
+Answer = TypeVar("Answer")
 _VERSION = re.compile(r"\d+-\d+-\d+\Z", re.ASCII)
 _WHERE = "`peloton job stateless get JOB --summaryonly` shows the present one"
-_STALE = "unexpected entity version"
-"""The message of the job manager for a version that is not the present one."""
 
 
 class EntityVersion(click.ParamType[str]):
@@ -43,8 +74,13 @@ VERSION = click.argument("version", metavar="ENTITYVERSION", type=EntityVersion(
 """The entity version that the caller saw last."""
 
 
-def call_job(session: Session, method: str, request: Any, version: str = "") -> Any:
-    """Call a method of the v1alpha JobService whose request has a job id, and return the answer.
+def call_job(
+    session: Session,
+    rpc: grpc.UnaryUnaryMultiCallable[Request, Answer],
+    request: Request,
+    version: str = "",
+) -> Answer:
+    """Call an RPC of the v1alpha JobService whose request has a job id, and return the answer.
 
     `version` is the entity version that the user gave, empty where the command looked it up. Raises
     CallFailed.
@@ -53,17 +89,19 @@ def call_job(session: Session, method: str, request: Any, version: str = "") -> 
 
     job_id = request.job_id.value
     try:
-        return session.call("stateless_svc", method, request)
+        return session.call(rpc, request)
     except CallFailed as failure:
         raise _job_failure(failure, job_id, version) from failure
 
 
-def stream_job(session: Session, method: str, request: Any) -> Iterator[Any]:
-    """Call a method that answers with a stream as `call_job` does, and yield its messages."""
+def stream_job(
+    session: Session, rpc: grpc.UnaryStreamMultiCallable[Request, Answer], request: Request
+) -> Iterator[Answer]:
+    """Call an RPC that answers with a stream as `call_job` does, and yield its messages."""
     from peloton.cli.failures import CallFailed
 
     try:
-        yield from session.stream("stateless_svc", method, request)
+        yield from session.stream(rpc, request)
     except CallFailed as failure:
         raise _job_failure(failure, request.job_id.value, "") from failure
 
@@ -73,20 +111,18 @@ def _job_failure(failure: CallFailed, job_id: str, version: str) -> CallFailed:
     from peloton.cli.failures import CallFailed
 
     text = str(failure)
-    if failure.code == "ABORTED" and _STALE in text:
+    if failure.reason == STALE:
         text = _stale(job_id, version)
     elif failure.code == "NOT_FOUND" and job_id not in text:
         text = f"job {job_id}: {text}"
-        if not is_uuid(job_id):
-            text += ": a job is given by its id, a UUID; `peloton job stateless query --name NAME` finds it"
-    return CallFailed(failure.code, text)
+    return CallFailed(failure.code, text, failure.reason)
 
 
 def _stale(job_id: str, version: str) -> str:
     if not version:
         return f"job {job_id} was changed by others at the same time: look at it, then try again"
     return (
-        f"job {job_id}: {version} is not its present entity version ({_STALE}): "
+        f"job {job_id}: {version} is not its present entity version (unexpected entity version): "
         f"`peloton job stateless get {job_id} --summaryonly` shows it, as status.version"
     )
 
@@ -97,17 +133,16 @@ def present(session: Session, job_id: str) -> JobStatus:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id), summary_only=True)
-    status: JobStatus = call_job(session, "GetJob", request).summary.status
-    return status
+    return call_job(session, RPCS.stateless_svc.GetJob, request).summary.status
 
 
-def secrets_of(session: Session, job_id: str) -> list[Secret]:
+def secrets_of(session: Session, job_id: str) -> list[v1alpha.Secret]:
     """Return the secrets of a job, without their contents: an update has to name them, and they stay."""
     from peloton.api.v1alpha import peloton_pb2
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.GetJobRequest(job_id=peloton_pb2.JobID(value=job_id), summary_only=True)
-    return list(call_job(session, "GetJob", request).secrets)
+    return list(call_job(session, RPCS.stateless_svc.GetJob, request).secrets)
 
 
 def replaceable(session: Session, job_id: str, override: bool) -> str:
@@ -135,4 +170,4 @@ def _progress(workflow: WorkflowStatus) -> str:
     kind = "a restart" if workflow.type == pb.WORKFLOW_TYPE_RESTART else "an update"
     state = pb.WorkflowState.Name(workflow.state).removeprefix("WORKFLOW_STATE_")
     done, left = workflow.num_instances_completed, workflow.num_instances_remaining
-    return f"{kind} is under way ({state}, {done} instances done, {left} to go)"
+    return f"{kind} is under way ({state}, {plural(done, 'instance')} done, {left} to go)"

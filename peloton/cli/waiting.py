@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
+from peloton.model.amounts import elapsed
+
 PATIENCE = 2.0
 """Seconds after which a line appears; it is removed at the end."""
 _INTERVAL = 1.0
@@ -31,7 +33,7 @@ def waiting(what: str, *, quiet: bool = False) -> Iterator[None]:
     def show() -> None:
         pause, shown = PATIENCE, False
         while not done.wait(pause):
-            stream.write(f"\r\x1b[Kpeloton: waiting for {what}, {time.monotonic() - begun:.0f} s")
+            stream.write(f"\r\x1b[Kpeloton: waiting for {what}, {elapsed(time.monotonic() - begun)}")
             stream.flush()
             pause, shown = _INTERVAL, True
         if shown:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from peloton.cli.explain_client import JobWhy, TaskWhy
 from peloton.cli.output import table
-from peloton.client.plain import as_json
-from peloton.client.texts import spans
-from peloton.client.why import Group, Why, job_head
+from peloton.model.spans import spans
+from peloton.present.plain import as_json
+from peloton.present.texts import clean
+from peloton.present.why import Group, Why, job_head
 
 if TYPE_CHECKING:
     from peloton.private.resmgr.explain.explain_pb2 import Share
@@ -55,12 +56,15 @@ def job_plain(explained: JobWhy) -> dict[str, Any]:
         }
         for group in explained.groups
     ]
-    return {"jobId": explained.job.id.value, "summary": job_head(explained.job), "groups": groups}
+    told = {"jobId": explained.job.id.value, "summary": job_head(explained.job), "groups": groups}
+    return {**told, "reason": clean(reason)} if (reason := explained.job.runtime.reason) else told
 
 
 def job_text(explained: JobWhy) -> str:
     """Return the explanation of a job as lines for users."""
-    return "\n".join([job_head(explained.job), *(_group_text(group) for group in explained.groups)])
+    reason = explained.job.runtime.reason
+    heads = [job_head(explained.job), *([clean(reason)] if reason else [])]
+    return "\n".join([*heads, *(_group_text(group) for group in explained.groups)])
 
 
 def _group_text(group: Group) -> str:
@@ -81,7 +85,7 @@ def share_lines(shares: Iterable[Share]) -> list[str]:
     rows = [
         (
             share.pool,
-            f"slack {share.kind}" if share.slack else share.kind,
+            f"{'slack ' if share.slack else ''}{share.kind}{share.hosts and f' on {share.hosts}'}",
             share.allocation,
             share.entitlement,
             share.demand,

@@ -1,21 +1,25 @@
-"""Files in sandboxes, read from their Mesos agents by the standard library alone."""
+"""Files in sandboxes, read from their Mesos agents."""
 
 from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ssl import SSLEOFError, SSLError
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
-from peloton.client.driving import Driver
 from peloton.client.failures import CODES, CallError
+from peloton.client.sync_async import Driver
 from peloton.config.agents import PLAIN, AgentAccess
 
+if TYPE_CHECKING:
+    from requests import RequestException
+
 BYTES_PER_READ = 64 * 1024
+LARGEST_ANSWER_BYTES = 6 * BYTES_PER_READ + 1024
+"""Bytes of an answer to a read, with every byte escaped."""
 AGENT_SECONDS = 20.0
 
 
@@ -59,11 +63,33 @@ class AgentFile:
         return f"agent {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-def _connection(file: AgentFile) -> HTTPConnection:
-    tls = file.access.tls
-    if tls is None:
-        return HTTPConnection(file.host, file.port, timeout=AGENT_SECONDS)
-    return HTTPSConnection(file.host, file.port, timeout=AGENT_SECONDS, context=tls())
+@dataclass(frozen=True, slots=True)
+class JobmgrFile:
+    """A file of a run that the job manager reads: tasks have no credentials for agents."""
+
+    call: Callable[[Any], Awaitable[Any]]
+    """Calls GetSandboxFile. Raises CallError."""
+    job_id: str
+    instance: int
+    run: str
+    path: str
+
+    async def read(self, driver: Driver, offset: int) -> bytes:
+        """Return bytes from `offset` on. Raises CallError."""
+        from peloton.private.jobmgr.access import access_pb2
+
+        request = access_pb2.GetSandboxFileRequest(
+            instance=self.instance, run=self.run, path=self.path, offset=offset
+        )
+        request.job_id.value = self.job_id
+        return bytes((await self.call(request)).data)
+
+    async def download(self, driver: Driver) -> AsyncGenerator[bytes, None]:
+        """Yield the file. Raises CallError."""
+        offset = 0
+        while piece := await self.read(driver, offset):
+            yield piece
+            offset += len(piece)
 
 
 class _Question:
@@ -73,36 +99,63 @@ class _Question:
         self._file = file
         self._endpoint = endpoint
         self._query = query
-        self._connection = _connection(file)
         self._socket: socket.socket | None = None
-        self._answer: HTTPResponse | None = None
+        self._open = ExitStack()
+        self._pieces: Iterator[bytes] = iter(())
 
     def ask(self) -> None:
-        headers = {"Connection": "close", "Accept-Encoding": "identity", **self._file.access.headers}
-        try:
-            self._connection.connect()
-            self._socket = self._connection.sock  # the connection leaves it to the answer
-            self._connection.request("GET", f"{self._endpoint}?{urlencode(self._query)}", headers=headers)
-            self._answer = self._connection.getresponse()
-        except (OSError, HTTPException) as error:
-            refused = isinstance(error, SSLError) and not isinstance(error, SSLEOFError)
-            code = CODES.UNAUTHENTICATED if refused else CODES.UNAVAILABLE
-            raise CallError(code, f"{self._file} cannot be reached: {error}") from error
-        if self._answer.status != 200:
-            codes = {404: CODES.NOT_FOUND, 401: CODES.UNAUTHENTICATED}
-            code = codes.get(self._answer.status, CODES.UNKNOWN)
-            raise CallError(code, f"{self._file} answered {self._answer.status} to {self._endpoint}")
+        from requests import RequestException
 
-    def read(self, amount: int | None = BYTES_PER_READ) -> bytes:
-        assert self._answer is not None
+        from peloton.client.blocking_http import address_of, answer, session  # slow to import
+
+        file = self._file
+        made = session(file.access.tls, file.access.headers, self._connected)
+        self._open.callback(made.close)
+        address = address_of(file.access.scheme, file.host, file.port, self._endpoint, self._query)
         try:
-            return self._answer.read(amount)
-        except (OSError, HTTPException) as error:
-            raise CallError(CODES.UNAVAILABLE, f"{self._file}: the connection broke: {error}") from error
+            told = self._open.enter_context(answer(made, "GET", address, (AGENT_SECONDS, AGENT_SECONDS)))
+        except RequestException as error:
+            raise self._unreachable(error) from error
+        if told.status_code != 200:
+            codes = {404: CODES.NOT_FOUND, 401: CODES.UNAUTHENTICATED}
+            code = codes.get(told.status_code, CODES.UNKNOWN)
+            raise CallError(code, f"{file} answered {told.status_code} to {self._endpoint}")
+        self._pieces = told.iter_content(BYTES_PER_READ)
+
+    def _connected(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    def _unreachable(self, error: RequestException) -> CallError:
+        from peloton.client.blocking_http import cause_of, reason_of
+
+        cause = cause_of(error)
+        refused = isinstance(cause, SSLError) and not isinstance(cause, SSLEOFError)
+        code = CODES.UNAUTHENTICATED if refused else CODES.UNAVAILABLE
+        return CallError(code, f"{self._file} cannot be reached: {reason_of(error)}")
+
+    def read(self) -> bytes:
+        from requests import RequestException
+
+        from peloton.client.blocking_http import reason_of
+
+        try:
+            return next(self._pieces, b"")
+        except RequestException as error:
+            broke = f"{self._file}: the connection broke: {reason_of(error)}"
+            raise CallError(CODES.UNAVAILABLE, broke) from error
 
     def whole(self) -> bytes:
+        """Ask, and return the body. Raises CallError, also where it is longer than an agent's answers are."""
         self.ask()
-        return self.read(None)
+        body = bytearray()
+        while piece := self.read():
+            body += piece
+            if len(body) > LARGEST_ANSWER_BYTES:
+                raise CallError(
+                    CODES.UNKNOWN,
+                    f"{self._file} answered more than {LARGEST_ANSWER_BYTES} bytes to {self._endpoint}",
+                )
+        return bytes(body)
 
     def abort(self) -> None:
         """Let a read that goes on end at once."""
@@ -111,6 +164,4 @@ class _Question:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        if self._answer is not None:
-            self._answer.close()
-        self._connection.close()
+        self._open.close()

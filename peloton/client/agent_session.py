@@ -8,6 +8,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,17 @@ from peloton.plainjson import parse_json
 from peloton.recordio import RECORDIO, MalformedStream, RecordParser, frame
 
 if TYPE_CHECKING:
-    import httpx
+    import requests
 
 _API = "/api/v1"
+_CHUNK_BYTES = 64 * 1024
+_LARGEST_ANSWER_BYTES = 64 * 1024
 _JSON = "application/json"
+_PLAIN = {"Accept": _JSON, "Content-Type": _JSON}
 _STREAM = {"Accept": RECORDIO, "Message-Accept": _JSON, "Content-Type": _JSON}
+"""Headers of calls whose answer is one message, and of those whose answer is a stream of them: an agent
+refuses what belongs to the other kind."""
+_LAUNCH = "LAUNCH_NESTED_CONTAINER_SESSION"
 _IN_SANDBOX = re.compile(r"/runs/([^/]+)(?:/|\Z)")
 Write = Callable[[str, bytes], object]
 """Takes the name of a stream, STDOUT or STDERR, and what comes from it."""
@@ -78,13 +85,12 @@ class AgentSession:
             rows, columns = self.size
             size = {"window_size": {"rows": rows, "columns": columns}}
             call["container"] = {"type": "MESOS", "tty_info": size}
-        kind = "LAUNCH_NESTED_CONTAINER_SESSION"
-        return _Answer(self, {"type": kind, kind.lower(): call})
+        return _Answer(self, {"type": _LAUNCH, _LAUNCH.lower(): call})
 
-    def _copy(self, response: httpx.Response, write: Write) -> None:
+    def _copy(self, response: requests.Response, write: Write) -> None:
         records = RecordParser()
         try:
-            for piece in response.iter_bytes():
+            for piece in response.iter_content(_CHUNK_BYTES):
                 for record in records.feed(piece):
                     message = parse_json(record)
                     if message["type"] == "DATA":
@@ -93,9 +99,11 @@ class AgentSession:
             raise PelotonError(f"{self.agent} sends output in an unknown form: {error!r}") from error
 
     def _exit_code(self) -> int:
+        from peloton.client.blocking_http import head_of
+
         kind = "WAIT_NESTED_CONTAINER"
         with _Answer(self, {"type": kind, kind.lower(): {"container_id": self._id()}}) as response:
-            body = response.read()
+            body = head_of(response, _LARGEST_ANSWER_BYTES)
         try:
             status = parse_json(body)[kind.lower()].get("exit_status")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -120,13 +128,19 @@ class AgentSession:
 
     def _post_input(self, body: Iterator[bytes]) -> None:
         """Send input. A failure shows in the output too: the session ends."""
-        import httpx
+        from requests import RequestException
+
+        from peloton.client.blocking_http import answer
 
         headers = {"Content-Type": RECORDIO, "Message-Content-Type": _JSON, "Accept": _JSON}
+        forever = (None, None)
         try:
-            with _client(self.agent) as client:
-                client.post(self._url(), content=body, headers=headers, timeout=None)
-        except httpx.HTTPError:
+            with (
+                _made(self.agent) as made,
+                answer(made, "POST", self._address(), forever, data=body, headers=headers),
+            ):
+                return
+        except RequestException:
             return
 
     def _first_record(self) -> bytes:
@@ -140,12 +154,10 @@ class AgentSession:
     def _id(self) -> Json:
         return {"value": self.name, "parent": {"value": self.container}}
 
-    def _url(self) -> httpx.URL:
-        import httpx
+    def _address(self) -> str:
+        from peloton.client.blocking_http import address_of
 
-        return httpx.URL(
-            scheme=self.agent.access.scheme, host=self.agent.host, port=self.agent.port, path=_API
-        )
+        return address_of(self.agent.access.scheme, self.agent.host, self.agent.port, _API)
 
 
 class _Answer:
@@ -154,49 +166,51 @@ class _Answer:
     def __init__(self, session: AgentSession, call: Json) -> None:
         self._session = session
         self._call = call
+        self._open = ExitStack()
 
-    def __enter__(self) -> httpx.Response:
-        import httpx
+    def __enter__(self) -> requests.Response:
+        from requests import RequestException
 
-        session = self._session
-        # It may be silent for as long as the command runs.
-        timeout = httpx.Timeout(session.agent.timeout, read=None)
-        headers = _STREAM if "launch" in str(self._call["type"]).lower() else {**_STREAM, "Accept": _JSON}
-        self._client = _client(session.agent)
-        try:
-            self._context = self._client.stream(
-                "POST", session._url(), json=self._call, headers=headers, timeout=timeout
-            )
-            response = self._context.__enter__()
-            if response.status_code != 200:
-                response.read()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            self._client.close()
-            raise AgentUnreachable(f"{session.agent} cannot be reached: {error}") from error
-        if response.status_code != 200:
-            self.__exit__(None, None, None)
-            raise _refusal(session.agent, response)
+        from peloton.client.blocking_http import answer, reason_of
+
+        agent = self._session.agent
+        patience = (agent.timeout, None)  # it may be silent for as long as the command runs
+        headers = _STREAM if self._call["type"] == _LAUNCH else _PLAIN
+        address = self._session._address()
+        with ExitStack() as stack:
+            try:
+                made = stack.enter_context(_made(agent))
+                asked = answer(made, "POST", address, patience, json=self._call, headers=headers)
+                response = stack.enter_context(asked)
+                if response.status_code != 200:
+                    raise _refusal(agent, response)
+            except RequestException as error:
+                raise AgentUnreachable(f"{agent} cannot be reached: {reason_of(error)}") from error
+            self._open = stack.pop_all()
         return response
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        import httpx
+        from requests import RequestException
 
-        self._context.__exit__(None, None, None)
-        self._client.close()
-        if isinstance(error, httpx.HTTPError):
-            raise AgentUnreachable(f"{self._session.agent}: the connection broke: {error}") from error
+        from peloton.client.blocking_http import reason_of
 
-
-def _client(agent: Agent) -> httpx.Client:
-    import httpx
-
-    # Without `trust_env`: agents are not behind the user's proxy.
-    headers = {"Connection": "close", "Accept-Encoding": "identity", **agent.access.headers}
-    return httpx.Client(trust_env=False, verify=agent.access.verify, headers=headers)
+        self._open.close()
+        if isinstance(error, RequestException):
+            broke = f"{self._session.agent}: the connection broke: {reason_of(error)}"
+            raise AgentUnreachable(broke) from error
 
 
-def _refusal(agent: Agent, response: httpx.Response) -> PelotonError:
-    text = " ".join(response.text.split()) or f"status {response.status_code}"
+def _made(agent: Agent) -> requests.Session:
+    from peloton.client.blocking_http import session  # slow to import
+
+    return session(agent.access.tls, agent.access.headers)
+
+
+def _refusal(agent: Agent, response: requests.Response) -> PelotonError:
+    from peloton.client.blocking_http import head_of
+
+    told = head_of(response, _LARGEST_ANSWER_BYTES).decode(errors="replace")
+    text = " ".join(told.split()) or f"status {response.status_code}"
     if response.status_code == 404:
         return NotFound(f"{agent}: {text}: the task has ended, or the agent serves no sessions")
     if response.status_code == 401:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from peloton.backoff import Backoff
-from peloton.client.agent_files import AgentFile
-from peloton.client.discovery import NoLeader
+from peloton.client.agent_files import AgentFile, JobmgrFile
 from peloton.client.failures import CODES, CallError, call_error, refusal
 from peloton.client.watching import AsyncWatches
+from peloton.model.amounts import duration
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig, JobInfo, RuntimeInfo
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 FIRST_POLL, LONGEST_POLL = 0.1, 2.0
 FOLLOW_SECONDS = 0.5
 INSTANCES_PER_CALL = 1000
+TRIES_PER_PAGE = 5
 
 
 class AsyncJobs(AsyncWatches):
@@ -43,10 +45,12 @@ class AsyncJobs(AsyncWatches):
         request = pb.LookupRequest(path=pb.ResourcePoolPath(value=path))
         return str((await self._checked(self._client.respool_svc.LookupResourcePoolID, request)).id.value)
 
-    async def create(self, pool: str, spec: JobConfig | str | Path) -> str:
+    async def create(self, pool: str, spec: JobConfig | str | Path, job_id: str = "") -> str:
         """Create a batch job of a spec or a YAML file in the pool at a path; return its id.
 
-        Where the path is empty, the spec names the pool.
+        Where the path is empty, the spec names the pool. With a `job_id`, a UUID, a program that ended before
+        it had the answer may call it again. ALREADY_EXISTS is raised where the id is that of another job, one
+        with another name.
         """
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.job import job_pb2
@@ -55,13 +59,15 @@ class AsyncJobs(AsyncWatches):
         config.CopyFrom(_read(job_pb2.JobConfig, spec))
         if pool:
             config.respoolID.value = await self.pool_id(pool)
-        job_id = str(uuid.uuid4())
+        given, job_id = job_id, job_id or str(uuid.uuid4())
         request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_id), config=config)
-        await _unless_made(self._checked(self._client.job_svc.Create, request))
+        exists = await _unless_made(self._checked(self._client.job_svc.Create, request))
+        if given and exists is not None:
+            _check_name(exists, (await self.get(job_id)).config.name, config.name)
         return job_id
 
-    async def create_service(self, pool: str, spec: JobSpec | str | Path) -> str:
-        """Create a service of a spec or a YAML file in the pool at a path; return its id."""
+    async def create_service(self, pool: str, spec: JobSpec | str | Path, job_id: str = "") -> str:
+        """Create a service as `create` does a batch job; return its id."""
         from peloton.api.v1alpha import peloton_pb2
         from peloton.api.v1alpha.job.stateless import stateless_pb2
         from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -70,9 +76,14 @@ class AsyncJobs(AsyncWatches):
         config.CopyFrom(_read(stateless_pb2.JobSpec, spec))
         if pool:
             config.respool_id.value = await self.pool_id(pool)
-        job_id = str(uuid.uuid4())
-        request = stateless_svc_pb2.CreateJobRequest(job_id=peloton_pb2.JobID(value=job_id), spec=config)
-        await _unless_made(self._checked(self._client.stateless_svc.CreateJob, request))
+        given, job_id = job_id, job_id or str(uuid.uuid4())
+        held = peloton_pb2.JobID(value=job_id)
+        request = stateless_svc_pb2.CreateJobRequest(job_id=held, spec=config)
+        exists = await _unless_made(self._checked(self._client.stateless_svc.CreateJob, request))
+        if given and exists is not None:
+            wanted = stateless_svc_pb2.GetJobRequest(job_id=held)
+            found = await self._checked(self._client.stateless_svc.GetJob, wanted)
+            _check_name(exists, found.job_info.spec.name, config.name)
         return job_id
 
     async def get(self, job_id: str, timeout: float | None = None) -> JobInfo:
@@ -111,22 +122,57 @@ class AsyncJobs(AsyncWatches):
                 return runtime  # type: ignore[no-any-return]
             pause = backoff.next()
             if end is not None and time.monotonic() + pause >= end:
-                raise CallError(CODES.DEADLINE_EXCEEDED, f"the job {job_id} has not ended in {timeout:g} s")
+                raise CallError(
+                    CODES.DEADLINE_EXCEEDED, f"the job {job_id} has not ended in {duration(timeout or 0)}"
+                )
             await self._driver.sleep(pause)
 
     async def instances(self, job_id: str) -> AsyncGenerator[TaskInfo, None]:
-        """Yield the instances of a job in order, reading some at a time."""
+        """Yield the instances of a job in order, reading some at a time.
+
+        A page that no leader answers is read again, a few times.
+        """
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.task import task_pb2
 
-        count = (await self.get(job_id)).config.instanceCount
+        info = await self.get(job_id)
+        count = info.config.instanceCount + info.runtime.releasedInstances
         for first in range(0, count, INSTANCES_PER_CALL):
             request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job_id))
             setattr(request.range, "from", first)
             request.range.to = first + INSTANCES_PER_CALL
-            found = (await self._checked(self._client.task_svc.List, request)).result.value
+            found = (await self._page(request)).result.value
             for instance in sorted(found):
                 yield found[instance]
+
+    async def release(self, job_id: str, instances: Iterable[int]) -> list[int]:
+        """Take instances out of a batch job, live ones after their end; return those not released before.
+
+        Their numbers are free when they have ended, and updates that add instances use them again. The call
+        is not repeated by itself where it may have been carried out.
+        """
+        from peloton.api.v0 import peloton_pb2
+        from peloton.api.v0.job.instances import instances_pb2
+
+        request = instances_pb2.ReleaseInstancesRequest(job_id=peloton_pb2.JobID(value=job_id))
+        for each in sorted(set(instances)):
+            request.ranges.add(**{"from": each, "to": each + 1})
+        if not request.ranges:
+            return []
+        answer = await self._checked(self._client.instance_svc.ReleaseInstances, request)
+        return list(answer.released_instances)
+
+    async def _page(self, request: Any) -> Any:
+        """Return a page of a list. Raises CallError."""
+        backoff = Backoff(FIRST_POLL, LONGEST_POLL)
+        for _ in range(TRIES_PER_PAGE - 1):
+            try:
+                return await self._checked(self._client.task_svc.List, request)
+            except CallError as error:
+                if not error.passing:
+                    raise
+            await self._driver.sleep(backoff.next())
+        return await self._checked(self._client.task_svc.List, request)
 
     async def logs(
         self, job_id: str, instance: int, file: str = "stdout", *, run: str = "", follow: bool = False
@@ -190,8 +236,8 @@ class AsyncJobs(AsyncWatches):
         )
         return ended or bool(current and current != run), run
 
-    async def _file(self, job_id: str, instance: int, file: str, run: str) -> AgentFile:
-        """Return a file at its agent."""
+    async def _file(self, job_id: str, instance: int, file: str, run: str) -> AgentFile | JobmgrFile:
+        """Return a file at its agent, or as the job manager reads it for a task."""
         from peloton.api.v0 import peloton_pb2
         from peloton.api.v0.task import task_pb2
 
@@ -204,6 +250,9 @@ class AsyncJobs(AsyncWatches):
         if not fitting:
             names = ", ".join(path.rpartition("/")[2] for path in answer.paths)
             raise CallError(CODES.NOT_FOUND, f"no file {file!r} in the sandbox; there: {names or 'nothing'}")
+        if self._client.of_task:
+            read = partial(self._checked, self._client.task_access_svc.GetSandboxFile)
+            return JobmgrFile(read, job_id, instance, run, file)
         path, agents = min(fitting, key=len), self._client.agents
         return AgentFile(answer.hostname, int(answer.port or 5051), path, agents)
 
@@ -221,20 +270,26 @@ class AsyncJobs(AsyncWatches):
             answer = await self._driver.call(call, request, {} if timeout is None else {"timeout": timeout})
         except grpc.RpcError as error:
             raise call_error(method, error) from error
-        except NoLeader as error:
-            raise CallError(CODES.UNAVAILABLE, str(error), method) from error
         if (refused := refusal(answer, method)) is not None:
             raise refused
         return answer
 
 
-async def _unless_made(create: Awaitable[object]) -> None:
-    """Create what has an id of our own: what exists already was made by a try whose answer was lost."""
+async def _unless_made(create: Awaitable[object]) -> CallError | None:
+    """Create what has an id of our own; return the refusal where an earlier try has made it."""
     try:
         await create
     except CallError as error:
         if error.code is not CODES.ALREADY_EXISTS:
             raise
+        return error
+    return None
+
+
+def _check_name(exists: CallError, found: str, wanted: str) -> None:
+    """Raise the refusal unless what exists is what was to be made."""
+    if found != wanted:
+        raise CallError(exists.code, f"{exists}: its name is {found!r}, not {wanted!r}")
 
 
 def _read(kind: Any, spec: Any) -> Any:

@@ -36,6 +36,8 @@ class BearerAuth:
 
     token: str | Callable[[], str] = field(repr=False)
     """The token, or what tells it for each call, where it is renewed from time to time. It must not block."""
+    of_task: bool = field(default=False, kw_only=True)
+    """Whether it is that of a task, which reads logs through the job manager: it has nothing for agents."""
 
     @property
     def username(self) -> str:

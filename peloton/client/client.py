@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from peloton.client.auth import Auth
+from peloton.client.auth import Auth, BearerAuth
 from peloton.client.channel import MAX_MESSAGE_BYTES
 from peloton.client.discovery import Discovery, InCluster, UrlDiscovery, ZooKeeperDiscovery
 from peloton.client.services import SERVICES
 from peloton.client.tls import Tls
+from peloton.client.typed import AsyncServices, Services
 from peloton.config.agents import PLAIN, AgentAccess
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from peloton.client.async_layer import AsyncJobs
-    from peloton.client.driving import Driver
     from peloton.client.following import Leader
     from peloton.client.layer import Jobs
+    from peloton.client.sync_async import Driver
 
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 DEFAULT_TIMEOUT = 20.0
@@ -28,21 +29,6 @@ DEFAULT_TIMEOUT = 20.0
 
 class BaseClient:
     """What the blocking client and that for asyncio have in common."""
-
-    job_svc: Any
-    task_svc: Any
-    update_svc: Any
-    volume_svc: Any
-    stateless_svc: Any
-    pod_svc: Any
-    watch_svc: Any
-    admin_svc: Any
-    respool_svc: Any
-    host_svc: Any
-    jobmgr_private_svc: Any
-    resmgr_svc: Any
-    explain_svc: Any
-    hostmgr_svc: Any
 
     def __init__(
         self,
@@ -64,6 +50,8 @@ class BaseClient:
         self.name = name
         self.timeout = timeout
         self._auth = auth
+        self.of_task = isinstance(auth, BearerAuth) and auth.of_task
+        """Whether the calls are those of a task, by its own token."""
         self._tls = tls
         self._discovery = discovery or _discovery(zk_servers, zk_root, jm_url, rm_url, hm_url)
         self._channels: dict[str, Any] = {}
@@ -76,21 +64,27 @@ class BaseClient:
         return cls(name, **settings_from_environment())
 
     @property
-    def jobmgr_metadata(self) -> list[tuple[str, str]]:
+    def jobmgr_metadata(self) -> Any:  # a list of pairs, which gRPC takes, and its types do not
         """The metadata of a call of the job manager."""
         return self._metadata("jobmgr")
 
     @property
-    def resmgr_metadata(self) -> list[tuple[str, str]]:
+    def resmgr_metadata(self) -> Any:
         """The metadata of a call of the resource manager."""
         return self._metadata("resmgr")
 
     @property
-    def hostmgr_metadata(self) -> list[tuple[str, str]]:
+    def hostmgr_metadata(self) -> Any:
         """The metadata of a call of the host manager."""
         return self._metadata("hostmgr")
 
-    def __getattr__(self, name: str) -> Any:
+    if not TYPE_CHECKING:  # for a type checker there are the attributes that are declared, and no others
+
+        def __getattr__(self, name: str) -> Any:
+            return self._attribute(name)
+
+    def _attribute(self, name: str) -> Any:
+        """Make what an attribute holds when it is first used."""
         service = SERVICES.get(name)
         if service is None:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -106,24 +100,20 @@ class BaseClient:
         shared: dict[str, Any] = {"auth": self._auth, "tls": self._tls, "agents": self.agents}
         return type(self)(self.name, timeout=self.timeout, discovery=discovery, **shared)
 
+    def ailing(self, role: str) -> list[str]:
+        """Return what the processes of a role say is wrong with them. Raises DiscoveryError."""
+        from peloton.client.member_health import ailing
+
+        return ailing(self._discovery, role, self._tls)
+
     def _opened(self, role: str) -> Any:
         raise NotImplementedError
 
     def _leader(self, role: str, driver: Driver, open_channel: Any) -> Leader:
-        from peloton.client.following import Leader, Way
+        from peloton.client.role_channel import follow
 
-        credentials = self._tls.credentials() if self._tls else None
-        return Leader(
-            Way(
-                driver,
-                address=lambda: self._discovery.address(role),
-                open=lambda target: open_channel(target, credentials),
-                metadata=self._metadata_of(role),
-                timeout=self.timeout,
-                repeats=self._discovery.follows(role),
-                tls=self._tls,
-            )
-        )
+        metadata = self._metadata_of(role)
+        return follow(self._discovery, role, driver, open_channel, metadata, self.timeout, self._tls)
 
     def _metadata_of(self, role: str) -> Any:
         """Return what tells the metadata of a call, which may change where a token is asked for."""
@@ -149,13 +139,14 @@ class BaseClient:
         return channels
 
 
-class PelotonClient(BaseClient):
+class PelotonClient(BaseClient, Services):
     """Blocking stubs of a cluster's services, one attribute for each of `peloton.client.services.SERVICES`.
 
     Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
     the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
     for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
-    streams have none. An address is looked up when a service is first called, which may raise DiscoveryError.
+    streams have none. Failures are of type grpc.RpcError; where no leader is found in time UNAVAILABLE, which
+    is also a DiscoveryError.
     `jm_url`, `rm_url` and `hm_url` are each one address or several, with commas between them, which are tried
     in turn; `zk_servers` is for leaders that are looked up in ZooKeeper. A call that reaches no server waits
     for the next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).
@@ -167,13 +158,13 @@ class PelotonClient(BaseClient):
 
     jobs: Jobs
 
-    def __getattr__(self, name: str) -> Any:
+    def _attribute(self, name: str) -> Any:
         if name == "jobs":
             from peloton.client.layer import Jobs
 
             self.jobs = Jobs(self)
             return self.jobs
-        return super().__getattr__(name)
+        return super()._attribute(name)
 
     def __enter__(self) -> PelotonClient:
         return self
@@ -191,6 +182,11 @@ class PelotonClient(BaseClient):
         """Return the Mesos clusters that there are; an empty name is the unnamed one."""
         return self._discovery.clusters()
 
+    @property
+    def own_cluster(self) -> str:
+        """The name of the Mesos cluster whose host manager is called; empty for the unnamed one."""
+        return str(getattr(self._discovery, "own", ""))
+
     def close(self) -> None:
         """Close every connection; a service that is used afterwards opens a new one."""
         for channel in self._forget():
@@ -199,13 +195,13 @@ class PelotonClient(BaseClient):
 
     def _opened(self, role: str) -> Any:
         from peloton.client.channel import open_channel
-        from peloton.client.driving import Blocking
         from peloton.client.stubs import BlockingChannel
+        from peloton.client.sync_async import Blocking
 
         return BlockingChannel(self._leader(role, Blocking(), open_channel))
 
 
-class AsyncPelotonClient(BaseClient):
+class AsyncPelotonClient(BaseClient, AsyncServices):
     """The same for asyncio: calls are awaited, streams are for `async for`; all of it in one loop.
 
     A task that is cancelled ends its call. `async with`, or `close`, ends the connections and threads (those
@@ -215,18 +211,18 @@ class AsyncPelotonClient(BaseClient):
     jobs: AsyncJobs
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        from peloton.client.driving import Asyncio
+        from peloton.client.sync_async import Asyncio
 
         super().__init__(*arguments, **named)
         self._driver = Asyncio()
 
-    def __getattr__(self, name: str) -> Any:
+    def _attribute(self, name: str) -> Any:
         if name == "jobs":
             from peloton.client.async_layer import AsyncJobs
 
             self.jobs = AsyncJobs(self, self._driver)
             return self.jobs
-        return super().__getattr__(name)
+        return super()._attribute(name)
 
     async def __aenter__(self) -> AsyncPelotonClient:
         return self

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from peloton.client.agents import agents_by
 from peloton.client.auth import Auth, BearerAuth, read_auth
 from peloton.client.clusters import zookeeper_of
-from peloton.client.discovery import Discovery, UrlDiscovery, ZooKeeperDiscovery
+from peloton.client.discovery import Discovery, LocalDiscovery, UrlDiscovery, ZooKeeperDiscovery
+from peloton.client.extensions import find_local_cluster
+from peloton.client.task_identity import TOKEN_FILE, own_variables, task_auth
 from peloton.client.tls import Tls
 from peloton.config.agents import PLAIN
 
@@ -24,9 +25,10 @@ def settings_from_environment(variables: Mapping[str, str] = os.environ) -> dict
     the command line; PELOTON_TOKEN is a bearer token, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE
     are for TLS, with ZK_TLS=1 that to ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH are for
     Mesos agents. Where it names no cluster, a minicluster that runs on this machine is taken, as by the
-    command line, with what a call of it needs. Raises PelotonError for a value that is wrong.
+    command line, with what a call of it needs. Inside of a task that has a token (PELOTON_TOKEN_FILE) calls
+    are the task's, unless another identity is given. Raises PelotonError for a value that is wrong.
     """
-    given = {key: value for key, value in variables.items() if value}
+    given = {key: value for key, value in own_variables(variables).items() if value}
     servers = ",".join(given.get("ZK_SERVERS", "").split())
     if not servers and "CLUSTER_NAME" in given:
         servers = zookeeper_of(given["CLUSTER_NAME"])
@@ -58,26 +60,23 @@ def _by_encrypted_zookeeper(found: Mapping[str, Any]) -> Discovery:
 
 def _minicluster(variables: Mapping[str, str]) -> dict[str, Any]:
     """Return arguments for the minicluster that runs on this machine; none where none does."""
-    if find_spec("minicluster") is None:
-        return {}  # the client was installed alone
-    from minicluster import discovery
-    from minicluster.credentials import client_identity
-    from minicluster.layout import Layout
-    from peloton.client.discovery import LocalDiscovery
-
-    running = discovery.find(variables)
+    running = find_local_cluster(variables)
     if running is None:
         return {}
-    found: dict[str, Any] = {**client_identity(running.directory)}
+    found: dict[str, Any] = {**running.identity()}
     if running.zookeeper:
         return {**found, "zk_servers": running.zookeeper}
-    return {**found, "discovery": LocalDiscovery(Layout(running.directory).membership)}
+    return {**found, "discovery": LocalDiscovery(running.membership)}
 
 
 def _auth(given: Mapping[str, str]) -> Auth | None:
     if token := given.get("PELOTON_TOKEN"):
         return BearerAuth(token)
-    return read_auth(given["BASIC_AUTH_CONFIG"]) if "BASIC_AUTH_CONFIG" in given else None
+    if "BASIC_AUTH_CONFIG" in given:
+        return read_auth(given["BASIC_AUTH_CONFIG"])
+    if TOKEN_FILE in given and "JOBMGR_URL" in given:
+        return task_auth(given[TOKEN_FILE], given["JOBMGR_URL"], _tls(given))
+    return None
 
 
 def _tls(given: Mapping[str, str]) -> Tls | None:

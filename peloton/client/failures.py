@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, reason_of
 
 CODES = grpc.StatusCode
 _ARGUMENT = re.compile(r"(?:[^:]*: )??([A-Za-z_][\w.\[\]-]*): (.+?) is not (.+)", re.DOTALL)
@@ -25,13 +25,17 @@ _BY_NAME = (
 class CallError(PelotonError):
     """A call that failed, by its gRPC status or by what its answer says.
 
-    `field`, `value` and `expected` are those of an argument that was refused, else empty.
+    `field`, `value` and `expected` are those of an argument that was refused, else empty. `reason` is
+    "stale-version" where the version that the caller names is not the present one, else mostly empty.
     """
 
-    def __init__(self, code: grpc.StatusCode, message: str, method: str = "", value: str = "") -> None:
+    def __init__(
+        self, code: grpc.StatusCode, message: str, method: str = "", value: str = "", reason: str = ""
+    ) -> None:
         found = _ARGUMENT.fullmatch(message) if code is CODES.INVALID_ARGUMENT else None
         self.code = code
         self.method = method
+        self.reason = reason
         self.field = found[1] if found else ""
         self.value = found[2].strip("'\"") if found else value
         self.expected = found[3] if found else ""
@@ -45,7 +49,13 @@ class CallError(PelotonError):
 
 def call_error(method: str, error: grpc.RpcError) -> CallError:
     """Return the failure of a call."""
-    return CallError(error.code(), str(error.details() or ""), method)
+    return CallError(error.code(), str(error.details() or ""), method, reason=reason(error))
+
+
+def reason(error: grpc.RpcError) -> str:
+    """Return the code of why a call failed, where its status alone does not say what to do; else empty."""
+    sent: Any = error.trailing_metadata() or ()  # pairs, which the types of grpcio do not know
+    return reason_of(error.code().name, str(error.details() or ""), dict(tuple(sent)))
 
 
 def refusal(answer: Message, method: str = "") -> CallError | None:

@@ -1,55 +1,60 @@
-"""Calls to the leader of a role: which are made again, when, and where. Shared by both kinds of client."""
+"""Calls to the leader of a role, as `peloton.leaders` decides. Shared by both kinds of client."""
 
 from __future__ import annotations
 
-import re
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import grpc
 
-from peloton.backoff import Backoff
+from peloton.backoff import shortened
 from peloton.client.channel import Metadata
-from peloton.client.discovery import NoLeader
-from peloton.client.driving import ClientClosed, Driver, LocalError
+from peloton.client.finding import DiscoveryError, NoLeader, Tell
+from peloton.client.seeking import Seeker
+from peloton.client.sync_async import ClientClosed, Driver, LocalError, NotBegun
 from peloton.client.tls import Tls, handshake_trouble
+from peloton.leaders import (
+    CLIENT,
+    JITTER,
+    LEAST_SECONDS,
+    REPEATED,
+    Failure,
+    Leaders,
+    Server,
+    Tries,
+    failure_of,
+    may_be_handshake,
+    repeatable,
+)
 
-NOT_BEGUN = "peloton-not-begun"
-"""Key of the trailing metadata of a call that was refused before it began."""
-SERVER_GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""Codes of calls to a server that ends; CANCELLED where the call was under way."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
-IDEMPOTENT = re.compile(r"(Get|List|Query|Browse|Lookup|Refresh|Start|Stop|Kill|Delete)(?![a-z])")
-"""Methods that read, or that change nothing when they are carried out again."""
-_CUT = re.compile(r"^failed to connect.*(handshake|socket closed|reset|eof)", re.IGNORECASE | re.DOTALL)
-"""Texts of gRPC where a server was reached, and ended the connection or failed in its handshake."""
+T = TypeVar("T")
 HANDSHAKE_SECONDS = 1.0
 """How long the reason of a handshake that failed is looked for."""
 
 
-def repeatable(method: str, request: Any) -> bool:
-    """Return whether a call that may have been carried out may be made again.
+class Unfound(LocalError, DiscoveryError):
+    """The address of a server cannot be found, and waiting does not help."""
 
-    It may where the second time changes nothing: the call reads, requests an end state, or names the job or
-    the entity version.
-    """
-    name = method.rpartition("/")[2]
-    if IDEMPOTENT.match(name) or _value(request, "version"):
-        return True
-    return name.startswith("Create") and bool(_value(request, "id") or _value(request, "job_id"))
+    def __init__(self, error: DiscoveryError) -> None:
+        super().__init__(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
-
-def _value(request: Any, name: str) -> Any:
-    """Return what the field of this name wraps, empty where the request has no such field."""
-    return getattr(getattr(request, name, None), "value", "")
+    def __str__(self) -> str:
+        """Return what is wrong."""
+        return self.details()
 
 
-def never_began(error: grpc.RpcError) -> bool:
-    """Return whether the call was refused before it began, or found no connection."""
-    trailing = {key for key, _ in error.trailing_metadata() or ()}
-    return NOT_BEGUN in trailing or str(error.details() or "").startswith("failed to connect")
+class Leaderless(LocalError, NoLeader):
+    """Nobody leads, or nobody says who does."""
+
+    def __init__(self, error: NoLeader) -> None:
+        super().__init__(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    def __str__(self) -> str:
+        """Return who was asked for the leader."""
+        return self.details()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,8 @@ class Way:
     """How a client calls the servers of a role."""
 
     driver: Driver
-    address: Callable[[], str]
-    """Returns `host:port` of the leader now; may block, and raise NoLeader."""
+    address: Callable[[float | None], str]
+    """Returns `host:port` of the leader now, within `seconds`; may block. Raises DiscoveryError."""
     open: Callable[[str], Any]
     """Opens a channel to an address."""
     metadata: Callable[[], Metadata]
@@ -66,6 +71,12 @@ class Way:
     repeats: bool = True
     """Whether calls are made again."""
     tls: Tls | None = None
+    watch: Callable[[Tell], object] = lambda tell: None
+    """Lets each new leader be told, by another thread."""
+    elsewhere: Callable[[str], str] | None = None
+    """Returns who leads in place of a server that does not answer; empty where nobody else does."""
+    close: Callable[[], object] = lambda: None
+    """Closes what `elsewhere` has opened."""
 
 
 class Method:
@@ -87,68 +98,215 @@ class Method:
         return made[1]
 
 
+@dataclass(eq=False, slots=True)
+class Target:
+    """A server that leads, or led, and the channels to it."""
+
+    server: Server
+    driver: Driver
+    open: Callable[[str], Any]
+    under_way: set[Any] = field(default_factory=set)
+    """Calls that end when it is left, where calls can be cancelled."""
+    _repeatable: Any = None
+    _other: Any = None
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`."""
+        return self.server.address
+
+    def channel(self, repeatable: bool) -> Any:
+        """Return the channel for calls that are ended when the server is left, or for others.
+
+        Blocking calls end with their channel only, so there are two. Raises NotBegun where it was left.
+        """
+        if self.server.deposed:
+            raise NotBegun
+        if self.driver.cancels or repeatable:
+            if self._repeatable is None:
+                self._repeatable = self.open(self.address)
+            return self._repeatable
+        if self._other is None:
+            self._other = self.open(self.address)
+        return self._other
+
+    def leave(self) -> None:
+        """End the calls that may be repeated elsewhere."""
+        for call in list(self.under_way):
+            call.cancel()
+        if not self.driver.cancels and self._repeatable is not None:
+            self.driver.end(self._repeatable)
+            self._repeatable = None
+
+    def channels(self) -> list[Any]:
+        """Return the channels that are open."""
+        return [each for each in (self._repeatable, self._other) if each is not None]
+
+
 class Leader:
-    """The channels to the leaders of a role, and what is decided about calls there.
+    """The channels to the leaders of a role, and the calls there.
 
     A call that was UNAVAILABLE is repeated at the next leader, within its time-out, if it was refused before
-    it began, was never sent, or is `repeatable`. A stream is opened at the leader at that moment, and ends
-    with its connection.
+    it began, was never sent, or is `repeatable`. Once another leader is known, those that are under way and
+    may be repeated end, and are made there. A stream is opened at the leader at that moment, and ends
+    with it.
     """
 
     def __init__(self, way: Way) -> None:
         self.way = way
-        self._lock = way.driver.lock()
-        self._target = ""
-        self._channels: dict[str, Any] = {}
-        self._closed = False
+        self._finding = way.driver.lock()
+        self._state = threading.RLock()
+        self._leaders = Leaders()
+        self._targets: dict[Server, Target] = {}
+        self._watched = False
+        self._news = way.driver.news()
+        """Set when another server is known to lead."""
+        self._seeker: Seeker | None = None
 
     async def call(self, method: Method, request: Any, timeout: float | None, options: dict[str, Any]) -> Any:
-        """Make a call, and again where it is safe. Raises grpc.RpcError, NoLeader and DiscoveryError."""
-        seconds = self.way.timeout if timeout is None else timeout
-        deadline = None if seconds is None else time.monotonic() + seconds
-        backoff = None
+        """Make a call, and again where it is safe. Raises grpc.RpcError."""
+        safe = repeatable(method.path, request)
+        tries = self._tries(self.way.timeout if timeout is None else timeout, safe)
+        return await self._until_answered(tries, lambda: self._once(method, request, tries, options, safe))
+
+    def _tries(self, seconds: float | None, repeatable: bool) -> Tries:
+        return Tries(CLIENT, time.monotonic(), seconds, repeats=self.way.repeats, repeatable=repeatable)
+
+    async def _until_answered(self, tries: Tries, once: Callable[[], Awaitable[T]]) -> T:
+        """Carry out the tries of a call."""
         while True:
+            news = self._news
             try:
-                return await self._once(method, request, deadline, options)
-            except (NoLeader, _Retry) as error:
-                backoff = backoff or Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
-                late = deadline is not None and time.monotonic() + backoff.longest_next >= deadline
-                if late or not self.way.repeats:
-                    raise (error.refusal if isinstance(error, _Retry) else error) from None
-            await self.way.driver.sleep(backoff.next())
+                return await once()
+            except _Failed as failed:
+                pause = tries.failed(failed.failure, time.monotonic())
+                if pause is None:
+                    raise failed.error from failed.__cause__
+            if await news.wait(shortened(pause, JITTER)):
+                tries.hear()
 
     async def _once(
-        self, method: Method, request: Any, deadline: float | None, options: dict[str, Any]
+        self, method: Method, request: Any, tries: Tries, options: dict[str, Any], safe: bool
     ) -> Any:
-        target, channel = await self.leader()
+        target = await self._found(tries)
         options = self.filled(options)
-        if deadline is not None:
-            options["timeout"] = max(deadline - time.monotonic(), 0.001)
+        if tries.lost:
+            options["metadata"] += ((REPEATED, "1"),)
+        seconds = tries.seconds(time.monotonic())
+        if seconds is not None:
+            options["timeout"] = seconds
+        noted = None if self._seeker is None else self._seeker.begin(target.address)
         try:
-            return await self.way.driver.call(method.on(channel), request, options)
+            made = method.on(target.channel(safe))
+            return await self.way.driver.call(made, request, options, target.under_way if safe else None)
         except grpc.RpcError as error:
             judged = await self.judged(error, target)
-            again = never_began(error) or repeatable(method.path, request)
-            if judged is error and error.code() in SERVER_GONE and again:
-                raise _Retry(error) from None
-            if judged is error:
-                raise
-            raise judged from error
+            raise _Failed(_failure(judged), judged) from (None if judged is error else error)
+        finally:
+            if noted is not None and self._seeker is not None:
+                self._seeker.end(noted)
 
-    async def leader(self) -> tuple[str, Any]:
-        """Return address and channel of the leader. Raises NoLeader, DiscoveryError and ClientClosed."""
-        if (channel := self._channels.get(target := self._target)) is not None:
-            return target, channel
-        async with self._lock:
-            if self._closed:
+    async def _found(self, tries: Tries) -> Target:
+        """Return the leader for a try. Raises _Failed where nobody leads."""
+        try:
+            return await self.leader(tries.rest(time.monotonic()))
+        except Leaderless as error:
+            raise _Failed(Failure.NOT_BEGUN, error) from None
+
+    async def leader(self, seconds: float | None = None) -> Target:
+        """Return the leader, found within `seconds`. Raises Leaderless, Unfound and ClientClosed."""
+        if (target := self._target()) is not None:
+            return target
+        deadline = None if seconds is None else time.monotonic() + seconds
+        if not await self._finding.acquire(seconds):
+            raise Leaderless(NoLeader("the leader was not found in time"))
+        try:
+            if self._leaders.ended:
                 raise ClientClosed
-            target = self._target or await self.way.driver.blocking(self.way.address)
-            if self._closed:
+            if self._leaders.current is None:
+                address = await self._look_up(_rest(deadline))
+                with self._state:
+                    self._leaders.find(address)
+            if self._leaders.ended:
                 raise ClientClosed
-            if target not in self._channels:
-                self._channels[target] = self.way.open(target)
-            self._target = target
-            return target, self._channels[target]
+            target = self._target()
+        finally:
+            self._finding.release()
+        return target or await self.leader(_rest(deadline))
+
+    def _target(self) -> Target | None:
+        """Return whom calls go to now."""
+        with self._state:
+            server = self._leaders.current
+            if server is None:
+                return None
+            target = self._targets.get(server)
+            if target is None:
+                target = self._targets[server] = Target(server, self.way.driver, self.way.open)
+            return target
+
+    async def _look_up(self, seconds: float | None) -> str:
+        try:
+            found = await self.way.driver.blocking(lambda: self.way.address(seconds))
+        except NoLeader as error:
+            raise Leaderless(error) from None
+        except DiscoveryError as error:
+            raise Unfound(error) from None
+        self._follow()
+        return found
+
+    def _follow(self) -> None:
+        """Let other leaders be told from now on."""
+        if self._watched:
+            return
+        self._watched = True
+        enter = self.way.driver.entry()
+
+        def tell(address: str) -> object:
+            return enter(lambda: self._told(address))
+
+        self.way.watch(tell)
+        if self.way.elsewhere is not None:
+            self._seeker = Seeker(self.way.elsewhere, tell)
+
+    def _told(self, address: str) -> None:
+        """Take what an election says: who leads now, empty while nobody does."""
+        with self._state:
+            turn = self._leaders.tell(address)
+            self._close(turn.closed)
+            left = [self._targets[each] for each in turn.left if each in self._targets]
+            news = self._news
+            if turn.leader is not None:
+                self._news = self.way.driver.news()
+        for each in left:
+            each.leave()
+        if turn.leader is not None:
+            news.set()
+
+    def _close(self, servers: Iterable[Server]) -> None:
+        for target in filter(None, (self._targets.pop(each, None) for each in servers)):
+            for channel in target.channels():
+                self.way.driver.end(channel)
+
+    async def opened(self, method: Method, request: Any, options: dict[str, Any]) -> tuple[Target, Any]:
+        """Open a stream at the leader, waited for within the time-out. Raises grpc.RpcError."""
+        seconds = options.get("timeout")
+        tries = self._tries(self.way.timeout if seconds is None else seconds, repeatable=False)
+        bounded = seconds is not None
+
+        async def once() -> tuple[Target, Any]:
+            target = await self._found(tries)
+            given = {**options, "timeout": tries.seconds(time.monotonic())} if bounded else options
+            try:
+                return target, method.on(target.channel(True))(request, **self.filled(given))
+            except NotBegun as error:
+                raise _Failed(Failure.NOT_BEGUN, error) from None
+            except ValueError as error:
+                if "closed channel" not in str(error):
+                    raise
+                raise _Failed(Failure.NOT_BEGUN, NotBegun()) from None
+
+        return await self._until_answered(tries, once)
 
     def filled(self, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options of a call with the metadata it lacks."""
@@ -159,38 +317,56 @@ class Leader:
             own = given + tuple(pair for pair in own if pair[0] not in keys)
         return {**options, "metadata": own}
 
-    async def judged(self, error: grpc.RpcError, target: str) -> grpc.RpcError:
-        """Return what to raise for a call or stream that failed at a server, and forget one that is gone."""
+    async def judged(self, error: grpc.RpcError, target: Target) -> grpc.RpcError:
+        """Return what to raise for a call or stream that failed at a server, and take what it tells."""
         code = error.code()
-        if self._closed and code is grpc.StatusCode.CANCELLED:
+        if self._leaders.ended and code is grpc.StatusCode.CANCELLED:
             return ClientClosed()
-        if code in (*SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            self.invalidate(target)
-        cut = _CUT.search(str(error.details())) if code is grpc.StatusCode.UNAVAILABLE else None
-        if cut is None:
+        with self._state:
+            self._close(self._leaders.fail(target.server, _failure(error)))
+        if code is grpc.StatusCode.CANCELLED and target.server.deposed:
+            return LocalError(grpc.StatusCode.UNAVAILABLE, f"{target.address} does not lead any more")
+        if not may_be_handshake(code.name, str(error.details())):
             return error
         trouble = await self.way.driver.blocking(
-            lambda: handshake_trouble(target, self.way.tls, HANDSHAKE_SECONDS)
+            lambda: handshake_trouble(target.address, self.way.tls, HANDSHAKE_SECONDS)
         )
         if not trouble:
             return error
-        return LocalError(grpc.StatusCode.UNAUTHENTICATED, f"{target}: {trouble}")
+        return LocalError(grpc.StatusCode.UNAUTHENTICATED, f"{target.address}: {trouble}")
 
-    def invalidate(self, target: str) -> None:
+    def invalidate(self, target: Target) -> None:
         """Forget a leader, so that the next call looks it up again."""
-        if self._target == target:
-            self._target = ""
+        with self._state:
+            self._close(self._leaders.forget(target.server))
 
     def close(self) -> list[Any]:
         """Let no call begin any more; return the channels, for the caller to close them."""
-        self._closed = True
-        channels, self._channels, self._target = list(self._channels.values()), {}, ""
-        return channels
+        with self._state:
+            self._leaders.end()
+            targets, self._targets = list(self._targets.values()), {}
+        if self._seeker is not None:
+            self._seeker.close()
+        self.way.close()
+        return [channel for each in targets for channel in each.channels()]
 
 
-class _Retry(Exception):
-    """The call may be made again at the next leader."""
+def _rest(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), LEAST_SECONDS)
 
-    def __init__(self, refusal: grpc.RpcError) -> None:
-        self.refusal = refusal
+
+def _failure(error: grpc.RpcError) -> Failure:
+    """Return what a failed call tells about who leads."""
+    if isinstance(error, ClientClosed):
+        return Failure.ANSWERED
+    sent: Any = error.trailing_metadata() or ()  # pairs, which the types of grpcio do not know
+    return failure_of(error.code().name, str(error.details() or ""), {key for key, _ in sent})
+
+
+class _Failed(Exception):
+    """A try has failed."""
+
+    def __init__(self, failure: Failure, error: grpc.RpcError) -> None:
+        self.failure = failure
+        self.error = error
         super().__init__()

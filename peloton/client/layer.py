@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peloton.client.async_layer import AsyncJobs
-from peloton.client.driving import Blocking, iterate, run
+from peloton.client.sync_async import Blocking, iterate, run
 from peloton.client.watching import Event, Stubs
 
 if TYPE_CHECKING:
@@ -29,16 +29,18 @@ class Jobs:
         """Return the id of the resource pool at a path such as `/team/batch`."""
         return run(self._jobs.pool_id(path))
 
-    def create(self, pool: str, spec: JobConfig | str | Path) -> str:
+    def create(self, pool: str, spec: JobConfig | str | Path, job_id: str = "") -> str:
         """Create a batch job of a spec or a YAML file in the pool at a path; return its id.
 
-        Where the path is empty, the spec names the pool.
+        Where the path is empty, the spec names the pool. With a `job_id`, a UUID, a program that ended before
+        it had the answer may call it again. ALREADY_EXISTS is raised where the id is that of another job, one
+        with another name.
         """
-        return run(self._jobs.create(pool, spec))
+        return run(self._jobs.create(pool, spec, job_id))
 
-    def create_service(self, pool: str, spec: JobSpec | str | Path) -> str:
-        """Create a service of a spec or a YAML file in the pool at a path; return its id."""
-        return run(self._jobs.create_service(pool, spec))
+    def create_service(self, pool: str, spec: JobSpec | str | Path, job_id: str = "") -> str:
+        """Create a service as `create` does a batch job; return its id."""
+        return run(self._jobs.create_service(pool, spec, job_id))
 
     def get(self, job_id: str, timeout: float | None = None) -> JobInfo:
         """Return config and runtime of a batch job."""
@@ -57,8 +59,19 @@ class Jobs:
         """
         return run(self._jobs.wait(job_id, timeout, progress))
 
+    def release(self, job_id: str, instances: Iterable[int]) -> list[int]:
+        """Take instances out of a batch job, live ones after their end; return those not released before.
+
+        Their numbers are free when they have ended, and updates that add instances use them again. The call
+        is not repeated by itself where it may have been carried out.
+        """
+        return run(self._jobs.release(job_id, instances))
+
     def instances(self, job_id: str) -> Iterator[TaskInfo]:
-        """Yield the instances of a job in order, reading some at a time."""
+        """Yield the instances of a job in order, reading some at a time.
+
+        A page that no leader answers is read again, a few times.
+        """
         return iterate(self._jobs.instances(job_id))
 
     def logs(

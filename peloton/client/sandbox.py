@@ -6,19 +6,23 @@ A Mesos agent answers at most 64 KiB to `/files/read`, and puts bytes that are n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from peloton.config.agents import PLAIN, AgentAccess
-from peloton.errors import NotFound, PelotonError, Unauthenticated, Unavailable
+from peloton.errors import NotFound, PelotonError, Refused, Unauthenticated, Unavailable
+from peloton.model.amounts import byte_size
 from peloton.plainjson import parse_json
 
 if TYPE_CHECKING:
-    import httpx  # slow to import, so it is imported when a file is read
+    import requests
 
-_CHUNK = 64 * 1024
-_LARGEST_ANSWER = 16 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
+NOT_FOLLOWED = "is a link that leads out of the sandbox, or to nothing: it is not followed"
+"""Said of a link that an agent does not resolve; it follows those whose targets are in the sandbox."""
 MOST_NAMES = 30
 """Files that a message names."""
 
@@ -41,34 +45,36 @@ class Agent:
 
         Raises NotFound, Unavailable, and PelotonError for any other answer.
         """
-        import httpx
+        from requests import RequestException
+
+        from peloton.client.blocking_http import address_of, answer, reason_of
 
         failure = f"{self} cannot be reached"
+        address = address_of(self.access.scheme, self.host, self.port, endpoint, query)
         try:
-            scheme = self.access.scheme
-            url = httpx.URL(scheme=scheme, host=self.host, port=self.port, path=endpoint, params=query)
-            headers = self.access.headers
-            with _client(self.access).stream("GET", url, timeout=self.timeout, headers=headers) as response:
+            with answer(_session(self.access), "GET", address, (self.timeout, self.timeout)) as response:
                 self._check(response.status_code, endpoint, query["path"])
                 failure = f"{self}: the connection broke"
-                yield from response.iter_bytes()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise AgentUnreachable(f"{failure}: {error}") from error
+                yield from response.iter_content(_CHUNK_BYTES)
+        except RequestException as error:
+            raise AgentUnreachable(f"{failure}: {reason_of(error)}") from error
 
     def read(self, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Return the body of an answer, which is bounded. Raises as `stream`."""
         body = bytearray()
         for piece in self.stream(endpoint, query):
             body += piece
-            if len(body) > _LARGEST_ANSWER:
-                raise PelotonError(f"{self} answered more than {_LARGEST_ANSWER} bytes to {endpoint}")
+            if len(body) > _LARGEST_ANSWER_BYTES:
+                raise PelotonError(
+                    f"{self} answered more than {byte_size(_LARGEST_ANSWER_BYTES)} to {endpoint}"
+                )
         return bytes(body)
 
     def browse(self, folder: str) -> list[Entry]:
         """Return what a folder holds. Raises NotFound where there is none."""
         body = self.read("/files/browse", {"path": folder})
         try:
-            return [Entry(str(one["path"]), str(one["mode"]).startswith("d")) for one in parse_json(body)]
+            return [Entry(str(one["path"]), str(one["mode"])) for one in parse_json(body)]
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
 
@@ -89,7 +95,18 @@ class Entry:
     """A file or folder, by the agent's own path."""
 
     path: str
-    folder: bool
+    mode: str
+    """As `ls -l` shows it."""
+
+    @property
+    def folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.mode.startswith("d")
+
+    @property
+    def link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return self.mode.startswith("l")
 
     @property
     def name(self) -> str:
@@ -132,7 +149,10 @@ class Sandbox:
         except NotFound:
             if not folder:
                 raise
-            there = _names(self.agent.browse(root))
+            entries = self.agent.browse(root)
+            if any(each.name == folder[0] and each.link for each in entries):
+                raise Refused(f"{folder[0]!r} {NOT_FOLLOWED}") from None
+            there = _names(entries)
             raise NotFound(f"no folder {'/'.join(folder)!r} in the sandbox; there: {there}") from None
 
 
@@ -150,25 +170,43 @@ class SandboxFile:
     path: str
 
     def download(self) -> Iterator[bytes]:
-        """Return the whole file in pieces. Raises NotFound or Unavailable."""
-        return self.agent.stream("/files/download", {"path": self.path})
+        """Yield the whole file in pieces. Raises as `read`."""
+        with self._explained():
+            yield from self.agent.stream("/files/download", {"path": self.path})
 
     def read(self, offset: int) -> bytes:
         """Return bytes from `offset` on, as many as the agent gives at once; empty at the end of the file.
 
-        Raises NotFound or Unavailable.
+        Raises NotFound or Unavailable, Refused for a link that leads out of the sandbox.
         """
-        query = {"path": self.path, "offset": str(offset), "length": str(_CHUNK)}
-        return file_data(self.agent.read("/files/read", query), str(self.agent))
+        query = {"path": self.path, "offset": str(offset), "length": str(_CHUNK_BYTES)}
+        with self._explained():
+            return file_data(self.agent.read("/files/read", query), str(self.agent))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise Refused where the body fails because this is a link that the agent does not follow."""
+        try:
+            yield
+        except (Unavailable, Unauthenticated):
+            raise
+        except PelotonError:
+            if self._is_link():
+                raise Refused(f"{self.path.rpartition('/')[2]!r} {NOT_FOLLOWED}") from None
+            raise
+
+    def _is_link(self) -> bool:
+        with suppress(PelotonError):
+            folder = self.agent.browse(self.path.rpartition("/")[0])
+            return any(each.path == self.path and each.link for each in folder)
+        return False
 
 
 @cache
-def _client(access: AgentAccess) -> httpx.Client:
-    import httpx
+def _session(access: AgentAccess) -> requests.Session:
+    from peloton.client.blocking_http import session  # slow to import
 
-    # Without `trust_env`: agents are not behind the user's proxy.
-    headers = {"Connection": "close", "Accept-Encoding": "identity"}
-    return httpx.Client(trust_env=False, verify=access.verify, headers=headers)
+    return session(access.tls, access.headers)
 
 
 def file_data(body: bytes, where: str = "agent") -> bytes:

@@ -23,6 +23,7 @@ class Service:
 
 SERVICES: Mapping[str, Service] = {
     "job_svc": Service("jobmgr", "api.v0.job.job", "JobManagerStub"),
+    "instance_svc": Service("jobmgr", "api.v0.job.instances.instances", "InstanceServiceStub"),
     "task_svc": Service("jobmgr", "api.v0.task.task", "TaskManagerStub"),
     "update_svc": Service("jobmgr", "api.v0.update.svc.update_svc", "UpdateServiceStub"),
     "volume_svc": Service("jobmgr", "api.v0.volume.svc.volume_svc", "VolumeServiceStub"),
@@ -38,6 +39,8 @@ SERVICES: Mapping[str, Service] = {
     "host_svc": Service("hostmgr", "api.v0.host.svc.host_svc", "HostServiceStub"),
     "host_v1alpha_svc": Service("hostmgr", "api.v1alpha.host.svc.host_svc", "HostServiceStub"),
     "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),
+    "task_access_svc": Service("jobmgr", "private.jobmgr.access.access", "TaskAccessServiceStub"),
+    "usage_svc": Service("jobmgr", "private.jobmgr.usage.usage", "UsageServiceStub"),
     "maintenance_svc": Service("jobmgr", "private.jobmgr.maintenance.maintenance", "MaintenanceServiceStub"),
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
     "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),
@@ -47,6 +50,7 @@ SERVICES: Mapping[str, Service] = {
         "hostmgr", "private.hostmgr.v1alpha.svc.hostmgr_svc", "HostManagerServiceStub"
     ),
     "host_history_svc": Service("hostmgr", "private.hostmgr.history.history", "HostHistoryServiceStub"),
+    "host_registry_svc": Service("hostmgr", "private.hostmgr.registry.registry", "HostRegistryServiceStub"),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
     "jobmgr_access_svc": Service("jobmgr", "private.access.access", "AccessServiceStub"),
     "resmgr_access_svc": Service("resmgr", "private.access.access", "AccessServiceStub"),

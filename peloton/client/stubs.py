@@ -8,11 +8,11 @@ from weakref import WeakSet
 
 import grpc
 
-from peloton.client.driving import ClientClosed, run
-from peloton.client.following import Leader, Method
+from peloton.client.following import Leader, Method, Target
+from peloton.client.sync_async import ClientClosed, run
 
 
-class BlockingChannel(grpc.Channel):  # type: ignore[misc]
+class BlockingChannel(grpc.Channel):
     """A blocking channel to a role, whose calls `Leader` repeats."""
 
     def __init__(self, leader: Leader) -> None:
@@ -61,9 +61,9 @@ class _Call:
 
     def future(self, request: Any, timeout: float | None = None, **options: Any) -> Any:
         """Begin a call that is not repeated."""
-        _, channel = run(self._leader.leader())
         seconds = self._leader.way.timeout if timeout is None else timeout
-        call = self._method.on(channel)
+        target = run(self._leader.leader(seconds))
+        call = self._method.on(target.channel(False))
         return call.future(request, timeout=seconds, **self._leader.filled(options))
 
 
@@ -73,15 +73,13 @@ class _Stream:
         self._method = method
 
     def __call__(self, request: Any, **options: Any) -> _Answers:
-        target, channel = run(self._leader.leader())
-        call = self._method.on(channel)(request, **self._leader.filled(options))
-        return _Answers(self._leader, target, call)
+        return _Answers(self._leader, *run(self._leader.opened(self._method, request, options)))
 
 
 class _Answers:
     """The answers of a stream; other attributes are those of gRPC's call."""
 
-    def __init__(self, leader: Leader, target: str, call: Any) -> None:
+    def __init__(self, leader: Leader, target: Target, call: Any) -> None:
         self._leader = leader
         self._target = target
         self._call = call
@@ -157,7 +155,7 @@ class _AsyncAnswers:
         self._method = method
         self._request = request
         self._options = options
-        self._target = ""
+        self._target: Target | None = None
         self._call: Any = None
         self._answers: AsyncIterator[Any] | None = None
         self._cancelled = False
@@ -169,6 +167,7 @@ class _AsyncAnswers:
         if self._answers is None:
             await self._open()
         assert self._answers is not None
+        assert self._target is not None
         try:
             return await anext(self._answers)
         except grpc.RpcError as error:
@@ -178,11 +177,12 @@ class _AsyncAnswers:
             raise judged from error
 
     async def _open(self) -> None:
-        self._target, channel = await self._leader.leader()
+        self._target, self._call = await self._leader.opened(self._method, self._request, self._options)
         if self._cancelled:
+            self._call.cancel()
             raise ClientClosed
-        options = self._leader.filled(self._options)
-        self._call = self._method.on(channel)(self._request, **options)
+        self._target.under_way.add(self._call)
+        self._call.add_done_callback(self._target.under_way.discard)
         self._answers = self._leader.way.driver.answers(self._call)
 
     def cancel(self) -> None:

@@ -12,14 +12,22 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 
 from peloton.backoff import Backoff
-from peloton.client.discovery import NoLeader
-from peloton.client.driving import ClientClosed, Driver
 from peloton.client.failures import CODES, CallError, call_error
+from peloton.client.sync_async import ClientClosed, Driver
 from peloton.config.agents import AgentAccess
 
 T = TypeVar("T")
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
 _OF_THE_MOMENT = (CODES.UNAVAILABLE, CODES.CANCELLED, CODES.ABORTED, CODES.DEADLINE_EXCEEDED)
+
+
+WATCH_CANCELLED = "peloton-watch-cancelled"
+"""Key of the trailing metadata of a watch that was cancelled by its id."""
+
+
+def _is_cancelled(error: grpc.RpcError) -> bool:
+    sent: Any = error.trailing_metadata() or ()  # pairs, which the types of grpcio do not know
+    return WATCH_CANCELLED in {key for key, _ in sent}
 
 
 class EventKind(Enum):
@@ -46,12 +54,15 @@ class Stubs(Protocol):
     """The stubs of a client that the small layer calls."""
 
     job_svc: Any
+    instance_svc: Any
     task_svc: Any
     stateless_svc: Any
     respool_svc: Any
     watch_svc: Any
+    task_access_svc: Any
     timeout: float | None
     agents: AgentAccess
+    of_task: bool
 
 
 class AsyncWatches:
@@ -120,7 +131,6 @@ class _Watch:
         self._held = held
         self._known: dict[str, Any] = {}
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
-        self._id = ""
 
     async def events(self) -> AsyncGenerator[Event[Any], None]:
         while True:
@@ -128,11 +138,8 @@ class _Watch:
                 async with aclosing(self._once()) as events:
                     async for event in events:
                         yield event
-            except NoLeader:
-                pass  # a leader will be elected: a watch has no deadline, and goes on then
             except grpc.RpcError as error:
-                cancelled = error.details() == f"watch {self._id} is cancelled"
-                ended = cancelled or isinstance(error, ClientClosed)
+                ended = _is_cancelled(error) or isinstance(error, ClientClosed)
                 if ended or error.code() not in _OF_THE_MOMENT:
                     raise call_error("peloton.api.v1alpha.watch.svc.WatchService/Watch", error) from error
             await self._driver.sleep(self._backoff.next())
@@ -144,7 +151,7 @@ class _Watch:
         try:
             async for answer in self._driver.answers(stream):
                 if not began:
-                    began, self._id = True, answer.watch_id
+                    began = True
                     async with aclosing(self._sync()) as events:
                         async for event in events:
                             yield event

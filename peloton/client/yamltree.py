@@ -13,6 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from peloton.errors import PelotonError
+from peloton.model.amounts import byte_size
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
@@ -45,7 +46,7 @@ def read_text(file: str) -> str:
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", source=file) from error
     if len(content) > MAX_BYTES:
-        raise SpecError(f"larger than {MAX_BYTES // 1024 // 1024} MiB, the most a spec may have", source=file)
+        raise SpecError(f"larger than {byte_size(MAX_BYTES)}, the most a spec may have", source=file)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

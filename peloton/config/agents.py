@@ -24,7 +24,7 @@ class AgentAccess:
 
     @property
     def verify(self) -> ssl.SSLContext | bool:
-        """What httpx verifies servers by; without TLS nothing: to read authorities takes a quarter second."""
+        """What httpx2 verifies servers by; without TLS nothing: to read authorities takes 0.25 s."""
         return False if self.tls is None else self.tls()
 
     @property

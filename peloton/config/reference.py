@@ -21,9 +21,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
-from peloton.config.errors import classes_in
-from peloton.config.settings import DaemonSettings, ProcessSettings, Settings
+from peloton.config.base import Settings, SettingsClass, classes_in, fields_of
+from peloton.config.settings import DaemonSettings, ProcessSettings
 from peloton.config.sources import variable_targets
+from peloton.model.amounts import plain
 
 HEAD = """# Settings
 
@@ -35,13 +36,12 @@ TABLE = "| setting | type | default | meaning |\n|---|---|---|---|"
 PLAIN = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path"}
 _BOUNDS = ((Ge, "ge", "≥"), (Gt, "gt", ">"), (Le, "le", "≤"), (Lt, "lt", "<"))
 _FOR_DEVELOPERS = re.compile(r";? see `[\w.]+`| \((?:behaviour|docs/behaviour)[^)]*\)")
-Class = type[Settings]
 
 
 def page(classes: Sequence[type[ProcessSettings]]) -> str:
     """Return the whole page. The packages of the classes are named after their processes."""
     shared = Section("Every daemon", "", DaemonSettings, ())
-    titles: dict[Class, str] = {}
+    titles: dict[SettingsClass, str] = {}
     parts = [HEAD, *_sections(shared, titles)]
     for cls in classes:
         shown_above = [name for name in DaemonSettings.model_fields if name not in cls.__annotations__]
@@ -53,21 +53,22 @@ def page(classes: Sequence[type[ProcessSettings]]) -> str:
 class Section:
     """One class's settings, under a path."""
 
-    def __init__(self, title: str, path: str, cls: Class, without: Sequence[str]) -> None:
+    def __init__(self, title: str, path: str, cls: SettingsClass, without: Sequence[str]) -> None:
         self.title = title
         self.path = path
         self.cls = cls
-        self.fields = {name: field for name, field in cls.model_fields.items() if name not in without}
+        self.fields = {name: field for name, field in fields_of(cls).items() if name not in without}
         self.meanings = _meanings(cls)
 
 
-def _meanings(cls: Class) -> dict[str, str]:
+def _meanings(cls: SettingsClass) -> dict[str, str]:
     """Return the strings below the fields of a class and its bases, each in one line.
 
     Pydantic reads them too, but then each start of a process parses the source of all settings.
     """
     found: dict[str, str] = {}
-    for base in reversed(cls.__mro__[: cls.__mro__.index(Settings)]):
+    own = itertools.takewhile(lambda each: each not in (Settings, object), cls.__mro__)
+    for base in reversed(list(own)):
         [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in itertools.pairwise(definition.body):
@@ -77,12 +78,12 @@ def _meanings(cls: Class) -> dict[str, str]:
     return found
 
 
-def _sections(section: Section, titles: dict[Class, str]) -> Iterator[str]:
+def _sections(section: Section, titles: dict[SettingsClass, str]) -> Iterator[str]:
     """Yield the text of the section, then those of nested settings without a section yet."""
     inner: list[Section] = []
     rows = []
     for name, field in section.fields.items():
-        path, parts = section.path + name, classes_in(field.annotation, Settings)
+        path, parts = section.path + name, classes_in(field.annotation)
         for part in parts:
             if part not in titles:
                 titles[part] = path + _kind(part)
@@ -104,7 +105,7 @@ def _type(field: FieldInfo, inside: Sequence[str]) -> str:
     if inside:
         return "see " + ", ".join(f"`{each}`" for each in inside)
     bounds = [
-        f"{sign} {getattr(rule, name):g}"
+        f"{sign} {plain(getattr(rule, name))}"
         for rule in field.metadata
         for kind, name, sign in _BOUNDS
         if isinstance(rule, kind)
@@ -148,16 +149,16 @@ def _default(field: FieldInfo, whole: bool) -> str:
     elif isinstance(value, tuple):
         value = ", ".join(map(str, value))
     elif isinstance(value, float):
-        value = f"{value:g}" if value < 1e6 else f"{value:,.0f}".replace(",", "")
+        value = plain(value)
     return f"`{value}`"
 
 
-def _kind(cls: Class) -> str:
-    field = cls.model_fields.get("kind")
+def _kind(cls: SettingsClass) -> str:
+    field = fields_of(cls).get("kind")
     return "" if field is None else f" (kind: {field.default})"
 
 
-def _about(cls: Class) -> str:
+def _about(cls: SettingsClass) -> str:
     """Return the docstring of a class in one line, without its remarks for developers."""
     text = " ".join(inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0].split())
     return _FOR_DEVELOPERS.sub("", text).rstrip(" .") + "." if text else ""
@@ -196,10 +197,26 @@ def _daemon(cls: type[ProcessSettings]) -> str:
     return cls.__module__.removeprefix("peloton.").partition(".")[0]
 
 
+VARIABLES = '''"""Environment variables that are settings of processes. Made by `make settings`."""
+
+NAMES = frozenset(
+    {
+%s    }
+)
+'''
+
+
+def variables(classes: Sequence[type[ProcessSettings]]) -> str:
+    """Return the module `peloton.config.variables`: the names, for who must not import the classes."""
+    names = {target.variable.name for cls in classes for target in variable_targets(cls)}
+    return VARIABLES % "".join(f'        "{name}",\n' for name in sorted(names))
+
+
 def main(argv: Sequence[str]) -> int:
-    """Print the reference of the given classes."""
-    names = [name.partition(":") for name in argv]
-    sys.stdout.write(page([getattr(importlib.import_module(module), name) for module, _, name in names]))
+    """Print the reference of the given classes; after --variables, the module of their variables."""
+    made = variables if argv[:1] == ["--variables"] else page
+    names = [name.partition(":") for name in argv if name != "--variables"]
+    sys.stdout.write(made([getattr(importlib.import_module(module), name) for module, _, name in names]))
     return 0
 
 

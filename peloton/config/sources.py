@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, Discriminator
+from pydantic import Discriminator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from peloton.config.errors import ConfigError, classes_in
+from peloton.config.base import SettingsClass, classes_in, fields_of
+from peloton.config.errors import ConfigError
 
 Tree = dict[str, Any]
 
@@ -62,14 +63,14 @@ class VariableTarget:
         return tree
 
 
-def variable_targets(cls: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[VariableTarget]:
+def variable_targets(cls: SettingsClass, path: tuple[str, ...] = ()) -> Iterator[VariableTarget]:
     """Yield the variables of a settings class and of the classes nested in it."""
-    kind = cls.model_fields.get("kind")
-    for name, field in cls.model_fields.items():
+    kind = fields_of(cls).get("kind")
+    for name, field in fields_of(cls).items():
         for rule in field.metadata:
             if isinstance(rule, Variable):
                 yield VariableTarget(rule, (*path, name), str(kind.default) if kind is not None else "")
-        for part in classes_in(field.annotation, BaseModel):
+        for part in classes_in(field.annotation):
             yield from variable_targets(part, (*path, name))
 
 

@@ -14,10 +14,12 @@ from typing import Any, Generic, TypeVar
 
 from peloton import __version__
 from peloton.clock import Clock, SystemClock
+from peloton.config.arguments import parse_arguments
 from peloton.config.private import keep_private
-from peloton.config.settings import DaemonSettings, parse_arguments
+from peloton.config.settings import DaemonSettings
 from peloton.daemon import log as logs
 from peloton.daemon import tracing
+from peloton.daemon.descriptors import raise_descriptor_limit
 from peloton.daemon.metrics import HEALTHY, HEARTBEAT
 from peloton.daemon.servers import Servers
 from peloton.daemon.supervise import Scopes, Supervisor
@@ -33,6 +35,7 @@ from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
+from peloton.rpc.intake import health_probe
 from peloton.rpc.server import Service
 
 S = TypeVar("S", bound=DaemonSettings)
@@ -75,6 +78,7 @@ class Daemon(Generic[S]):
         """
         self.servers.rpc.announce(services)
         self._terms.elected = True
+        self.checks.append(self._no_leader)
         self._life = lambda: self._terms.campaign(self.membership, self._member, leading, standby)
 
     def work(self, working: Working) -> None:
@@ -105,7 +109,7 @@ class Daemon(Generic[S]):
         """Return the processes of which one leads, to which this one belongs."""
         return Group(self.role, self.cluster)
 
-    def client(self, role: Role, stub: type, cluster: str = UNNAMED) -> LeaderClient:
+    def client(self, role: Role, cluster: str = UNNAMED) -> LeaderClient:
         """Return a client that follows the leader of `role`, and calls as this instance in its term.
 
         `cluster` is the Mesos cluster whose host manager is called.
@@ -120,11 +124,16 @@ class Daemon(Generic[S]):
             ("rpc-service", role.service),
             ("rpc-encoding", "proto"),
         ]
-        return LeaderClient(self.membership, self._channels, role, stub, tuple(metadata), self.fence, cluster)
+        return LeaderClient(self.membership, self._channels, role, tuple(metadata), self.fence, cluster)
 
-    def hostmgrs(self, stub: type) -> ClusterClient:
+    def hostmgrs(self) -> ClusterClient:
         """Return a client that calls the leading host managers of all Mesos clusters."""
-        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, stub, cluster), RULES)
+        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster), RULES)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this instance is elected, though its term may still be about to begin."""
+        return self._terms.leadership is not None
 
     @property
     def fence(self) -> Callable[[], None]:
@@ -163,6 +172,7 @@ class Daemon(Generic[S]):
         async with self._scopes.inner() as scope:
             scope.spawn("http", self.servers.http.serve())
             scope.spawn("heartbeat", _heartbeat())
+            scope.spawn("intake", self._measure_intake())
             if self.servers.door is not None:
                 scope.spawn("users", self.servers.door.follow())
             try:
@@ -174,7 +184,7 @@ class Daemon(Generic[S]):
     async def _enter(self, scope: Supervisor) -> None:
         """Join the others, and begin the work of this daemon."""
         assert self._life is not None, "build() must call lead() or work()"
-        with self._checked(lambda: self.membership.trouble() or "about to join the membership"):
+        with self.checked(lambda: self.membership.trouble() or "about to join the membership"):
             await self.membership.start()
             await self.membership.join(self._member)
         self.checks.append(self.membership.trouble)
@@ -182,6 +192,14 @@ class Daemon(Generic[S]):
         scope.spawn("life", self._life())
         address = self._member.address
         log.info("%s %s: gRPC %s, HTTP %d", self.role.value, self.id, address.target, address.http)
+
+    async def _measure_intake(self) -> None:
+        """Measure how long new calls wait, whenever that counts, by a connection of its own."""
+        channel = self._channels.alone(self._member.address.target)
+        try:
+            await self.servers.intake.measure(health_probe(channel))
+        finally:
+            await channel.close()
 
     async def _end(self, scope: Supervisor) -> None:
         self.servers.http.stop()
@@ -192,7 +210,8 @@ class Daemon(Generic[S]):
         await asyncio.to_thread(TRACES.end)
 
     @contextmanager
-    def _checked(self, check: Callable[[], str]) -> Iterator[None]:
+    def checked(self, check: Callable[[], str]) -> Iterator[None]:
+        """Let /health report what a check returns while the body runs."""
         self.checks.append(check)
         try:
             yield
@@ -204,14 +223,26 @@ class Daemon(Generic[S]):
             await asyncio.Event().wait()
 
     def _who_leads(self) -> str:
+        if not self._other_leads():
+            trouble = self._terms.trouble()
+            return f"no {self.role.value} leads at the moment" + (f": this one {trouble}" if trouble else "")
         leader = self.membership.leader(*self.group)
-        if leader is None or leader == self._member.address:
-            return f"no {self.role.value} leads at the moment"
+        assert leader is not None
         return f"this {self.role.value} does not lead; the leader is at {leader.target}"
 
+    def _other_leads(self) -> bool:
+        leader = self.membership.leader(*self.group)
+        return leader is not None and leader != self._member.address
+
+    def _no_leader(self) -> str:
+        """Return why neither this instance nor another one leads, where this one has tried."""
+        return "" if self._other_leads() else self._terms.trouble()
+
     def _current_leader(self) -> str:
-        """Return the leader for /health, empty for a leader and for a daemon without election."""
-        return self._who_leads() if self._terms.elected and self._terms.leadership is None else ""
+        """Return what /health adds: the leader, for a follower; for a leader what its terms came to."""
+        if not self._terms.elected:
+            return ""
+        return self._who_leads() if self._terms.leadership is None else self._terms.remark()
 
 
 async def _first(stop: asyncio.Event, scope: Supervisor, entering: Coroutine[Any, Any, None]) -> str:
@@ -252,6 +283,7 @@ def run(
         return 1
     logs.set_up(settings.debug)
     keep_private()
+    raise_descriptor_limit()
 
     async def main() -> str:
         daemon = Daemon(settings, role)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 
 from peloton.clock import rfc3339
@@ -11,11 +12,23 @@ from peloton.clock import rfc3339
 LEVELS = ("debug", "info", "warning", "error")
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return a text with control characters escaped: what others say ends no line and steers no terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class _Lines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
+        """Return one line, with a traceback below, each line of it indented."""
         when = rfc3339(int(record.created * 1e9))[:23] + "Z"
-        line = f"{when} {record.levelname[0]} {record.name} {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        line = f"{when} {record.levelname[0]} {record.name} {printable(record.getMessage())}"
+        if not record.exc_info:
+            return line
+        below = self.formatException(record.exc_info).split("\n")
+        return "\n  ".join((line, *map(printable, below)))
 
 
 def set_up(debug: bool = False) -> None:

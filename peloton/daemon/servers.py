@@ -6,8 +6,13 @@ import logging
 from collections.abc import Callable
 
 from peloton.clock import Clock
-from peloton.config.settings import DaemonSettings, ZooKeeperMembershipSettings, is_loopback
+from peloton.compiled import remark
+from peloton.config.addresses import is_loopback
+from peloton.config.membership import ZooKeeperMembershipSettings
+from peloton.config.settings import DaemonSettings
+from peloton.daemon.descriptors import few_descriptors
 from peloton.daemon.http import HttpServer
+from peloton.daemon.level import by_door
 from peloton.identity.door import Door
 from peloton.membership.addresses import unreachable
 from peloton.rpc.access import access
@@ -48,6 +53,7 @@ class Servers:
         """What users have changed; None where it is not written."""
         rates = PrincipalRates(limits) if PrincipalRates.needed(limits) else None
         fairness = Fairness(settings.call_limits, rates, self.door is not None, self.audit)
+        self.intake = fairness.intake
         shared = RateLimits(limits) if RateLimits.needed(limits) else None
         gate = Gate(self.door, shared, self.audit, fairness.pacer)
         self.rpc = RpcServer(
@@ -60,7 +66,8 @@ class Servers:
         self.tls = tls_of(settings.tls)
         """What encrypts calls; None where nothing does."""
         https = None if self.tls is None else self.tls.http()
-        self.http = HttpServer(unhealthy, self._remarks, self.door is not None, https)
+        administers = None if self.door is None else by_door(self.door, self.audit)
+        self.http = HttpServer(unhealthy, self._remarks, administers, tls=https, limits=settings.http_limits)
 
     async def listen(self) -> tuple[int, int]:
         """Open the ports; return that of HTTP and that of gRPC. Raises Unavailable where one is taken."""
@@ -102,4 +109,5 @@ class Servers:
         exposed = f"INSECURE: {EXPOSED % self._settings.host}" if self._settings.exposed else ""
         users = self.door.trouble if self.door is not None else ""
         certificates = self.tls.trouble if self.tls is not None else ""
-        return "\n".join(filter(None, (self._remark(), exposed, users, certificates)))
+        told = self._remark(), exposed, users, certificates, few_descriptors(), remark()
+        return "\n".join(filter(None, told))

@@ -15,15 +15,48 @@ from peloton.daemon.supervise import Scopes
 from peloton.errors import Fenced, PelotonError, Refused, Unavailable
 from peloton.membership.interface import Leadership, Member, Membership, Role
 from peloton.membership.lease import Standing
+from peloton.model.amounts import duration, elapsed
 
 Leading = Callable[[int], AbstractAsyncContextManager[None]]
 Standby = Callable[[], AbstractAsyncContextManager[None]]
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between a failed attempt to lead and the next one."""
+LONGEST_REST = 30.0
+"""The same after a term that began and was lost: others may be spared the load that ended it."""
+SETTLED_SECONDS = 60.0
+"""A term that was lost before has ended early. Several in a row are told."""
 STEP_DOWN_SECONDS = 15.0
 FINISH_SECONDS = 8.0
 """Part of these seconds in which a term may finish what was begun."""
 log = logging.getLogger(__name__)
+
+
+class EarlyEnds:
+    """The terms in a row that could not begin or ended early, and the pauses after them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last = ""
+        """How the last of them ended."""
+        self._tries = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._rests = Backoff(FIRST_PAUSE, LONGEST_REST, jitter=0.5)
+
+    def note(self, term: int, began: bool, seconds: float, why: str) -> float:
+        """Note the end of a term that lasted so long; return the pause until the next campaign."""
+        if began and seconds >= SETTLED_SECONDS:
+            self.count, self.last = 0, ""
+            self._tries.reset()
+            self._rests.reset()
+            return self._rests.next()
+        self.count += 1
+        self.last = f"term {term} ended after {elapsed(seconds)}: {why}" if began else f"term {term}: {why}"
+        return (self._rests if began else self._tries).next()
+
+    def text(self) -> str:
+        """Describe them; empty where there are none."""
+        if not self.count:
+            return ""
+        return self.last if self.count == 1 else f"{self.count} terms in a row ended early; {self.last}"
 
 
 class Terms:
@@ -39,6 +72,12 @@ class Terms:
         self._clock = clock
         self._scopes = scopes
         self._finish: Callable[[], Awaitable[None]] | None = None
+        self._ends = EarlyEnds()
+        self._why = ""
+        """Why the present term could not begin."""
+        self._pausing_until = 0.0
+        self.began_at: float | None = None
+        """When the present term began, on the monotonic clock; None where none has."""
 
     @property
     def fence(self) -> Callable[[], None]:
@@ -60,18 +99,38 @@ class Terms:
         self, membership: Membership, member: Member, leading: Leading, standby: Standby
     ) -> None:
         """Campaign without end; enter `leading(term)` when elected, and leave it on stepping down."""
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         async with standby():
             while True:
                 leadership = await membership.campaign(member)
+                elected = self._clock.monotonic()
                 try:
-                    if await self._lead(leadership, leading):
-                        backoff.reset()
+                    began = await self._lead(leadership, leading)
                 finally:
                     await leadership.resign()
-                pause = backoff.next()
+                seconds = self._clock.monotonic() - elected
+                pause = self._ends.note(leadership.term, began, seconds, self._why or "leadership was lost")
+                self._pausing_until = self._clock.monotonic() + pause
                 log.info("campaigning again in %.1f s", pause)
                 await asyncio.sleep(pause)
+
+    def trouble(self) -> str:
+        """Return why this instance does not get to lead; empty while it leads, and where nothing failed."""
+        if self.began_at is not None or not self._ends.count:
+            return ""
+        left = self._pausing_until - self._clock.monotonic()
+        again = f"campaigning again in {elapsed(left)}" if left > 0 else "campaigning again"
+        if self.leadership is not None:
+            again = f"term {self.leadership.term} is about to begin"
+        return f"cannot stay leader: {self._ends.text()}; {again}"
+
+    def remark(self) -> str:
+        """Return what was before the present term, while that is young and there were failures."""
+        if self.began_at is None or not self._ends.count or self.leadership is None:
+            return ""
+        seconds = self._clock.monotonic() - self.began_at
+        if seconds >= SETTLED_SECONDS:
+            return ""
+        return f"leads in term {self.leadership.term} for {elapsed(seconds)}; before: {self._ends.text()}"
 
     def _check(self, leadership: Leadership | None) -> None:
         if leadership is None:
@@ -87,6 +146,7 @@ class Terms:
     async def _lead(self, leadership: Leadership, leading: Leading) -> bool:
         """Lead for one term; return whether it started. A start that fails gives up leadership."""
         self.leadership, began = leadership, asyncio.Event()
+        self._why = ""
         lost = asyncio.create_task(leadership.lost())
         term = asyncio.create_task(self._run(leading(leadership.term), leadership.term, began))
         try:
@@ -95,7 +155,7 @@ class Terms:
         finally:
             lost.cancel()
             await _cancel(term)
-            self.leadership = None
+            self.leadership = self.began_at = None
         error = None if term.cancelled() else term.exception()
         if error is not None and held:
             raise error
@@ -114,10 +174,12 @@ class Terms:
                         raise
                     except (PelotonError, OSError) as error:
                         log.error("cannot lead in term %d: %s", term, error)
+                        self._why = f"it could not begin: {error}"
                         return
                     stack.push_async_callback(scope.close)
                     log.info("leading in term %d", term)
                     LEADER.set(1)
+                    self.began_at = self._clock.monotonic()
                     began.set()
                     try:
                         raise PelotonError(await scope.failed())
@@ -148,4 +210,4 @@ async def _cancel(term: asyncio.Task[None]) -> None:
     term.cancel()
     _, left = await asyncio.wait({term}, timeout=STEP_DOWN_SECONDS)
     if left:
-        raise PelotonError(f"could not leave the leader's role in {STEP_DOWN_SECONDS:g} s")
+        raise PelotonError(f"could not leave the leader's role in {duration(STEP_DOWN_SECONDS)}")

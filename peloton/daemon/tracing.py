@@ -25,7 +25,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId, Run, is_uuid, parse_mesos_task_id
 
 _CALLER: ContextVar[str] = ContextVar("caller", default="")
-_JOB_ID = 36
+_JOB_ID_CHARACTERS = 36
 """Characters of a job's id, with which the id of a run begins."""
 _clock = SystemClock()
 
@@ -42,7 +42,7 @@ class Traces:
         self._limit = 0
 
     def begin(self, spans: Spans, ratio: float, instances: int) -> None:
-        """Trace that part of all jobs, of each so many instances, the first ones."""
+        """Trace that part (`ratio`) of all jobs, and of each its first `instances`."""
         self._spans = spans
         self._limit = round(ratio * 2**32)
         self.instances = instances
@@ -70,7 +70,7 @@ class Traces:
         """Return those of the runs, `<job UUID>-<instance>-<run>`, that are traced; leave out other texts."""
         found, limit = [], self._limit if self.on else 0
         for text in runs if limit else ():
-            if crc32(text[:_JOB_ID].encode()) >= limit:  # most of them, so it is told before it is split
+            if crc32(text[:_JOB_ID_CHARACTERS].encode()) >= limit:  # most of them: told before it is split
                 continue
             try:
                 run = parse_mesos_task_id(text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.config.encryption import AgentSettings
 from peloton.config.errors import ConfigError
 from peloton.config.private import require_private
-from peloton.config.settings import AgentSettings
 from peloton.config.tls import client_context
 
 

@@ -8,22 +8,26 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from cachetools import LRUCache
 
 from peloton.errors import ResourceExhausted, Unauthenticated
+from peloton.identity.password_checks import PasswordChecks
 from peloton.identity.passwords import Cost, Kept, Plain, hashed
 from peloton.identity.principal import Kind, Principal
-from peloton.identity.userfile import Users
+from peloton.identity.userfile import User, Users
 
 MAX_KNOWN = 10_000
 """Credentials that are remembered as right."""
 KNOWN_SECONDS = 300.0
-"""Seconds for which they are."""
-HASHES_AT_ONCE = 2
-MAX_WAITING = 100
-"""Passwords that wait to be hashed; further ones are refused."""
+"""Seconds for which tokens are."""
+PASSWORD_SECONDS, WRONG_SECONDS = 12 * 3600.0, 30.0
+"""Seconds for which right passwords are since their last call, and wrong ones. A change of the file of users
+ends both."""
+MAX_CHECKING = 1000
+"""Passwords that are being checked or wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class Known:
 
     def put(self, secret: str, principal: Principal, seconds: float = KNOWN_SECONDS) -> None:
         """Remember a secret for some seconds."""
-        self._until[self._digest(secret)] = (self._clock() + min(seconds, KNOWN_SECONDS), principal)
+        self._until[self._digest(secret)] = (self._clock() + seconds, principal)
 
     def _digest(self, secret: str) -> bytes:
         return hashlib.blake2b(secret.encode(errors="replace"), key=self._key, digest_size=32).digest()
@@ -122,9 +126,9 @@ class Basic:
 
     def __init__(self, users: Users, clock: Callable[[], float] = time.monotonic) -> None:
         self._users = users
-        self._known = Known(clock)
+        self._known, self._wrong = Known(clock), Known(clock)
         self._nobody = hashed("", _dearest(users))
-        self._slots = asyncio.Semaphore(HASHES_AT_ONCE)
+        self._checks = PasswordChecks()
         self._checking: dict[str, asyncio.Task[Principal | None]] = {}
         self._default = Principal("", Kind.USER, (users.default_role,))
 
@@ -138,7 +142,7 @@ class Basic:
         known = _joined(credentials)
         principal = self._known.get(known)
         if principal is not None:  # who goes on calling does not wait behind those who guess
-            self._known.put(known, principal)
+            self._known.put(known, principal, PASSWORD_SECONDS)
         return principal
 
     async def check(self, credentials: Credentials) -> Principal:
@@ -148,34 +152,45 @@ class Basic:
         # Once for all calls that bring it meanwhile: a new leader gets many at once. Who does not wait long
         # enough finds it done the next time.
         key = _joined(credentials)
+        if self._wrong.get(key) is not None:
+            raise Unauthenticated("username or password is wrong")
         checking = self._checking.get(key)
         if checking is None:
-            if len(self._checking) >= MAX_WAITING:
-                raise ResourceExhausted(f"{MAX_WAITING} passwords wait to be checked: try later")
+            if len(self._checking) >= MAX_CHECKING:
+                raise ResourceExhausted(f"{MAX_CHECKING} passwords are being checked: try later")
             checking = self._checking[key] = asyncio.create_task(self._compare(credentials))
-            checking.add_done_callback(lambda _: self._checking.pop(key, None))
+            checking.add_done_callback(partial(self._checked, key))
         principal = await asyncio.shield(checking)
         if principal is None:
             raise Unauthenticated("username or password is wrong")
         return principal
 
+    def _checked(self, key: str, checking: asyncio.Task[Principal | None]) -> None:
+        """Forget a check that has ended, and its failure where nobody has waited for it."""
+        del self._checking[key]
+        if not checking.cancelled():
+            checking.exception()
+
     async def _compare(self, credentials: Credentials) -> Principal | None:
         """Hash a password; remember, and return, whose it is."""
-        user = self._users.users.get(credentials.username)
-        password = self._nobody if user is None else user.password
-        async with self._slots:
-            right = await asyncio.to_thread(self._matches, password, credentials.password)
+        user, name = self._users.users.get(credentials.username), credentials.username
+        right = await self._checks.matches(name, credentials.password, self._against(user))
         if user is None or not right:
+            self._wrong.put(_joined(credentials), self._default, WRONG_SECONDS)
             return None
+        self._checks.trust(name)
         principal = Principal(user.name, Kind.USER, (user.role,))
-        self._known.put(_joined(credentials), principal)
+        self._known.put(_joined(credentials), principal, PASSWORD_SECONDS)
         return principal
 
-    def _matches(self, kept: Kept, password: str) -> bool:
-        """Compare a password. One that is kept plain takes as long as others: no name is told by the time."""
-        if isinstance(kept, Plain):
-            self._nobody.matches(password)
-        return kept.matches(password)
+    def _against(self, user: User | None) -> tuple[Kept, ...]:
+        """Return what a password is compared with.
+
+        A plain one takes as long as others, and so does that of nobody: no name is told by the time.
+        """
+        if user is None:
+            return (self._nobody,)
+        return (self._nobody, user.password) if isinstance(user.password, Plain) else (user.password,)
 
 
 def _joined(credentials: Credentials) -> str:

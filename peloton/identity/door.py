@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from peloton.config.auth import AuthSettings, OidcSettings
 from peloton.config.errors import ConfigError
-from peloton.config.settings import AuthSettings, OidcSettings
 from peloton.config.tls import stamp_of
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
-from peloton.identity.principal import Grant, Kind, Principal
+from peloton.identity.methods import RENEW, TASK_ACCESS, split
+from peloton.identity.principal import Grant, Kind, Principal, enter
 from peloton.identity.roles import Access, is_open
+from peloton.identity.task_tokens import TaskDoor, is_task_token
 from peloton.identity.tokens import DaemonTokens, read_tokens
 from peloton.identity.userfile import Users, read_users
 
@@ -25,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Policy:
+class _Users:
     """What the file of users says, ready to use."""
 
     users: Authenticator
@@ -59,6 +61,8 @@ class Door:
         self._policy = self._read()
         self.challenge = _CHALLENGES[settings.type]
         """By what users are asked to show who they are, as HTTP's WWW-Authenticate has it."""
+        self.tasks: TaskDoor | None = None
+        """What tells which task calls; None at daemons that tasks do not call."""
         self.trouble = ""
         """What is wrong with the file of users since it was changed; empty if nothing."""
 
@@ -77,17 +81,23 @@ class Door:
         shown = policy.shown(names)
         of_daemon = shown is not None and shown.kind is Kind.DAEMON
         if credentials.token or (of_daemon and credentials.absent):
+            if shown is not None and of_daemon:
+                enter(shown, ())
             daemon = self._daemon(credentials, shown.name if shown is not None and of_daemon else "")
-            return daemon, policy.access.check(daemon, path)
+            return _granted(policy, daemon, path)
         if credentials.instance or credentials.epoch:
             raise PermissionDenied(
                 "peloton-instance and peloton-epoch are for daemons: there is no peloton-token"
                 + (", and the certificate is none of a daemon" if self.by_certificate else "")
             )
+        if is_task_token(credentials.bearer):  # never remembered: the run may have ended meanwhile
+            if credentials.username:
+                raise Unauthenticated("the call has a username and the token of a task: it is one of them")
+            return credentials
         principal = shown if credentials.absent and shown is not None else policy.users.recall(credentials)
         if principal is None:
             return credentials
-        return principal, policy.access.check(principal, path)
+        return _granted(policy, principal, path)
 
     async def check(self, path: str, credentials: Credentials) -> tuple[Principal, Grant]:
         """Return the user who may make a call, and for what.
@@ -95,8 +105,11 @@ class Door:
         Raises Unauthenticated, PermissionDenied, ResourceExhausted and Unavailable.
         """
         policy = self._policy
-        principal = await policy.users.check(credentials)
-        return principal, policy.access.check(principal, path)
+        if is_task_token(credentials.bearer):
+            principal = await self._task(path, credentials.bearer)
+        else:
+            principal = await policy.users.check(credentials)
+        return _granted(policy, principal, path)
 
     def may(self, principal: Principal, path: str) -> str | Grant:
         """Return for what a principal may make a call, or why it may not."""
@@ -104,6 +117,10 @@ class Door:
             return self._policy.access.check(principal, path)
         except PermissionDenied as error:
             return str(error)
+
+    def administers(self, principal: Principal) -> bool:
+        """Return whether a principal may do all that operators may."""
+        return self._policy.access.administers(principal)
 
     async def follow(self) -> None:
         """Read the file of users again whenever it has changed. One that is wrong changes nothing."""
@@ -126,6 +143,11 @@ class Door:
             self.trouble = ""
             log.info("users and roles are read again")
 
+    async def _task(self, path: str, token: str) -> Principal:
+        if self.tasks is None:
+            raise Unauthenticated("the token is a task's: it counts for the job manager only")
+        return await self.tasks.check(token, renewing=split(path) == (TASK_ACCESS, RENEW))
+
     def _daemon(self, credentials: Credentials, role: str) -> Principal:
         """Return the daemon that calls; `role` is that of its certificate, empty where it shows none."""
         if credentials.token and (self._tokens is None or not self._tokens.accept(credentials.token)):
@@ -139,7 +161,7 @@ class Door:
                 )
         return Principal(credentials.instance or role, Kind.DAEMON, (role,))
 
-    def _read(self) -> _Policy:
+    def _read(self) -> _Users:
         users = read_users(self._file)
         if users.plain and self._settings.type == "BASIC":
             log.warning(
@@ -148,7 +170,7 @@ class Door:
                 _some(users.plain),
             )
         self._check_daemons(users)
-        return _Policy(
+        return _Users(
             _authenticator(self._settings, users, self._file), Access(users.roles), users.certificates
         )
 
@@ -162,6 +184,12 @@ class Door:
                 f"{self._file}: certificates: has none of a daemon, and there is no auth.token_file: the "
                 "daemons would not know each other"
             )
+
+
+def _granted(policy: _Users, principal: Principal, path: str) -> tuple[Principal, Grant]:
+    """Return for what a principal may make a call; enter it, so that PermissionDenied is told of it."""
+    enter(principal, ())
+    return principal, policy.access.check(principal, path)
 
 
 def _authenticator(settings: AuthSettings, users: Users, file: Path) -> Authenticator:

@@ -11,12 +11,17 @@ API, API_V0, PRIVATE = "peloton.api.", "peloton.api.v0.", "peloton.private."
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection."
 ACCESS = "peloton.private.access.AccessService"
+TASK_ACCESS, RENEW = "peloton.private.jobmgr.access.TaskAccessService", "GetToken"
+LOCKDOWN = "/peloton.api.v1alpha.admin.svc.AdminService/Lockdown"
+"""Who may call it, administers the cluster."""
 
 FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.JobManagerService": frozenset(
         {"GetThrottledPods", "QueryJobCache", "GetInstanceAvailabilityInfoForJob"}
     ),
+    TASK_ACCESS: frozenset({RENEW, "GetSandboxFile"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
+    "peloton.private.jobmgr.usage.UsageService": frozenset({"GetUsage"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
     "peloton.private.resmgr.ResourceManagerService": frozenset(
@@ -27,6 +32,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions"}
     ),
     "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory"}),
+    "peloton.private.hostmgr.registry.HostRegistryService": frozenset({"ForgetHosts", "ListClusters"}),
     "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(
         {
             "ClusterCapacity",
@@ -44,20 +50,47 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
 public ones; all others are the daemons' only, whatever a role accepts."""
 SCOPED: Mapping[str, frozenset[str] | None] = {
     "peloton.api.v0.job.JobManager": None,
+    "peloton.api.v0.job.instances.InstanceService": None,
     "peloton.api.v0.task.TaskManager": None,
     "peloton.api.v0.update.svc.UpdateService": None,
     "peloton.api.v0.volume.svc.VolumeService": None,
     "peloton.api.v0.respool.ResourceManager": None,
     "peloton.api.v1alpha.job.stateless.svc.JobService": None,
     "peloton.api.v1alpha.pod.svc.PodService": None,
+    "peloton.api.v1alpha.watch.svc.WatchService": None,
     "peloton.api.v1alpha.volume.svc.VolumeService": None,
     "peloton.api.v1alpha.respool.ResourcePoolService": None,
     "peloton.private.jobmgr.JobManagerService": frozenset({"GetInstanceAvailabilityInfoForJob"}),
     "peloton.private.plan.PlanService": None,
+    TASK_ACCESS: frozenset({"GetSandboxFile"}),
+    "peloton.private.jobmgr.usage.UsageService": None,
     "peloton.private.resmgr.explain.ExplainService": None,
 }
 """Methods that are about jobs or pools, and check in which pools these are: roles that are bound to pools,
 or to the caller's own jobs, grant nothing else. None: all of a service."""
+
+FOR_TASKS: Mapping[str, frozenset[str]] = {
+    "peloton.api.v0.job.JobManager": frozenset({"Get", "GetCache", "Update", "Stop"}),
+    "peloton.api.v0.job.instances.InstanceService": frozenset({"ReleaseInstances"}),
+    "peloton.api.v0.task.TaskManager": frozenset(
+        {"Get", "GetCache", "List", "Query", "GetPodEvents", "BrowseSandbox", "Stop"}
+    ),
+    "peloton.api.v0.update.svc.UpdateService": frozenset(
+        {"CreateUpdate", "GetUpdate", "GetUpdateCache", "ListUpdates", "PauseUpdate", "ResumeUpdate"}
+        | {"AbortUpdate"}
+    ),
+    "peloton.api.v1alpha.job.stateless.svc.JobService": frozenset(
+        {"GetJob", "GetJobCache", "GetReplaceJobDiff", "GetWorkflowEvents", "ListJobWorkflows", "ListPods"}
+        | {"QueryPods", "PatchJob", "ReplaceJob", "StopJob", "PauseJobWorkflow", "ResumeJobWorkflow"}
+        | {"AbortJobWorkflow"}
+    ),
+    "peloton.api.v1alpha.pod.svc.PodService": frozenset(
+        {"GetPod", "GetPodCache", "GetPodEvents", "BrowsePodSandbox", "StopPod"}
+    ),
+    "peloton.api.v1alpha.watch.svc.WatchService": frozenset({"Watch", "Cancel"}),
+    TASK_ACCESS: frozenset({RENEW, "GetSandboxFile"}),
+}
+"""What a task may call about its own job by its token: get, watch, update, stop, read logs, renew."""
 
 
 def split(path: str) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from typing import Any
 import jwt
 
 from peloton.errors import Unauthenticated, Unavailable
-from peloton.identity.authenticators import Credentials, Known
+from peloton.identity.authenticators import KNOWN_SECONDS, Credentials, Known
 from peloton.identity.principal import Kind, Principal
+from peloton.model.amounts import byte_size
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that are accepted: those of asymmetric keys."""
@@ -22,7 +23,7 @@ FETCH_SECONDS = 10.0
 PAUSE_SECONDS = 10.0
 """Seconds between two reads of the keys because of a token with an unknown one."""
 MAX_BYTES = 1024 * 1024
-MAX_TOKEN = 16 * 1024
+MAX_TOKEN_BYTES = 16 * 1024
 MAX_GROUPS = 500
 Fetch = Callable[[], Awaitable[bytes]]
 
@@ -129,11 +130,11 @@ class Oidc:
         token = credentials.bearer
         if not token:
             raise Unauthenticated("no bearer token is given (metadata `authorization: Bearer TOKEN`)")
-        if len(token) > MAX_TOKEN:
-            raise Unauthenticated(f"the token is longer than {MAX_TOKEN} bytes")
+        if len(token) > MAX_TOKEN_BYTES:
+            raise Unauthenticated(f"the token is longer than {byte_size(MAX_TOKEN_BYTES)}")
         claims = await self._claims(token)
         principal = self._principal(claims)
-        self._known.put(token, principal, float(claims["exp"]) - self._wall())
+        self._known.put(token, principal, min(float(claims["exp"]) - self._wall(), KNOWN_SECONDS))
         return principal
 
     async def _claims(self, token: str) -> Mapping[str, Any]:
@@ -190,18 +191,18 @@ def from_url(url: str, ca_file: Path | None) -> Fetch:
     async def fetch() -> bytes:
         import ssl
 
-        import httpx
+        import httpx2
 
         context = ssl.create_default_context(cafile=ca_file)
         try:
             async with (
-                httpx.AsyncClient(verify=context, timeout=FETCH_SECONDS, trust_env=False) as client,
+                httpx2.AsyncClient(verify=context, timeout=FETCH_SECONDS, trust_env=False) as client,
                 client.stream("GET", url) as answer,
             ):
                 if answer.status_code != 200:
                     raise ValueError(f"{url} answers {answer.status_code}")
                 return await _bounded(answer)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise OSError(f"{url}: {error or type(error).__name__}") from None
 
     return fetch
@@ -212,5 +213,5 @@ async def _bounded(answer: Any) -> bytes:
     async for part in answer.aiter_bytes():
         found += part
         if len(found) > MAX_BYTES:
-            raise ValueError(f"more than {MAX_BYTES} bytes")
+            raise ValueError(f"more than {byte_size(MAX_BYTES)}")
     return found

@@ -13,9 +13,11 @@ import os
 import re
 from dataclasses import dataclass, field
 
+from peloton.model.amounts import byte_size
+
 PREFIX = "$scrypt$"
 SALT_BYTES, HASH_BYTES = 16, 32
-MAX_MEMORY = 256 * 1024 * 1024
+MAX_MEMORY_BYTES = 256 * 1024 * 1024
 """Bytes that one hash may take."""
 _FORM = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)")
 
@@ -44,6 +46,9 @@ class Hashed:
 
     def matches(self, password: str) -> bool:
         """Return whether this is the password. Takes some 0.1 s of processor time, without Python's lock."""
+        # scrypt pads short passwords with NUL (PBKDF2's HMAC does), so "a" and "a\0" have one hash.
+        if "\0" in password:
+            return False
         return hmac.compare_digest(_digest(password, self.salt, self.cost, len(self.digest)), self.digest)
 
     def __str__(self) -> str:
@@ -67,7 +72,9 @@ Kept = Hashed | Plain
 
 
 def hashed(password: str, cost: Cost | None = None) -> Hashed:
-    """Hash a password with a new salt."""
+    """Hash a password with a new salt. Raises ValueError for one with NUL characters."""
+    if "\0" in password:
+        raise ValueError("has a NUL character: choose a password without one")
     salt, cost = os.urandom(SALT_BYTES), cost or Cost()
     return Hashed(cost, salt, _digest(password, salt, cost, HASH_BYTES))
 
@@ -80,9 +87,9 @@ def kept(text: str) -> Kept:
     if found is None:
         raise ValueError("is no hash as `peloton auth hash` makes it")
     cost = Cost(*(int(number) for number in found.groups()[:3]))
-    if not (1 <= cost.ln <= 20 and cost.r and cost.p and cost.memory <= MAX_MEMORY):
+    if not (1 <= cost.ln <= 20 and cost.r and cost.p and cost.memory <= MAX_MEMORY_BYTES):
         raise ValueError(
-            f"costs more than {MAX_MEMORY // 2**20} MiB, or nothing: hash it with other parameters"
+            f"costs more than {byte_size(MAX_MEMORY_BYTES)}, or nothing: hash it with other parameters"
         )
     try:
         salt, digest = (_bytes(part) for part in found.groups()[3:])
@@ -95,7 +102,13 @@ def kept(text: str) -> Kept:
 
 def _digest(password: str, salt: bytes, cost: Cost, length: int) -> bytes:
     return hashlib.scrypt(
-        password.encode(), salt=salt, n=1 << cost.ln, r=cost.r, p=cost.p, maxmem=MAX_MEMORY * 2, dklen=length
+        password.encode(),
+        salt=salt,
+        n=1 << cost.ln,
+        r=cost.r,
+        p=cost.p,
+        maxmem=MAX_MEMORY_BYTES * 2,
+        dklen=length,
     )
 
 

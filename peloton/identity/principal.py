@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from peloton.errors import PermissionDenied
+from peloton.model.ids import JobId
 
 
 class Kind(StrEnum):
@@ -14,6 +15,7 @@ class Kind(StrEnum):
 
     NOBODY = "nobody"
     USER = "user"
+    TASK = "task"
     DAEMON = "daemon"
 
 
@@ -22,7 +24,8 @@ class Principal:
     """Who makes a call."""
 
     name: str
-    """Of a user, the name; of a daemon, `<role>/<id>`; empty for the default user and where nobody asks."""
+    """Of a user, the name; of a task, the id of its run; of a daemon, `<role>/<id>`; empty for the default
+    user and where nobody asks."""
     kind: Kind
     roles: tuple[str, ...] = ()
 
@@ -41,13 +44,22 @@ class Scope:
     """Paths of pools, whose subtrees they are; empty for all pools."""
     own: bool = False
     """Whether only jobs of which the caller is the owner."""
+    job: JobId = ""
+    """The only job; empty for all of them."""
 
-    def holds(self, pool: str, owned: bool) -> bool:
-        """Return whether it has what is in the pool of a path; an empty path is no pool's."""
+    def holds(self, pool: str, owned: bool, job: JobId = "") -> bool:
+        """Return whether it has what is in the pool of a path; an empty path is no pool's.
+
+        `job` is the id of the job that it is about, empty where it is about none.
+        """
+        if self.job:
+            return job == self.job
         return (owned or not self.own) and (not self.pools or any(below(pool, top) for top in self.pools))
 
     def __str__(self) -> str:
         """Return it as messages name it."""
+        if self.job:
+            return f"the job {self.job}"
         jobs = "own jobs" if self.own else "jobs"
         return f"{jobs} below {' and '.join(self.pools)}" if self.pools else jobs
 
@@ -65,6 +77,7 @@ NOBODY = Principal("", Kind.NOBODY)
 
 _current: ContextVar[Principal] = ContextVar("principal", default=NOBODY)
 _granted: ContextVar[Grant] = ContextVar("granted", default=EVERYTHING)
+_administers: ContextVar[bool] = ContextVar("administers", default=False)
 
 
 def current() -> Principal:
@@ -84,10 +97,16 @@ def granted() -> Grant:
     return _granted.get()
 
 
-def enter(principal: Principal, grant: Grant = EVERYTHING) -> None:
+def administers() -> bool:
+    """Return whether the caller may do all that operators may, for all of the cluster."""
+    return _administers.get()
+
+
+def enter(principal: Principal, grant: Grant = EVERYTHING, administers: bool = False) -> None:
     """Let the rest of this call be made by a principal. A call has a context of its own."""
     _current.set(principal)
     _granted.set(grant)
+    _administers.set(administers)
 
 
 def require(pool: str, owner: str, what: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 
 CALLER, SERVICE, REQUEST_ID = "rpc-caller", "rpc-service", "x-request-id"
-LONGEST = 200
+LONGEST_CHARACTERS = 200
 """Letters of a value that are kept."""
 
 
@@ -39,7 +39,7 @@ def said(metadata: Iterable[tuple[str, str | bytes]]) -> Said:
 def _text(value: str | bytes) -> str:
     """Return a value as it may stand in a line of a log."""
     text = value if isinstance(value, str) else value.decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST])
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:LONGEST_CHARACTERS])
 
 
 _current: ContextVar[Said | None] = ContextVar("said", default=None)

@@ -9,7 +9,9 @@ from peloton.errors import PermissionDenied
 from peloton.identity.duties import needs
 from peloton.identity.methods import (
     ACCESS,
+    FOR_TASKS,
     HEALTH,
+    LOCKDOWN,
     REFLECTION,
     for_daemons_only,
     interface,
@@ -17,6 +19,7 @@ from peloton.identity.methods import (
     split,
 )
 from peloton.identity.principal import EVERYTHING, Grant, Kind, Principal, Scope
+from peloton.model.ids import parse_mesos_task_id
 
 MAX_CACHED = 10_000
 
@@ -91,14 +94,23 @@ class Access:
         if principal.kind is Kind.DAEMON:
             _check_duty(principal, path)
             return EVERYTHING
-        key = principal.roles, path
-        found = self._decided.get(key)
-        if found is None:
-            found = self._decide(principal.roles, *split(path))
-            if len(self._decided) < MAX_CACHED:
-                self._decided[key] = found
+        if principal.kind is Kind.TASK:
+            return _own_job(principal, path)
+        found = self._found(principal.roles, path)
         if isinstance(found, str):
             raise PermissionDenied(f"{principal} may not call {path.lstrip('/')}: {found}")
+        return found
+
+    def administers(self, principal: Principal) -> bool:
+        """Return whether a user may do all that operators may, for all of the cluster."""
+        return principal.kind is Kind.USER and self._found(principal.roles, LOCKDOWN) == EVERYTHING
+
+    def _found(self, roles: tuple[str, ...], path: str) -> str | Grant:
+        found = self._decided.get((roles, path))
+        if found is None:
+            found = self._decide(roles, *split(path))
+            if len(self._decided) < MAX_CACHED:
+                self._decided[roles, path] = found
         return found
 
     def _decide(self, roles: tuple[str, ...], service: str, method: str) -> str | Grant:
@@ -138,6 +150,18 @@ def _check_duty(daemon: Principal, path: str) -> None:
         raise PermissionDenied(
             f"{daemon} may not call {path.lstrip('/')}: {daemon.roles[0]} does not need it"
         )
+
+
+def _own_job(task: Principal, path: str) -> Grant:
+    """Return the job of a task, for what tasks may call. Raises PermissionDenied."""
+    service, method = split(path)
+    job_id = parse_mesos_task_id(task.name).job_id
+    if service != ACCESS and method not in FOR_TASKS.get(service, ()):
+        raise PermissionDenied(
+            f"{task} may not call {path.lstrip('/')}: tasks may get, watch, update and stop their own job, "
+            "and read its logs"
+        )
+    return (Scope(job=job_id),)
 
 
 def is_open(path: str) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 from peloton.config.errors import ConfigError
 from peloton.config.private import require_private
 
-SHORTEST = 32
-_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{SHORTEST},512}}")
+SHORTEST_CHARACTERS = 32
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{SHORTEST_CHARACTERS},512}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def read_tokens(path: Path) -> DaemonTokens:
         raise ConfigError(f"auth.token_file: {path}: {error}") from None
     if not lines or not all(_TOKEN.fullmatch(line) for line in lines):
         raise ConfigError(
-            f"auth.token_file: {path}: should have a token on each line, {SHORTEST} to 512 letters, digits "
-            "or ._~+/=- without spaces, such as `openssl rand -hex 32` makes"
+            f"auth.token_file: {path}: should have a token on each line, {SHORTEST_CHARACTERS} to 512 "
+            "letters, digits or ._~+/=- without spaces, such as `openssl rand -hex 32` makes"
         )
     return DaemonTokens([line.encode() for line in lines])

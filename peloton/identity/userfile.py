@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from peloton.config.base import Settings
 from peloton.config.errors import ConfigError, describe_error
 from peloton.config.private import require_private
-from peloton.config.settings import Settings
 from peloton.config.sources import read_yaml
 from peloton.identity.passwords import Kept, Plain, kept
 from peloton.identity.principal import Kind, Principal

@@ -26,6 +26,7 @@ from peloton.config.errors import ConfigError
 from peloton.config.private import require_private
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.client import Client, Tls
+from peloton.model.amounts import duration, elapsed
 
 WARN_FIRST, WARN_LONGEST = 2.0, 60.0
 """Seconds without a connection until the first warning, and the longest time between two."""
@@ -159,7 +160,7 @@ class Connection:
             return ""
         why = f": {self._client.tls_trouble}" if self._client.tls_trouble else ""
         seconds = self._clock.monotonic() - self._began
-        return f"ZooKeeper {self._servers} has not answered for {seconds:.0f} s{why}"
+        return f"ZooKeeper {self._servers} has not answered for {elapsed(seconds)}{why}"
 
     @property
     def is_connected(self) -> bool:
@@ -214,16 +215,37 @@ class Connection:
 
     async def commit(self, *steps: Step) -> list[Any]:
         """Commit all steps or none; return their results. Raises the failure of the first that failed."""
+        transaction = self._transaction(steps)
+        return _committed(transaction, await self._call(transaction.commit_async))
+
+    # For other threads than that of the event loop.
+
+    def commit_blocking(self, timeout: float, *steps: Step) -> list[Any]:
+        """Do as `commit`. Raises Unavailable, too, where there is no answer in `timeout` seconds."""
+        transaction = self._transaction(steps)
+        return _committed(transaction, self._blocking(timeout, "a transaction", transaction.commit_async))
+
+    def get_blocking(self, timeout: float, path: str) -> Node:
+        """Do as `get`. Raises Unavailable, too, where there is no answer in `timeout` seconds."""
+        value, stat = self._blocking(timeout, path, self._client.get_async, path)
+        return Node(value, stat.version, stat.ephemeralOwner)
+
+    def _blocking(self, timeout: float, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._require_usable()
+        try:
+            return call(*arguments).get(timeout=timeout)
+        except KazooTimeoutError:
+            raise Unavailable(f"ZooKeeper: {what}: no answer in {duration(timeout)}") from None
+        except exceptions.KazooException as error:
+            raise _translated(error, what) from None
+
+    def _transaction(self, steps: Iterable[Step]) -> Any:
         transaction = self._client.transaction()
         for step in steps:
             step(transaction, self._acl)
-        results = await self._call(transaction.commit_async)
-        for operation, result in zip(transaction.operations, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(
-                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
-            ):
-                raise _translated(result, operation.path)
-        return list(results)
+        return transaction
+
+    # Parts.
 
     async def _call(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         self._require_usable()
@@ -335,6 +357,16 @@ def add(path: str, value: bytes) -> Step:
 def drop(path: str) -> Step:
     """Return the step that deletes a node."""
     return lambda transaction, acl: transaction.delete(path)
+
+
+def _committed(transaction: Any, results: list[Any]) -> list[Any]:
+    """Return the results of a transaction. Raises the failure of the first operation that failed."""
+    for operation, result in zip(transaction.operations, results, strict=True):
+        if isinstance(result, Exception) and not isinstance(
+            result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+        ):
+            raise _translated(result, operation.path)
+    return list(results)
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peloton.config.settings import LocalMembershipSettings, MembershipSettings
+from peloton.config.membership import LocalMembershipSettings, MembershipSettings
 from peloton.membership.interface import Membership
 from peloton.membership.local import LocalMembership
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peloton.membership.interface import Address, Group, Member, Role
 from peloton.model.cluster import is_cluster_name
 
-LONGEST_ADDRESS = 65536
+LONGEST_ADDRESS_BYTES = 65536
 """Bytes read of a file."""
 SETTLED_NANOSECONDS = 1_000_000_000
 """Age from which a folder's time of change is trusted. A change right after another may leave it as it is."""
@@ -107,7 +107,7 @@ class _OpenFile:
         if try_lock(self._handle, fcntl.LOCK_SH):
             fcntl.flock(self._handle, fcntl.LOCK_UN)
             return None
-        return os.pread(self._handle, LONGEST_ADDRESS, 0).decode(errors="replace")
+        return os.pread(self._handle, LONGEST_ADDRESS_BYTES, 0).decode(errors="replace")
 
     def close(self) -> None:
         os.close(self._handle)

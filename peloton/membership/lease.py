@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass, field
 from enum import Enum
 
+from peloton.model.amounts import duration
+
 MARGIN = 0.2
 """Share of the session's length by which the lease is shorter."""
 
@@ -43,6 +45,7 @@ class Lease:
     """The newest stamp whose call was answered."""
 
     def __post_init__(self) -> None:
+        assert self.session > 0, f"a session of {duration(self.session)} confirms nobody"
         self._confirmed = self.stamp
         self._until = self.stamp + self.seconds
 
@@ -64,6 +67,7 @@ class Lease:
 
     def renew(self, stamp: float, now: float) -> None:
         """Renew the lease for a call stamped `stamp` that confirmed it, unless the lease is over."""
+        assert stamp <= now, f"the call is stamped {duration(stamp - now)} after its answer"
         if now >= self._until:
             self.end()
             return

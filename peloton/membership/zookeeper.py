@@ -16,14 +16,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from peloton.config.membership import ZooKeeperMembershipSettings, ZooKeeperTlsSettings
 from peloton.config.private import require_private_key
-from peloton.config.settings import ZooKeeperMembershipSettings, ZooKeeperTlsSettings
 from peloton.config.tls import client_context
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
 from peloton.membership.client import SETTING, Tls
 from peloton.membership.connection import Connection, Credentials, Watch
-from peloton.membership.election import PAUSE, Election, Paths
+from peloton.membership.election import Election
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
+from peloton.membership.leadership import PAUSE, Paths
 from peloton.model.cluster import UNNAMED, is_cluster_name
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembershi
     hosts, slash, below = settings.servers.partition("/")
     connection = Connection(hosts, settings.session_seconds, credentials, _tls(settings.tls))
     root = f"{slash}{below}".rstrip("/") + settings.root
-    return ZooKeeperMembership(connection, root, settings.session_seconds)
+    return ZooKeeperMembership(connection, root, settings.session_seconds, settings.stuck_seconds)
 
 
 def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:
@@ -52,10 +53,14 @@ def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:
 class ZooKeeperMembership:
     """Membership as described in `interface.Membership`."""
 
-    def __init__(self, connection: Connection, root: str = "/peloton", session: float = 5.0) -> None:
+    def __init__(
+        self, connection: Connection, root: str = "/peloton", session: float = 5.0, patience: float = 30.0
+    ) -> None:
+        """Lead as long as the event loop is silent for less than `patience` seconds."""
         self._connection = connection
         self._root = root
         self._session = session
+        self._patience = patience
         self._leaders: dict[Group, Address] = {}
         self._members: dict[Group, dict[str, Member]] = {}
         self._clusters: dict[str, list[asyncio.Task[None]]] = {}
@@ -101,8 +106,8 @@ class ZooKeeperMembership:
     async def campaign(self, member: Member) -> Leadership:
         """Wait until elected."""
         await self._ensure_group(member.group)
-        election = Election(self._connection, self._paths(member.group), member, self._session)
-        return await election.win()
+        paths = self._paths(member.group)
+        return await Election(self._connection, paths, member, self._session, self._patience).win()
 
     def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
         """Return the leader of a role, in a cluster, as last seen."""

@@ -12,4 +12,5 @@ def exponential(failures: int, first: float, longest: float = math.inf) -> float
 
     It is `first` after one failure, twice as long after each further one, and `longest` at most.
     """
+    assert failures >= 0 and first >= 0, (failures, first)
     return min(first * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS), longest)

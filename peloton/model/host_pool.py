@@ -14,6 +14,12 @@ DEFAULT = "default"
 BATCH_RESERVED = "batch_reserved"
 SHARED = "shared"
 STATELESS = "stateless"
+KINDS_OF_JOBS = {
+    SHARED: "preemptible batch jobs",
+    BATCH_RESERVED: "other batch jobs",
+    STATELESS: "services",
+}
+"""By the pool that they use unless they name another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from peloton.model.plural import plural
+
 MATCH = "match"
 """The match result of hosts that fit."""
 _HEAD = "no host fits: "
@@ -18,6 +20,7 @@ _WORDS = {
     "mismatch_max_host_limit": "beyond those asked for",
     "scarce_resources": "with GPUs, kept for tasks that request some",
     "too_many_starting": "with as many tasks starting as allowed",
+    "held": "whose free room is held for instances that come back",
     "failed_launches": "passed over after failed launches",
 }
 """What users read of a match result, after the number of hosts."""
@@ -43,7 +46,7 @@ def counted(counts: Mapping[str, int]) -> str:
     hosts = sum(count for _, count in left)
     if not hosts:
         return "there are no hosts"
-    whole = f"{hosts} {'host' if hosts == 1 else 'hosts'}"
+    whole = plural(hosts, "host")
     if len(left) == 1:
         return f"{whole} {in_words(left[0][0])}"
     return f"{whole}: " + ", ".join(f"{count} {in_words(name)}" for name, count in left)

@@ -24,6 +24,9 @@ CUSTOM_EXECUTOR_PREFIX = "thermos-"
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _RUN = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})-([0-9]{1,10})-([0-9]{1,19})\Z")
 _UUID_LENGTH = 36
+SHORTEST_ID_START_CHARACTERS = 4
+"""Characters at the beginning of an id that may stand for the job; fewer would be those of many."""
+_ID_START = re.compile(rf"[0-9a-fA-F][0-9a-fA-F-]{{{SHORTEST_ID_START_CHARACTERS - 1},{_UUID_LENGTH - 1}}}")
 
 
 class Run(NamedTuple):
@@ -37,6 +40,11 @@ class Run(NamedTuple):
 def is_uuid(text: str) -> bool:
     """Return whether `text` is a UUID in its canonical form of 36 characters."""
     return _UUID.match(text) is not None
+
+
+def may_begin_id(text: str) -> bool:
+    """Return whether a text may be the beginning of a job's id, or the whole of it."""
+    return _ID_START.fullmatch(text) is not None
 
 
 def task_id(job_id: JobId, instance: int) -> TaskId:

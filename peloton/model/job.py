@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId, PoolId
 from peloton.model.payload import Payload
+from peloton.model.spans import spans
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
 from peloton.model.task import TaskSpec
+from peloton.model.workload import NO_JOB_WORKLOAD, JobWorkload
 
 MAX_INSTANCES = 100_000
 """The most instances that a job may have."""
@@ -40,7 +42,8 @@ class JobSpec:
     type: JobType
     pool_id: PoolId
     instance_count: int
-    """0 for a daemon job, whose hosts decide."""
+    """One more than the highest number of an instance; 0 for a daemon job, whose hosts decide. Released
+    instances of a batch job are among them: the function `instance_count` leaves them out."""
     sla: Sla
     default: TaskSpec
     overrides: Mapping[int, TaskSpec]
@@ -52,6 +55,9 @@ class JobSpec:
     """As given. What queries and summaries call a job's owner is its owning team."""
     labels: tuple[Label, ...] = ()
     placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
+    workload: JobWorkload = NO_JOB_WORKLOAD
+    has_peers: bool = False
+    """Whether a task needs the address of another one."""
 
     def task(self, instance: int) -> TaskSpec:
         """Return the spec of an instance."""
@@ -87,6 +93,18 @@ class JobSpec:
         minimum = self.sla.minimum_running_instances
         return minimum if minimum > 1 else 0
 
+    @property
+    def rendezvous_size(self) -> int:
+        """Number of instances, from 0 on, that get the addresses of all of them; 0 where none does."""
+        if not self.workload.meets:
+            return 0
+        return self.gang_size or (1 if self.instance_count == 1 else 0)
+
+    @property
+    def bound_members(self) -> int:
+        """Number of instances, from 0 on, that end and run again as one; 0 where each does alone."""
+        return self.gang_size if self.workload.binds else 0
+
     def in_gang(self, instance: int) -> bool:
         """Return whether the instance is one of a gang of several."""
         return instance < self.gang_size
@@ -95,6 +113,43 @@ class JobSpec:
         """Return the size of the gang of an instance; 1 for one that stands alone."""
         size = self.gang_size
         return size if instance < size else 1
+
+
+@dataclass(frozen=True, slots=True)
+class CrashLoop:
+    """Instances of a service that failed and wait, throttled, before their next run."""
+
+    throttled: int
+    """How many they are."""
+    instances: int
+    """How many the service has."""
+    next_try: int
+    """When the first of them runs again, in nanoseconds since 1970."""
+
+    def told(self, next_try: str) -> str:
+        """Tell the crash loop; `next_try` is the time as text."""
+        wait = "instance waits" if self.instances == 1 else "instances wait"
+        counted = f"{self.throttled} of {self.instances} {wait}"
+        return f"crash-looping: {counted} after failures, next try at {next_try}"
+
+
+@dataclass(frozen=True, slots=True)
+class GangRestart:
+    """A gang that is to run again as one, and waits for the ends of runs."""
+
+    waits: tuple[int, ...]
+    """The instances whose runs have not ended."""
+    cause: str
+    """By which instance, and how that ended."""
+    failures: int
+    most: int
+    """The maxFailures of the instance that ended first."""
+
+    def told(self) -> str:
+        """Tell the restart, such as `gang restarts: waits for the end of instances 1-3, failure 2 of 5`."""
+        which = ("instance " if len(self.waits) == 1 else "instances ") + spans(self.waits)
+        failed = f", failure {self.failures} of {self.most}" if self.failures else ""
+        return f"gang restarts: waits for the end of {which}{failed}; {self.cause}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +174,12 @@ class JobRuntime:
     updated_at: int = 0
     goal_by: str = ""
     """Who asked for the goal; empty where callers are not known."""
+    crash_loop: CrashLoop | None = None
+    """Known of active services, where they are read. It follows from the tasks and is not stored."""
+    gang_restart: GangRestart | None = None
+    """Known of active batch jobs, likewise."""
+    released: int = 0
+    """Instances of a batch job that were released: their numbers are free, or will be when they end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +192,18 @@ class JobSummary:
 
     @property
     def instance_count(self) -> int:
-        """Number of instances: of a daemon job as many as there are now, of others as the spec has it."""
+        """Number of instances: of a daemon job as many as there are now, of others those not released."""
         return instance_count(self.spec, self.runtime)
 
 
 def instance_count(spec: JobSpec, runtime: JobRuntime) -> int:
-    """Return the number of instances: of a daemon job those there are now, of others those of its spec."""
-    return sum(runtime.task_counts.values()) if spec.type is JobType.DAEMON else spec.instance_count
+    """Return the number of instances: of a daemon job those there are now, of others those not released.
+
+    Those of a batch job may have any numbers below the `instance_count` of its spec.
+    """
+    if spec.type is JobType.DAEMON:
+        return sum(runtime.task_counts.values())
+    return spec.instance_count - runtime.released
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +221,7 @@ class JobScope:
     pools: frozenset[PoolId] | None = None
     """None: of all pools."""
     owner: str | None = None
-    """None: of all owners."""
+    """The owner of the spec, not its owning team. None: of all owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +237,8 @@ class JobQuery:
     name: str = ""
     """`*` stands for any text and `?` for any character; else a part of the name is enough."""
     exact_name: str = ""
+    reference: str = ""
+    """A whole name, or an id or its first characters (`peloton.model.ids.may_begin_id`)."""
     created: TimeRange = TimeRange()
     completed: TimeRange | None = None
     """Where given, jobs that have not ended are left out."""
@@ -180,6 +248,8 @@ class JobQuery:
     """Cuts the result first; 0: no cut."""
     offset: int = 0
     limit: int = 10
+    ids: frozenset[JobId] | None = None
+    """Only these jobs; None: all jobs."""
     within: tuple[JobScope, ...] | None = None
     """Only jobs of any of these parts; None: all jobs."""
 

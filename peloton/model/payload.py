@@ -10,6 +10,8 @@ from types import MappingProxyType
 SecretBytes = Mapping[str, bytes]
 """The contents of secret files by key. No other object of the model has them, so that nothing shows them."""
 NO_SECRETS: SecretBytes = MappingProxyType({})
+Opaque = object
+"""What a core hands on unread: its adapter knows the type. mypyc compiles no field of the type `object`."""
 
 
 class ApiVersion(Enum):

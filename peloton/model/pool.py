@@ -62,7 +62,16 @@ def child_path(parent: str, name: str) -> str:
 
 def pool_path(pool_id: PoolId, pools: Sequence[PoolConfig]) -> str:
     """Return `/` for the root, `/a/b` below it, and an empty text for a pool that is not there."""
+    return _path(pool_id, {pool.id: pool for pool in pools})
+
+
+def pool_paths(pools: Sequence[PoolConfig]) -> dict[PoolId, str]:
+    """Return the paths of pools by their ids; an empty text for one whose ancestors are not there."""
     by_id = {pool.id: pool for pool in pools}
+    return {pool_id: _path(pool_id, by_id) for pool_id in by_id}
+
+
+def _path(pool_id: PoolId, by_id: Mapping[PoolId, PoolConfig]) -> str:
     names: list[str] = []
     while pool_id != ROOT_POOL:
         pool = by_id.get(pool_id)

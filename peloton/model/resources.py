@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peloton.errors import InvalidArgument
+from peloton.fast_init import fast_init
+from peloton.model.amounts import plain
 
 MILLI = 1000
 KINDS = ("cpu", "memory", "disk", "gpu")
@@ -18,21 +20,6 @@ KINDS = ("cpu", "memory", "disk", "gpu")
 
 MAX_AMOUNT = 1e12
 """Bound of an amount in units: finite, and exact in thousandths."""
-
-
-def plain(amount: float) -> str:
-    """Return an amount as text, to thousandths and without an exponent: 0.5, 104857600."""
-    return f"{amount:.3f}".rstrip("0").rstrip(".")
-
-
-def measured(amount: int, kind: str) -> str:
-    """Return an amount in thousandths as text, with a unit where the kind does not say it: `4`, `512 MB`."""
-    return f"{plain(amount / MILLI)}{' MB' if kind in ('memory', 'disk') else ''}"
-
-
-def told(amount: int, kind: str) -> str:
-    """Return an amount in thousandths with its kind, as text: `1.5 cpu`, `512 MB memory`."""
-    return f"{measured(amount, kind)} {kind}"
 
 
 def milli(amount: float) -> int:
@@ -114,6 +101,7 @@ class Resources:
         return " ".join(f"{kind}:{plain(value)}" for kind, value in self.units().items())
 
 
+fast_init(Resources)
 ZERO = Resources()
 
 

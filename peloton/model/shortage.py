@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from peloton.model.resources import KINDS, MILLI, measured, plain, told
+from peloton.model.amounts import amount, amount_of, number
+from peloton.model.plural import plural
+from peloton.model.resources import KINDS, MILLI
 
 
 class Lack(Enum):
@@ -53,10 +55,10 @@ class Shortage:
         if self.detail:
             return self.detail
         return _TEXTS[self.lack].format(
-            amount=told(self.needed, self.kind),
-            largest=measured(self.largest, self.kind),
-            needed=plain(self.needed / MILLI),
-            room=plain(self.largest / MILLI),
+            amount=amount_of(self.needed / MILLI, self.kind),
+            largest=amount(self.largest / MILLI, self.kind),
+            needed=plural(self.needed // MILLI, "task"),
+            room=number(self.largest / MILLI),
             hosts=counted_hosts(self.hosts),
         )
 
@@ -67,7 +69,7 @@ class Shortage:
             return f"a host with {self.label}"
         if self.lack is Lack.COMBINATION and self.detail:
             return "a host that takes it"
-        return _REMEDIES[self.lack].format(amount=told(self.needed, self.kind))
+        return _REMEDIES[self.lack].format(amount=amount_of(self.needed / MILLI, self.kind))
 
     @property
     def explained(self) -> str:
@@ -78,7 +80,7 @@ class Shortage:
 
 def counted_hosts(count: int) -> str:
     """Return a text such as `1 host` or `12 hosts`."""
-    return f"{count} {'host' if count == 1 else 'hosts'}"
+    return plural(count, "host")
 
 
 _TEXTS = {
@@ -87,7 +89,7 @@ _TEXTS = {
     Lack.COMBINATION: "needs more on one host than any of {hosts} has, each kind being there on some host",
     Lack.CONSTRAINT: "no host matches its constraint: {hosts} compared",
     Lack.PLAIN_HOST: "all {hosts} have GPUs and are kept for tasks that ask for some",
-    Lack.ROOM: "needs room for {needed} tasks at a time; {hosts} have room for {room} when empty",
+    Lack.ROOM: "needs room for {needed} at a time; {hosts} have room for {room} when empty",
     Lack.CAPACITY: "needs {amount} at a time; the cluster has {largest}",
     Lack.CONTRADICTION: "its constraint contradicts itself: no host can match it",
 }
@@ -101,6 +103,7 @@ _REMEDIES = {
     Lack.CAPACITY: "a cluster with at least {amount}",
     Lack.CONTRADICTION: "change the constraint",
 }
+assert _TEXTS.keys() == _REMEDIES.keys() == set(Lack), "each lack has a text and a remedy"
 
 
 @dataclass(frozen=True, slots=True)

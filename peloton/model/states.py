@@ -47,6 +47,7 @@ ON_HOST_TASK_STATES = frozenset(
     }
 )
 """States in which Mesos has, or may have, the run."""
+assert not TERMINAL_TASK_STATES & ON_HOST_TASK_STATES, "a run that has ended is on no host"
 
 
 class JobState(IntEnum):

@@ -11,6 +11,13 @@ CLUSTER, JOB_NAME, JOB_OWNER, JOB_TYPE, RESOURCE_POOL = SYSTEM_KEYS = tuple(
     SYSTEM_PREFIX + name for name in ("cluster", "job_name", "job_owner", "job_type", "resource_pool")
 )
 
+STOP_SIGNAL_LABEL = SYSTEM_PREFIX + "stop_signal"
+"""The label of a task's run that tells our agents by which signal it is to end."""
+CHECKPOINT_LABEL = SYSTEM_PREFIX + "checkpoint_file"
+"""The label of a task's run that tells our agents by which file it says when it has saved its work."""
+SAVED_LABEL = SYSTEM_PREFIX + "saved_at"
+"""The label of a status that says when the run has saved its work, in seconds since 1970."""
+
 
 def system_labels(spec: JobSpec, cluster: str, pool_path: str) -> tuple[Label, ...]:
     """Return the labels of the tasks of a job; `cluster` is empty where the cluster has no name."""

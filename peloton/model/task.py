@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from peloton.fast_init import fast_init
 from peloton.model.constraint import Constraint, Label
 from peloton.model.ids import JobId, MesosTaskId
+from peloton.model.payload import Opaque
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.volume import VolumeMount, VolumeSpec
+from peloton.model.workload import NO_TASK_WORKLOAD, TaskWorkload
 
 MAX_FAILURES = 100
 """The most failures that a restart policy allows an instance; higher settings count as this."""
+KILL_GRACE_SECONDS = 30
+"""Seconds that a run has to end after it was asked to, where its config has none."""
+CHECK_INTERVAL_SECONDS, CHECK_TIMEOUT_SECONDS, CHECK_FAILURES = 10, 20, 3
+"""The interval, the time-out and the failures in a row of a health check whose config has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,10 @@ class TaskSpec:
     kill_grace_seconds: int = 0
     """0: the default of 30 s."""
     fingerprint: bytes = b""
-    """Digest of the whole merged config: instances whose digests are equal run the same."""
+    """Digest of what the merged config means: instances whose digests are equal run the same.
+
+    Empty for a batch job: the configs of its instances do not change."""
+    workload: TaskWorkload = NO_TASK_WORKLOAD
 
     @property
     def stateful(self) -> bool:
@@ -56,6 +65,14 @@ class TaskSpec:
     def dynamic_ports(self) -> int:
         """Number of dynamic ports."""
         return sum(1 for port in self.ports if port.value == 0)
+
+    @property
+    def rendezvous_port(self) -> PortSpec | None:
+        """The port by which others reach the task; None where it has none."""
+        name, ports = self.workload.rendezvous_port, self.ports
+        if name:
+            return next((port for port in ports if port.name == name), None)
+        return next((port for port in ports if port.value == 0), ports[0] if ports else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,6 @@ class Termination:
     """Who asked for the end; empty where nobody did, or where callers are not known."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class TaskRuntime:
     """The state of an instance. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
@@ -100,9 +116,18 @@ class TaskRuntime:
     revision: int = 1
     created_at: int = 0
     updated_at: int = 0
+    throttled: bool = False
+    """Whether the run of a service has failed, and the next one waits for the end of a pause."""
+    killed_for: str = ""
+    """By whom or for what Peloton kills the run, such as `stopped by ann` or `maintenance of h1`; empty where
+    it does not, where the run ended otherwise, and where nobody is known."""
+    previous_state: TaskState = TaskState.UNKNOWN
+    """In which the previous run ended; UNKNOWN where there was none."""
 
 
-@fast_init
+fast_init(TaskRuntime)
+
+
 @dataclass(frozen=True, slots=True)
 class PodEvent:
     """A change of a run's state, kept for 90 days."""
@@ -127,7 +152,9 @@ class PodEvent:
     """How the run ended, or, of a live one, why it is to end."""
 
 
-@fast_init
+fast_init(PodEvent)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
     """A status of a run that hostmgr received from Mesos."""
@@ -143,6 +170,11 @@ class TaskStatus:
     healthy: bool | None = None
     uuid: bytes = b""
     """Empty where Mesos wants no acknowledgement."""
+    saved_at: int = 0
+    """When the run has saved its work, in nanoseconds since 1970; 0 where that is not told."""
+
+
+fast_init(TaskStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +183,7 @@ class Launch:
 
     mesos_task_id: MesosTaskId
     resources: Resources
-    payload: object
+    payload: Opaque
     """The task's config as the user gave it, for the adapter that describes the task."""
     revocable: bool = False
     ports: Mapping[str, int] = field(default_factory=dict)

@@ -45,6 +45,7 @@ class Volume:
 
 def volume_id(job_id: JobId, instance: int, run: int) -> VolumeId:
     """Return the id of the volume that is created for a run."""
+    assert run > 0, f"{job_id}-{instance} has no run that a volume is created for"
     return mesos_task_id(job_id, instance, run)
 
 

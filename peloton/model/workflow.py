@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from peloton.errors import InvalidArgument
+from peloton.errors import Conflict, InvalidArgument, StaleVersion
 from peloton.model.ids import JobId
 
 WorkflowId = str
@@ -102,6 +102,16 @@ class EntityVersion(NamedTuple):
             raise InvalidArgument(field, text, "a version <config>-<desired state>-<workflow>, such as 3-1-2")
         return EntityVersion(*map(int, parts.groups()))
 
+    def refusal(self, expected: EntityVersion | None) -> Conflict | None:
+        """Return the refusal of a caller who has seen another version than this one; None: does not care."""
+        return None if expected is None or expected == self else StaleVersion()
+
+    def check(self, expected: EntityVersion | None) -> None:
+        """Raise Conflict for a caller who has seen another version than this one; None: does not care."""
+        refused = self.refusal(expected)
+        if refused is not None:
+            raise refused
+
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOptions:
@@ -170,6 +180,13 @@ class Workflow:
     """Who began it, or rolled it back; empty where callers are not known."""
 
     @property
+    def starts_stopped(self) -> bool:
+        """Return whether stopped instances that it takes up are started, and the job with them."""
+        return self.type in (WorkflowType.START, WorkflowType.RESTART) or (
+            self.type is WorkflowType.UPDATE and self.options.start_tasks
+        )
+
+    @property
     def target_version(self) -> int:
         """Version of the config that the instances are brought to now."""
         return self.previous_version if self.rolling_back else self.config_version
@@ -206,6 +223,32 @@ class WorkflowStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field in which two configs of an instance mean something else."""
+
+    field: str
+    """Its path, such as `resource.cpu_limit` or `labels`."""
+    key: str
+    """Which element of the field: the key of a label, the name of a variable or port; else empty."""
+    before: str
+    """The value; empty where there was none."""
+    after: str
+
+    def __str__(self) -> str:
+        """Tell the change, such as `labels: tier a → b`."""
+        where = f"{self.field}: {self.key}" if self.key else f"{self.field}:"
+        return f"{where} {self.before or '(none)'} → {self.after or '(none)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceChanges:
+    """Instances that an update restarts for the same changes."""
+
+    instances: Ranges
+    fields: tuple[FieldChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigDiff:
     """What an update to a config would do to each instance."""
 
@@ -214,3 +257,5 @@ class ConfigDiff:
     updated: Ranges
     unchanged: Ranges
     """They get the new version without a restart."""
+    changes: tuple[InstanceChanges, ...] = ()
+    """Why instances are updated; without those whose config is the same, which are restarted already."""

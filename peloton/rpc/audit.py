@@ -23,8 +23,10 @@ READING = (
 )
 """What the names of methods begin with that change nothing. Cancel ends a watch of the caller's own."""
 STDOUT = "-"
-LONGEST = 200
-"""Letters of a value that are kept, and values of a list."""
+LONGEST_CHARACTERS = 200
+"""Characters of a value that are kept."""
+MOST_VALUES = 200
+"""Values of a list that are kept."""
 _IDS = ("JobID", "PodName", "UpdateID", "VolumeID", "ResourcePoolID", "ResourcePoolPath", "TaskID", "PodID")
 _NAMES = ("name", "hostname", "hostnames", "sourcePool", "destinationPool", "components", "instanceId")
 Metadata = Iterable[tuple[str, str | bytes]]
@@ -42,10 +44,14 @@ class Audit:
     def concerns(self, path: str, principal: Principal, metadata: Metadata) -> bool:
         """Return whether a call is of the kind that is logged: what daemons do among themselves is not."""
         service, method = split(path)
-        if method.startswith(READING) or for_daemons_only(service, method):
+        if not self.concerns_refused(path) or for_daemons_only(service, method):
             return False
         daemon = principal.kind is Kind.DAEMON or any(key == "peloton-instance" for key, _ in metadata)
         return not daemon or not service.startswith(PRIVATE)
+
+    def concerns_refused(self, path: str) -> bool:
+        """Return whether a call is logged where it is refused: one that would change something."""
+        return not split(path)[1].startswith(READING)
 
     def note(
         self,
@@ -77,7 +83,7 @@ class Audit:
             "refused": _refusal(answer),
             "seconds": round(seconds, 6),
             "request": request_id() or told.request_id,
-            "why": why[:LONGEST],
+            "why": why[:LONGEST_CHARACTERS],
             "address": address,
         }
         self._write(json.dumps({key: value for key, value in line.items() if value not in ("", [], {})}))
@@ -92,20 +98,24 @@ def _named(message: Any) -> dict[str, Any]:
         kind = field.message_type.name if field.message_type is not None else ""
         if kind in _IDS and not field.is_repeated:
             if value := getattr(message, field.name).value:
-                found[_SHORT[kind]] = str(value)[:LONGEST]
+                found[_SHORT[kind]] = str(value)[:LONGEST_CHARACTERS]
         elif kind in ("JobConfig", "JobSpec") and message.HasField(field.name):
             spec = getattr(message, field.name)
-            found["name"] = spec.name[:LONGEST]
+            found["name"] = spec.name[:LONGEST_CHARACTERS]
             pool = spec.respoolID.value if kind == "JobConfig" else spec.respool_id.value
             if pool:
-                found["pool"] = pool[:LONGEST]
+                found["pool"] = pool[:LONGEST_CHARACTERS]
         elif kind in ("ResourcePoolConfig", "ResourcePoolSpec") and message.HasField(field.name):
-            found["name"] = getattr(message, field.name).name[:LONGEST]
+            found["name"] = getattr(message, field.name).name[:LONGEST_CHARACTERS]
         elif field.name in _NAMES and not kind:
             value = getattr(message, field.name)
-            plain = [str(each)[:LONGEST] for each in value][:LONGEST] if field.is_repeated else value
+            plain = (
+                [str(each)[:LONGEST_CHARACTERS] for each in value][:MOST_VALUES]
+                if field.is_repeated
+                else value
+            )
             if plain not in ("", []):
-                found[field.name] = plain[:LONGEST] if isinstance(plain, str) else plain
+                found[field.name] = plain[:LONGEST_CHARACTERS] if isinstance(plain, str) else plain
     return found
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 
-from peloton.backoff import Backoff
-from peloton.errors import PelotonError, PermissionDenied, Unauthenticated, Unavailable
+from peloton.backoff import shortened
+from peloton.calls.rpc import Answer, Request, Rpc
+from peloton.errors import PelotonError, Unavailable
+from peloton.leaders import DAEMON, JITTER, PROGRAM, Failure, Tries, failure_of, left
 from peloton.membership.interface import Group, Membership, Role, groups
 from peloton.model.cluster import UNNAMED
 from peloton.rpc.caller import INSTANCE, Metadata
@@ -17,8 +19,6 @@ from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
 from peloton.rpc.tls import Tls
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between two tries of a call."""
 CHANNEL_OPTIONS = (
     *OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -33,14 +33,6 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 4000),  # of its own pings; while one is out, it sends no other
     ("grpc.http2.max_pings_without_data", 0),
 )
-
-
-class Caller(Protocol):
-    """Calls the leader of another daemon, as `LeaderClient` does."""
-
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        """Call a method and return the answer. Raises PelotonError."""
-        ...
 
 
 def opened(target: str, tls: Tls | None, alone: bool = False) -> Any:
@@ -105,7 +97,7 @@ class Channels:
             await self._keep(kept)
 
     async def _keep(self, targets: Collection[str]) -> None:
-        for target in self._channels.keys() - set(targets):
+        for target in left(self._channels, targets):
             await self._channels.pop(target).close()
 
     async def close(self) -> None:
@@ -117,14 +109,16 @@ class Channels:
 
 
 class LeaderClient:
-    """A stub whose calls go to the leader of `role`, in a Mesos cluster."""
+    """Calls that go to the leader of `role`, in a Mesos cluster, as `peloton.leaders` decides.
+
+    The membership names the leader of each moment: every try asks it again.
+    """
 
     def __init__(
         self,
         membership: Membership,
         channels: Channels,
         role: Role,
-        stub: type,
         metadata: Metadata,
         fence: Callable[[], None] = lambda: None,
         cluster: str = UNNAMED,
@@ -136,56 +130,91 @@ class LeaderClient:
         self._membership = membership
         self._channels = channels
         self._group = Group(role, cluster)
-        self._stub_class = stub
         self._metadata = metadata
-        # A daemon that is refused goes on trying: nothing has begun, and the tokens may be about to change.
-        self._of_daemon = any(key == INSTANCE for key, _ in metadata)
+        self._patience = DAEMON if any(key == INSTANCE for key, _ in metadata) else PROGRAM
         self._fence = fence
         self._channel: Any = None
-        self._stub: Any = None
+        self._calls: dict[str, Any] = {}
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        """Call a method and return the answer.
+    async def call(
+        self,
+        rpc: Rpc[Request, Answer],
+        request: Request,
+        timeout: float = 10.0,
+        retry: bool = True,
+        waits: float = 0.0,
+    ) -> Answer:
+        """Make a call and return the answer.
 
         Raises the PelotonError that the status stands for, and what the fence raises. `timeout` (seconds)
         bounds all tries. UNAVAILABLE is tried again within it, at the current leader, unless `retry` is
         false: a request that may already have taken effect must be safe to repeat.
+
+        In a long poll the other side waits for up to `waits` seconds in each try, and `timeout` bounds what
+        a try takes beyond them, and the tries after the first one that failed.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
+        now = asyncio.get_running_loop().time
+        tries = Tries(self._patience, now(), timeout, repeats=retry, waits=waits)
         while True:
             try:
-                return await self._once(method, request, max(deadline - loop.time(), 0.001))
-            except Unavailable:
-                rest = deadline - loop.time()
-                if not retry or rest <= backoff.longest_next:
+                return await self._once(rpc, request, tries.seconds(now()))
+            except _Failed as failed:
+                pause = tries.failed(failed.failure, now())
+                if pause is None:
+                    raise failed.error from None
+            except Unavailable:  # nobody leads, or the fence cannot tell whether we do
+                pause = tries.failed(Failure.NOT_BEGUN, now())
+                if pause is None:
                     raise
-            await backoff.wait()
+            await asyncio.sleep(shortened(pause, JITTER))
 
-    async def _once(self, method: str, request: Any, timeout: float) -> Any:
+    async def _once(self, rpc: Rpc[Request, Answer], request: Request, seconds: float | None) -> Answer:
         leader = self._membership.leader(*self._group)
         if leader is None:
             raise Unavailable(f"no leader of {self._group} is known")
         self._fence()
         channel = self._channels.to(leader.target)
         if channel is not self._channel:
-            self._channel, self._stub = channel, self._stub_class(channel)
+            self._channel, self._calls = channel, {}
+        call = self._calls.get(rpc.path)
+        if call is None:
+            call = self._calls[rpc.path] = channel.unary_unary(rpc.path, rpc.serialize, rpc.parse)
         try:
-            return await getattr(self._stub, method)(request, timeout=timeout, metadata=self._metadata)
+            answer: Answer = await call(request, timeout=seconds, metadata=self._metadata)
+            return answer
         except grpc.RpcError as error:
-            failure = error_of(error, f"{self._group} {leader.target} {method}")
-            if self._of_daemon and isinstance(failure, Unauthenticated | PermissionDenied):
-                raise Unavailable(str(failure)) from None
-            raise failure from None
+            raise self._failed(error, leader.target, rpc.name) from None
         except grpc.aio.UsageError as error:
             if channel is self._channels.existing(leader.target):
-                raise PelotonError(f"{method}: {error}") from None
-            raise Unavailable(f"{method}: {leader.target} does not lead any more") from None
+                raise PelotonError(f"{rpc.name}: {error}") from None
+            raise _deposed(Failure.NOT_BEGUN, leader.target, rpc.name) from None
         except asyncio.CancelledError:
             if _cancelled():
                 raise
-            raise Unavailable(f"{method}: {leader.target} does not lead any more") from None
+            raise _deposed(Failure.GONE, leader.target, rpc.name) from None
+
+    def _failed(self, error: grpc.RpcError, target: str, name: str) -> _Failed:
+        """Return how a try has failed at a server."""
+        sent: Any = error.trailing_metadata() or ()  # pairs, which the types of grpcio do not know
+        failure = failure_of(error.code().name, error.details() or "", {key for key, _ in sent})
+        raised = error_of(error, f"{self._group} {target} {name}")
+        if failure in self._patience.again and not isinstance(raised, Unavailable):
+            raised = Unavailable(str(raised))  # to callers it is of the moment, as it is to us
+        return _Failed(failure, raised)
+
+
+class _Failed(Exception):
+    """A try has failed."""
+
+    def __init__(self, failure: Failure, error: PelotonError) -> None:
+        self.failure = failure
+        self.error = error
+        super().__init__()
+
+
+def _deposed(failure: Failure, target: str, name: str) -> _Failed:
+    """Return how a try has failed whose connection was closed because another server leads."""
+    return _Failed(failure, Unavailable(f"{name}: {target} does not lead any more"))
 
 
 def _cancelled() -> bool:

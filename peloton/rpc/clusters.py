@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from peloton.backoff import Backoff
+from peloton.calls.rpc import Answer, Caller, Request, Rpc
 from peloton.errors import PelotonError, Unavailable
 from peloton.membership.interface import Membership, Role
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.client import Caller
 
 ALONE = (UNNAMED,)
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
@@ -26,6 +26,7 @@ LONGEST_CALL = 3.0
 """Longest time that a call to all clusters waits for one of them, in seconds."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Clusters:
@@ -87,16 +88,21 @@ class Reach:
             self._backoffs.pop(cluster, None)
 
 
-class FanOut:
+class FanOut(Generic[Request, Answer]):
     """One call to several clusters."""
 
     def __init__(
-        self, clients: Mapping[str, Caller], clusters: Clusters, reach: Reach, method: str, timeout: float
+        self,
+        clients: Mapping[str, Caller],
+        clusters: Clusters,
+        reach: Reach,
+        rpc: Rpc[Request, Answer],
+        timeout: float,
     ) -> None:
         self._clients = clients
         self._clusters = clusters
         self._reach = reach
-        self._method = method
+        self._rpc = rpc
         self._timeout = min(timeout, LONGEST_CALL)
 
     @property
@@ -104,17 +110,18 @@ class FanOut:
         """Return the clusters, in the order in which they are asked."""
         return tuple(self._clients)
 
-    async def one(self, cluster: str, request: Any, method: str = "") -> Any | None:
-        """Return the answer of a cluster; None where it does not answer. Raises other errors.
+    async def one(self, cluster: str, request: Request) -> Answer | None:
+        """Return the answer of a cluster; None where it does not answer. Raises other errors."""
+        return await self.other(self._rpc, cluster, request)
 
-        `method` is another one of the same service.
-        """
+    async def other(self, rpc: Rpc[T, U], cluster: str, request: T) -> U | None:
+        """Make another call to a cluster, as `one` does."""
         now = asyncio.get_running_loop().time
         if not self._clusters.has_leader(cluster) or self._reach.left_out(cluster, now()):
             return None
         try:
             call = self._clients[cluster].call
-            answer = await call(method or self._method, request, timeout=self._timeout, retry=False)
+            answer = await call(rpc, request, timeout=self._timeout, retry=False)
         except Unavailable as error:
             log.warning("Mesos cluster %s is left out: %s", described(cluster), error)
             self._reach.note_failure(cluster, now())
@@ -122,7 +129,7 @@ class FanOut:
         self._reach.note_answer(cluster)
         return answer
 
-    async def all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+    async def all(self, requests: Mapping[str, Request]) -> dict[str, Answer]:
         """Return the answers of the clusters that answer. Raises Unavailable where none does."""
         answers = await gathered({name: self.one(name, each) for name, each in requests.items()})
         found = {name: answer for name, answer in answers.items() if answer is not None}
@@ -133,20 +140,34 @@ class FanOut:
     def none_answers(self, clusters: Iterable[str]) -> Unavailable:
         """Return the error for a call that no cluster answered."""
         names = ", ".join(map(described, clusters))
-        return Unavailable(f"{self._method}: no hostmgr answers, of the Mesos clusters {names}")
+        return Unavailable(f"{self._rpc.name}: no hostmgr answers, of the Mesos clusters {names}")
 
 
-Rule = Callable[[FanOut, Any], Awaitable[Any]]
+Rule = Callable[[FanOut[Request, Answer], Request], Awaitable[Answer]]
 """Makes the calls to several clusters for one request, and merges their answers."""
+
+
+class Rules:
+    """How each call is made to several clusters."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Any] = {}
+
+    def add(self, rpc: Rpc[Request, Answer], rule: Rule[Request, Answer]) -> None:
+        """Make a call by a rule."""
+        self._rules[rpc.path] = rule
+
+    def of(self, rpc: Rpc[Request, Answer]) -> Rule[Request, Answer] | None:
+        """Return the rule of a call; None where it is made to one cluster only."""
+        rule: Rule[Request, Answer] | None = self._rules.get(rpc.path)
+        return rule
 
 
 class ClusterClient:
     """Calls to the host managers of all clusters, as if there were one."""
 
-    def __init__(
-        self, clusters: Clusters, connect: Callable[[str], Caller], rules: Mapping[str, Rule]
-    ) -> None:
-        """Make the caller of a cluster by `connect`. `rules` has how each method is called in several."""
+    def __init__(self, clusters: Clusters, connect: Callable[[str], Caller], rules: Rules) -> None:
+        """Make the caller of a cluster by `connect`."""
         self.clusters = clusters
         self._connect = connect
         self._rules = rules
@@ -161,18 +182,25 @@ class ClusterClient:
             client = self._clients[cluster] = self._connect(cluster)
         return client
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        """Call a method and return the merged answer. Raises PelotonError, Unavailable where none answers."""
+    async def call(
+        self,
+        rpc: Rpc[Request, Answer],
+        request: Request,
+        timeout: float = 10.0,
+        retry: bool = True,
+        waits: float = 0.0,
+    ) -> Answer:
+        """Make a call and return the merged answer. Raises PelotonError, Unavailable where none answers."""
         names = self.clusters.names()
         if names == ALONE:
-            return await self.of(UNNAMED).call(method, request, timeout, retry)
-        rule = self._rules.get(method)
+            return await self.of(UNNAMED).call(rpc, request, timeout, retry, waits)
+        rule = self._rules.of(rpc)
         if rule is None:
-            raise PelotonError(f"{method} cannot be called with several Mesos clusters")
+            raise PelotonError(f"{rpc.name} cannot be called with several Mesos clusters")
         self._turn += 1
         first = self._turn % len(names)
         clients = {name: self.of(name) for name in (*names[first:], *names[:first])}
-        return await rule(FanOut(clients, self.clusters, self._reach, method, timeout), request)
+        return await rule(FanOut(clients, self.clusters, self._reach, rpc, timeout + waits), request)
 
 
 async def gathered(work: Mapping[str, Awaitable[T]]) -> dict[str, T]:

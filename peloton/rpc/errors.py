@@ -7,9 +7,12 @@ from typing import Any
 import grpc
 
 from peloton.errors import (
+    REASON,
+    STALE,
     AlreadyExists,
     Conflict,
     Fenced,
+    IllegalTransition,
     InvalidArgument,
     NotFound,
     PelotonError,
@@ -17,8 +20,10 @@ from peloton.errors import (
     Refused,
     RemoteFailure,
     ResourceExhausted,
+    StaleVersion,
     Unauthenticated,
     Unavailable,
+    reason_of,
 )
 
 CHALLENGE = "www-authenticate"
@@ -39,6 +44,7 @@ _CODES: dict[type[PelotonError], grpc.StatusCode] = {
     NotFound: grpc.StatusCode.NOT_FOUND,
     AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     Conflict: grpc.StatusCode.ABORTED,
+    IllegalTransition: grpc.StatusCode.ABORTED,
     Fenced: grpc.StatusCode.ABORTED,
     Unavailable: grpc.StatusCode.UNAVAILABLE,
     ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -67,14 +73,26 @@ def status_of(error: PelotonError) -> grpc.StatusCode:
 
 
 async def abort(context: Any, error: PelotonError) -> None:
-    """End a call that is served with an error; who has to show who it is, is told how."""
+    """End a call that is served with an error."""
+    await context.abort(status_of(error), str(error), trailing_of(error))
+
+
+def trailing_of(error: Exception) -> tuple[tuple[str, str], ...]:
+    """Return the trailing metadata of an error: its reason, and how callers show who they are."""
     challenge = error.challenge if isinstance(error, Unauthenticated) else ""
-    await context.abort(status_of(error), str(error), ((CHALLENGE, challenge),) if challenge else ())
+    reason = error.reason if isinstance(error, PelotonError) else ""
+    return tuple((key, value) for key, value in ((CHALLENGE, challenge), (REASON, reason)) if value)
 
 
 def challenge_of(error: grpc.RpcError) -> str:
     """Return by what the server asks callers to show who they are; empty where it does not say."""
-    return next((str(value) for key, value in error.trailing_metadata() or () if key == CHALLENGE), "")
+    return _sent(error).get(CHALLENGE, "")
+
+
+def _sent(error: grpc.RpcError) -> dict[str, str]:
+    """Return the trailing metadata of a failed call."""
+    sent: Any = error.trailing_metadata() or ()  # pairs, which the types of grpcio do not know
+    return {key: str(value) for key, value in sent}
 
 
 def error_of(error: grpc.RpcError, called: str) -> PelotonError:
@@ -84,4 +102,6 @@ def error_of(error: grpc.RpcError, called: str) -> PelotonError:
         return InvalidRequest(f"{called}: {details}")
     if code is grpc.StatusCode.UNAUTHENTICATED:
         return Unauthenticated(f"{called}: {code.name}: {details}", challenge_of(error))
+    if reason_of(code.name, details, _sent(error)) == STALE:
+        return StaleVersion(f"{called}: {code.name}: {details}")
     return _ERRORS.get(code, RemoteFailure)(f"{called}: {code.name}: {details}")

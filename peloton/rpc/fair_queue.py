@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 QUANTUM = 1.0
 """What a turn is worth: a call of little data costs 1."""
-LONGEST_DEBT = 256.0
+LONGEST_DEBT_TURNS = 256.0
 """Turns for which a principal is passed over at most, however much its calls have cost."""
 FIRST_SECONDS, LAST_SECONDS = 0.1, 60.0
 """Within these is the time after which a refused call may be tried again."""
@@ -39,7 +39,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Overload:
     """A call that exceeds a limit."""
 
     limit: str
@@ -49,7 +49,7 @@ class Refusal:
     """After which another try may succeed, as far as can be told."""
 
 
-class Turn(Enum):
+class Arrival(Enum):
     """Of a call that is not refused."""
 
     BEGIN = "begin"
@@ -81,7 +81,7 @@ class FairQueue(Generic[T]):
         self._lines: dict[str, _Line[T]] = {}
         self._ring: OrderedDict[str, None] = OrderedDict()
 
-    def arrive(self, key: str, size: int, now: float) -> Turn | Refusal:
+    def arrive(self, key: str, size: int, now: float) -> Arrival | Overload:
         """Decide about a call whose request has `size` bytes.
 
         BEGIN counts it as running. WAIT changes nothing: `wait` follows.
@@ -94,18 +94,19 @@ class FairQueue(Generic[T]):
         if not line.waiting and self._may_begin(line):
             line.bytes += size
             self._take(line)
-            return Turn.BEGIN
+            return Arrival.BEGIN
         if len(line.waiting) >= self.bounds.principal_waiting:
             return self._refusal("principal_waiting", line, now)
         if self.waiting >= self.bounds.waiting:
             refusal = self._refusal("waiting", line, now)
             self._forget(key, line)
             return refusal
-        return Turn.WAIT
+        return Arrival.WAIT
 
     def wait(self, key: str, ticket: T, size: int) -> None:
         """Let a call wait behind those of its principal."""
         line = self._lines[key]
+        assert ticket not in line.waiting, f"a call of {key} waits twice"
         line.waiting[ticket] = size
         line.bytes += size
         self.waiting += 1
@@ -122,8 +123,9 @@ class FairQueue(Generic[T]):
         """Note the end of a call that ran, with what it has cost. Return the calls that begin now."""
         line = self._lines[key]
         line.bytes -= size
+        assert line.bytes >= 0, f"{key}: more bytes have ended than came, by {-line.bytes}"
         line.ended += 1
-        line.credit = max(line.credit - (cost - QUANTUM), -LONGEST_DEBT)
+        line.credit = max(line.credit - (cost - QUANTUM), -LONGEST_DEBT_TURNS)
         self._leave(line)
         begun = self._begin() if self._ring else []
         self._forget(key, line)
@@ -202,11 +204,11 @@ class FairQueue(Generic[T]):
         else:
             self._shared -= 1
 
-    def _refusal(self, limit: str, line: _Line[T], now: float) -> Refusal:
+    def _refusal(self, limit: str, line: _Line[T], now: float) -> Overload:
         """Return a refusal, with the time in which the calls that wait are done if it goes on like this."""
         behind = max(len(line.waiting), 1)
         seconds = behind * (now - line.since) / line.ended if line.ended else 1.0
-        return Refusal(limit, getattr(self.bounds, limit), min(max(seconds, FIRST_SECONDS), LAST_SECONDS))
+        return Overload(limit, getattr(self.bounds, limit), min(max(seconds, FIRST_SECONDS), LAST_SECONDS))
 
     def _forget(self, key: str, line: _Line[T]) -> None:
         """Forget a principal of which nothing runs or waits: its debts, too."""
@@ -224,11 +226,11 @@ class Counts:
         self._limit, self._most = limit, most
         self._held: dict[str, int] = {}
 
-    def take(self, key: str) -> Refusal | None:
+    def take(self, key: str) -> Overload | None:
         """Count one more, or return why not."""
         held = self._held.get(key, 0)
         if held >= self._most:
-            return Refusal(self._limit, self._most, FIRST_SECONDS)
+            return Overload(self._limit, self._most, FIRST_SECONDS)
         self._held[key] = held + 1
         return None
 

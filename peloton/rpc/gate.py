@@ -27,7 +27,7 @@ from peloton.rpc.limits import RateLimits
 from peloton.rpc.metrics import REFUSED
 
 
-class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class Gate(grpc.aio.ServerInterceptor):
     """Lets calls in that are granted."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 if isinstance(found, Credentials):
                     found = await self._door.check(details.method, found)
                 if found is not None:
-                    enter(*found)
+                    enter(*found, administers=self._door.administers(found[0]))
                     daemon = found[0].kind is Kind.DAEMON
             if self._limits is not None and not daemon and not is_open(details.method):
                 self._limits.take(details.method)
@@ -89,10 +89,14 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return None
 
     def _note(self, details: grpc.HandlerCallDetails, error: PelotonError, address: str) -> None:
-        """Note a refusal: of what changes something, and of wrong credentials with whatever call."""
+        """Note a refusal: of what changes something, and of wrong credentials with whatever call.
+
+        The caller is known where its role refuses; that of a daemon is noted too, which asked for what it
+        does not need.
+        """
         metadata = details.invocation_metadata or ()
         guessed = isinstance(error, Unauthenticated) and shown_by(metadata)
-        if self._audit is not None and (guessed or self._audit.concerns(details.method, current(), metadata)):
+        if self._audit is not None and (guessed or self._audit.concerns_refused(details.method)):
             code, why = status_of(error).name, str(error)
             self._audit.note(details.method, current(), metadata, code, 0.0, why=why, address=address)
 

@@ -11,9 +11,10 @@ from fnmatch import fnmatchcase
 
 from cachetools import LRUCache
 
-from peloton.config.settings import MethodRate, Rate, RateLimitSettings
+from peloton.config.limits import MethodRate, Rate, RateLimitSettings
 from peloton.errors import ResourceExhausted
 from peloton.identity.methods import split
+from peloton.model.amounts import duration, number
 
 MAX_PATHS = 10_000
 MAX_PRINCIPALS = 10_000
@@ -48,7 +49,7 @@ def in_words(seconds: float | None) -> str:
     """Return when to try again, for messages."""
     if seconds is None:
         return "after the setting has been changed"
-    return f"in {max(seconds, 0.01):.2g} s" if seconds < 10 else f"in {seconds:.0f} s"
+    return f"in {duration(max(seconds, 0.01))}"
 
 
 class _Rules:
@@ -80,8 +81,8 @@ class _Rules:
     def refuse(self, path: str, at: int, bucket: Bucket, whose: str = "") -> ResourceExhausted:
         """Return the refusal of a call."""
         return ResourceExhausted(
-            f"{whose}{path.lstrip('/')}: more than {bucket.rate:g} calls a second, {bucket.burst} at once "
-            f"({self.rates[at][0]}): try again {in_words(bucket.seconds)}"
+            f"{whose}{path.lstrip('/')}: more than {number(bucket.rate)} calls a second, "
+            f"{bucket.burst} at once ({self.rates[at][0]}): try again {in_words(bucket.seconds)}"
         )
 
 

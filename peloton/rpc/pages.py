@@ -17,7 +17,7 @@ ANSWER_BYTES = "peloton-answer-bytes"
 USUAL_BYTES = 4 * 1024 * 1024
 """What a gRPC client takes where nothing else is set."""
 MOST_BYTES = 256 * 1024 * 1024
-OVERHEAD = 16
+OVERHEAD_BYTES = 16
 """Bytes of an entry's tag and length, at most."""
 
 
@@ -42,7 +42,7 @@ class Room:
 
     def takes(self, *parts: Message) -> bool:
         """Return whether an entry fits, and count it. The first one always does, or nobody could read it."""
-        size = sum(part.ByteSize() + OVERHEAD for part in parts)
+        size = sum(part.ByteSize() + OVERHEAD_BYTES for part in parts)
         if size > self._left and not self._empty:
             return False
         self._left -= size

@@ -79,7 +79,7 @@ def reflection(names: Iterable[str]) -> list[grpc.GenericRpcHandler]:
     """Return handlers that describe these services, without older names that no .proto file has."""
     servicer = aio.ReflectionServicer([REFLECTION, *filter(_described, names)])
     found = service(add_ServerReflectionServicer_to_server, servicer, REFLECTION_NAMES)
-    return [grpc.method_handlers_generic_handler(name, found.methods) for name in found.names]
+    return [grpc.method_handlers_generic_handler(name, dict(found.methods)) for name in found.names]
 
 
 def _described(name: str) -> bool:

@@ -16,9 +16,9 @@ from typing import Any
 
 import grpc
 
+from peloton.config.encryption import TlsSettings
 from peloton.config.errors import ConfigError
 from peloton.config.private import require_private
-from peloton.config.settings import TlsSettings
 from peloton.config.tls import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,7 @@ class Tls:
 
     def _configuration(self) -> Any:
         held = self._material
+        assert held.key is not None and held.certificate is not None, "the settings check it"
         return grpc.ssl_server_certificate_configuration([(held.key, held.certificate)], held.ca)
 
     def _present(self) -> Stamp:

@@ -13,6 +13,8 @@ import grpc
 T = TypeVar("T")
 
 MAX_WATCHES = 1000
+WATCH_CANCELLED = "peloton-watch-cancelled"
+"""Key of the trailing metadata of a watch that was cancelled by its id."""
 MAX_QUEUED = 100
 """Messages that a watcher may be behind."""
 
@@ -23,6 +25,7 @@ class End:
 
     code: grpc.StatusCode
     text: str
+    metadata: tuple[tuple[str, str], ...] = ()
 
 
 class WatchQueue(Generic[T]):
@@ -46,11 +49,15 @@ class WatchQueue(Generic[T]):
 
     def cancel(self) -> None:
         """End the watch as its watcher requested."""
-        self.finish(grpc.StatusCode.CANCELLED, f"watch {self.id} is cancelled")
+        metadata = ((WATCH_CANCELLED, "1"),)
+        self._end(End(grpc.StatusCode.CANCELLED, f"watch {self.id} is cancelled", metadata))
 
     def finish(self, code: grpc.StatusCode, text: str) -> None:
         """End the watch; items that are queued are dropped."""
-        self.end = End(code, text)
+        self._end(End(code, text))
+
+    def _end(self, end: End) -> None:
+        self.end = end
         self._queued.clear()
         self._some.set()
 

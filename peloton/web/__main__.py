@@ -6,15 +6,14 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import uvicorn
-
+from peloton.config.arguments import parse_arguments
 from peloton.config.private import keep_private
-from peloton.config.settings import parse_arguments
 from peloton.daemon import log as logs
+from peloton.daemon.descriptors import raise_descriptor_limit
 from peloton.daemon.http import bound_socket
+from peloton.daemon.http_server import BoundedServer
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import PelotonError
 from peloton.identity.agents import agent_access
@@ -31,15 +30,6 @@ from peloton.web.templating import Templates
 from peloton.web.views import PAGES
 
 PROGRAM = "peloton-web"
-CLOSE_SECONDS = 3
-"""Time for requests that are under way when the process ends."""
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `serve`."""
-        yield
 
 
 async def serve(settings: WebSettings) -> str:
@@ -55,22 +45,12 @@ async def serve(settings: WebSettings) -> str:
     hub = Hub(Reader(PAGES, templates, cluster), settings.poll_seconds, settings.max_watchers)
     caller = LeaderCaller(MembershipDiscovery(cluster.membership), tls=tls)
     app = make_app(Parts(settings, cluster, templates, hub, caller))
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
-    config.load()
     encrypted = tls is not None and settings.tls.certificate_file is not None
-    config.ssl = tls.http() if tls is not None and encrypted else None
-    server = _Server(config)
+    https = tls.http() if tls is not None and encrypted else None
+    server = BoundedServer(app, listener, settings.http_limits, https)
     scope = Supervisor()
     scope.spawn("cluster", cluster.run())
-    scope.spawn("http", server.serve(sockets=[listener]))
+    scope.spawn("http", server.run())
     host, port = listener.getsockname()[:2]
     scheme = "https" if encrypted else "http"
     print(f"{PROGRAM}: {scheme}://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
@@ -103,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         logs.set_up(settings.debug)
         keep_private()
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for each health check otherwise
+        raise_descriptor_limit()
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each health check otherwise
         why = uvloop.run(serve(settings))
     except PelotonError as error:
         why = str(error)

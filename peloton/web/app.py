@@ -16,7 +16,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peloton.client.auth import Auth
+from peloton.calls.web import CHECK_METHODS, GET_CALLER
+from peloton.client.auth import Auth, BasicAuth, BearerAuth
+from peloton.compiled import remark
 from peloton.daemon.http import HttpServer
 from peloton.errors import (
     AlreadyExists,
@@ -30,6 +32,8 @@ from peloton.errors import (
     Unauthenticated,
     Unavailable,
 )
+from peloton.identity.authorization_header import metadata_of
+from peloton.identity.methods import LOCKDOWN
 from peloton.private.access import access_pb2
 from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
@@ -63,7 +67,9 @@ OPEN_TO_PROGRAMS = ("/api", "/logging-level")
 
 def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRoute] = ROUTES) -> Starlette:
     """Return the application."""
-    server = HttpServer(made.cluster.trouble, local_changes=True)
+    server = HttpServer(
+        made.cluster.trouble, remark, administers=partial(_administers, made), local_changes=True
+    )
     names = security.host_names(made.settings.host, made.settings.host_names)
     door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
     sessions = Sessions(made.settings.session_hours * 3600)
@@ -93,14 +99,29 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     return app
 
 
+async def _administers(made: Parts, request: Request) -> None:
+    """Ask a daemon whether who sends a request administers the cluster. Nothing is read from cookies."""
+    metadata = dict(metadata_of(request.headers.get("authorization")))
+    auth: Auth | None = None
+    if "username" in metadata:
+        auth = BasicAuth(metadata["username"], metadata["password"])
+    elif metadata:
+        auth = BearerAuth(metadata["authorization"].removeprefix("Bearer "))
+    asked = access_pb2.CheckMethodsRequest(methods=[LOCKDOWN.lstrip("/")])
+    answer = await made.cluster.calls(auth).call(CHECK_METHODS["jobmgr"], asked)
+    (verdict,) = answer.verdicts
+    if not verdict.allowed:
+        raise PermissionDenied(verdict.reason)
+
+
 async def _name_of(made: Parts, auth: Auth) -> str:
     """Return the name by which the daemons know a user; empty where they do not, or do not answer."""
     request = access_pb2.GetCallerRequest()
     try:
-        caller = await made.cluster.calls(auth).read("jobmgr_access_svc", "GetCaller", request, NAME_SECONDS)
+        caller = await made.cluster.calls(auth).read(GET_CALLER, request, NAME_SECONDS)
     except PelotonError:
         return ""
-    return str(caller.name)
+    return caller.name
 
 
 async def _shown(page: Page, request: Request) -> Response:

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import grpc
+from google.protobuf.message import Message
 
-from peloton.client import tls as client_tls
+from peloton.calls.rpc import Caller
+from peloton.calls.web import RoleRpc, Server
 from peloton.client.auth import Auth
-from peloton.client.client import PelotonClient
-from peloton.client.discovery import NoLeader
-from peloton.client.following import repeatable
-from peloton.client.refusals import check
-from peloton.client.services import SERVICES
+from peloton.client.finding import NoLeader, Tell
 from peloton.config.agents import PLAIN
-from peloton.errors import PelotonError, Unauthenticated, Unavailable
+from peloton.errors import PelotonError
+from peloton.leaders import repeatable
 from peloton.membership.interface import Address, Group, Member, Membership, Role
 from peloton.model.cluster import UNNAMED
+from peloton.present.refusals import check
 from peloton.rpc.caller import Metadata
-from peloton.rpc.client import Caller, Channels, LeaderClient
+from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
-from peloton.rpc.errors import error_of
 from peloton.rpc.tls import Tls
 
 CALLER = "peloton-web"
 MOST_CACHED = 2000
 """Answers that are kept; the oldest go first."""
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
 
 
 class Shared:
@@ -70,16 +70,35 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class MembershipDiscovery:
-    """Finds leaders by the membership."""
+    """Finds leaders by the membership, in its loop."""
 
     membership: Membership
+    _watches: set[asyncio.Task[None]] = field(default_factory=set, repr=False, compare=False)
 
     def address(self, role: str) -> str:
         """Return where the leader of a role answers. Raises NoLeader."""
+        if target := self._target(role):
+            return target
+        raise NoLeader(f"no leader of {role} is known")
+
+    def _target(self, role: str) -> str:
         leader = self.membership.leader(*Group.parse(role))
-        if leader is None:
-            raise NoLeader(f"no leader of {role} is known")
-        return leader.target
+        return "" if leader is None else leader.target
+
+    def watch(self, role: str, tell: Tell) -> None:
+        """Tell each new leader from now on."""
+        watch = asyncio.get_running_loop().create_task(self._tell(role, tell), name=f"leader of {role}")
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    async def _tell(self, role: str, tell: Tell) -> None:
+        told = None
+        with suppress(PelotonError):  # of the membership, which the cluster watches, too
+            while True:
+                if (target := self._target(role)) != told:
+                    told = target
+                    tell(target)
+                await self.membership.changed()
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the Mesos clusters."""
@@ -90,7 +109,9 @@ class MembershipDiscovery:
         return True
 
     def close(self) -> None:
-        """Leave the membership open: it is another's."""
+        """Tell nothing any more. The membership stays open: it is another's."""
+        for watch in self._watches:
+            watch.cancel()
 
 
 class Cluster:
@@ -145,22 +166,15 @@ class Cluster:
         """Return the processes of a role, by their ids, as last seen."""
         return self.membership.members(role, cluster)
 
-    def caller(self, role: Role, stub: type, metadata: Metadata) -> Caller:
+    def caller(self, role: Role, metadata: Metadata) -> Caller:
         """Return what calls the leader of a role; of host managers, those of all Mesos clusters."""
         if role is not Role.HOSTMGR:
-            return LeaderClient(self.membership, self._channels, role, stub, metadata)
-        return ClusterClient(self.clusters, lambda name: self.of_cluster(name, stub, metadata), RULES)
+            return LeaderClient(self.membership, self._channels, role, metadata)
+        return ClusterClient(self.clusters, lambda name: self.of_cluster(name, metadata), RULES)
 
-    def of_cluster(self, cluster: str, stub: type, metadata: Metadata) -> Caller:
+    def of_cluster(self, cluster: str, metadata: Metadata) -> Caller:
         """Return what calls the host manager of one Mesos cluster."""
-        return LeaderClient(self.membership, self._channels, Role.HOSTMGR, stub, metadata, cluster=cluster)
-
-    def channel(self, role: Role, cluster: str = UNNAMED) -> tuple[str, Any]:
-        """Return address and channel of a leader. Raises Unavailable."""
-        leader = self.leader(role, cluster)
-        if leader is None:
-            raise Unavailable(f"no leader of {role.value} is known")
-        return leader.target, self._channels.to(leader.target)
+        return LeaderClient(self.membership, self._channels, Role.HOSTMGR, metadata, cluster=cluster)
 
 
 class Calls:
@@ -169,111 +183,43 @@ class Calls:
     def __init__(self, cluster: Cluster, auth: Auth | None = None) -> None:
         self.cluster = cluster
         self.auth = auth
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[Server, Caller] = {}
 
     @property
     def user(self) -> str:
         """The user's name; empty where nobody is logged in."""
         return self.auth.username if self.auth is not None else ""
 
-    async def call(self, service: str, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a service by its name in `peloton.client.services`, such as `job_svc`; return the answer.
+    async def call(self, called: RoleRpc[Q, A], request: Q, timeout: float | None = None) -> A:
+        """Call a method of `peloton.calls.web` and return the answer.
 
-        Raises Refused for a refusal that the answer holds.
+        Without `timeout` (seconds) the setting call_seconds counts. Raises Refused for a refusal that the
+        answer holds.
         """
-        answer = await self.call_unchecked(service, method, request, timeout)
+        answer = await self.call_unchecked(called, request, timeout)
         check(answer)
         return answer
 
-    async def call_unchecked(
-        self, service: str, method: str, request: Any, timeout: float | None = None
-    ) -> Any:
-        """Call a service as `call` does, but return an answer that holds a refusal too."""
+    async def call_unchecked(self, called: RoleRpc[Q, A], request: Q, timeout: float | None = None) -> A:
+        """Call a method as `call` does, but return an answer that holds a refusal too."""
         seconds = timeout or self.cluster.call_seconds
-        return await self._caller(service).call(method, request, seconds, repeatable(method, request))
+        again = repeatable(called.rpc.name, request)
+        return await self._caller(called.role).call(called.rpc, request, seconds, again)
 
-    async def read(self, service: str, method: str, request: Any, age: float | None = None) -> Any:
+    async def read(self, called: RoleRpc[Q, A], request: Q, age: float | None = None) -> A:
         """Call a method that reads; take an answer that is at most `age` seconds old, and share it.
 
         The answer is shared with others: do not change it.
         """
-        key = (self.auth, service, method, request.SerializeToString(deterministic=True))
+        key = (self.auth, called, request.SerializeToString(deterministic=True))
         seconds = self.cluster.cache_seconds if age is None else age
-        return await self.cluster.shared.get(key, seconds, lambda: self.call(service, method, request))
+        return await self.cluster.shared.get(key, seconds, lambda: self.call(called, request))
 
-    async def each(self, service: str, method: str, request: Any) -> dict[str, Any]:
-        """Call the host managers of all Mesos clusters; return answers or PelotonErrors by cluster."""
-        described, metadata = SERVICES[service], self._metadata("hostmgr")
-        stub = described.load()
+    def _caller(self, role: Server) -> Caller:
+        if role not in self._callers:
+            self._callers[role] = self.cluster.caller(Role(role), self._metadata(role))
+        return self._callers[role]
 
-        async def one(cluster: str) -> Any:
-            caller = self.cluster.of_cluster(cluster, stub, metadata)
-            try:
-                return await caller.call(method, request, self.cluster.call_seconds)
-            except PelotonError as error:
-                return error
-
-        names = self.cluster.clusters.names()
-        return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
-
-    async def stream(
-        self, service: str, method: str, request: Any, cluster: str = UNNAMED
-    ) -> AsyncIterator[Any]:
-        """Call a service that answers with a stream, at the leader of that moment; yield its messages."""
-        described = SERVICES[service]
-        target, channel = self.cluster.channel(Role(described.role), cluster)
-        stub = described.load()(channel)
-        call = getattr(stub, method)(request, metadata=self._metadata(described.role))
-        try:
-            async for message in call:
-                yield message
-        except grpc.RpcError as error:
-            raise error_of(error, f"{described.role} {target} {method}") from None
-        finally:
-            call.cancel()
-
-    async def in_thread(self, work: Callable[[PelotonClient], T]) -> T:
-        """Run code that uses the blocking client in a thread."""
-        return await asyncio.to_thread(work, self.blocking)
-
-    @cached_property
-    def blocking(self) -> PelotonClient:
-        """The same calls for code that blocks. Use it in threads, and close it."""
-        discovery = MembershipDiscovery(self.cluster.membership)
-        return PelotonClient(
-            CALLER,
-            discovery=discovery,
-            timeout=self.cluster.call_seconds,
-            auth=self.auth,
-            tls=None if self.cluster.tls is None else client_tls.Tls(*self.cluster.tls.paths),
-        )
-
-    def _caller(self, service: str) -> Caller:
-        if service not in self._callers:
-            described = SERVICES[service]
-            self._callers[service] = self.cluster.caller(
-                Role(described.role), described.load(), self._metadata(described.role)
-            )
-        return self._callers[service]
-
-    def _metadata(self, role: str) -> Metadata:
+    def _metadata(self, role: Server) -> Metadata:
         own = (("rpc-caller", CALLER), ("rpc-service", f"peloton-{role}"), ("rpc-encoding", "proto"))
         return own + (self.auth.metadata if self.auth is not None else ())
-
-
-async def gather_named(work: Mapping[str, Awaitable[T]]) -> dict[str, T | PelotonError]:
-    """Await all at a time; return results or the PelotonErrors that they ended with, by name.
-
-    Raises Unauthenticated: no part of a page is for who has to log in first.
-    """
-
-    async def one(item: Awaitable[T]) -> T | PelotonError:
-        try:
-            return await item
-        except Unauthenticated:
-            raise
-        except PelotonError as error:
-            return error
-
-    results = await asyncio.gather(*map(one, work.values()))
-    return dict(zip(work, results, strict=True))

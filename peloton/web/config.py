@@ -6,10 +6,21 @@ from typing import Annotated
 
 from pydantic import Field
 
-from peloton.config.settings import AgentSettings, ProcessSettings
+from peloton.config.encryption import AgentSettings
+from peloton.config.limits import HttpLimitSettings
+from peloton.config.settings import ProcessSettings
 from peloton.config.sources import Variable
 
 DEFAULT_PORT = 5297
+
+
+class WebHttpLimitSettings(HttpLimitSettings):
+    """How much browsers and programs may take. /health, /metrics and /version answer beyond it, too."""
+
+    connections: int = Field(2000, ge=1)
+    """Connections at a time; no more than a quarter of the open files that the process may have."""
+    address_connections: int = Field(1500, ge=1)
+    """Connections of one address at a time. All who come through a proxy have its address."""
 
 
 class WebSettings(ProcessSettings):
@@ -21,14 +32,16 @@ class WebSettings(ProcessSettings):
     """Names by which browsers may call it, without ports; requests under other names are refused, so that no
     other site can make a browser act here under a name of its own. Where empty: on a loopback address
     localhost, 127.0.0.1 and ::1, else any name."""
+    http_limits: WebHttpLimitSettings = WebHttpLimitSettings()
+    """How much browsers and programs may take."""
     agents: AgentSettings = AgentSettings()
     """How Mesos agents are asked for the files of tasks."""
     call_seconds: float = Field(5.0, ge=0.5, le=60.0)
-    """Time after which a daemon that does not answer counts as unreachable."""
+    """Seconds after which a daemon that does not answer counts as unreachable."""
     poll_seconds: float = Field(1.0, ge=0.2, le=60.0)
-    """How often a page that somebody looks at is read again. Browsers share what is read."""
+    """Seconds between two reads of a page that somebody looks at. Browsers share what is read."""
     cache_seconds: float = Field(0.8, ge=0.0, le=60.0)
-    """How long an answer of a daemon is used again."""
+    """Seconds for which an answer of a daemon is used again."""
     session_hours: float = Field(12.0, gt=0, le=24 * 31)
     """Hours after which a user who logged in has to do so again. Sessions end with the process too."""
     max_watchers: int = Field(1000, ge=1, le=100_000)

@@ -1,4 +1,4 @@
-"""How values are shown: numbers, amounts, times, states."""
+"""How pages show values: kinds, states, times, and the filters of templates for amounts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+
+from peloton.model import amounts
+from peloton.model.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,72 +62,12 @@ def state_of(state: str) -> StateLook:
     return StateLook(name.lower().replace("_", " ") or "unknown", _SYMBOLS[tone], tone)
 
 
-def number(value: float) -> str:
-    """Format a number with at most three decimals: 1,234.5."""
-    if value == int(value):
-        return f"{int(value):,}"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:,.{1 if abs(value) >= 10 else 2}f}".rstrip("0").rstrip(".")
-
-
-def amount(value: float, kind: str) -> str:
-    """Format an amount of a kind with its unit: 12 cores, 1.5 GB, 3 GPUs."""
-    scale, unit = scale_of(value, kind)
-    shown = number(round(value / scale, 2))
-    return f"{shown} {unit}" if unit else shown
-
-
-def part_of(value: float, whole: float, kind: str) -> str:
-    """Format a part of an amount, both in the same unit: 0.25 of 2 GB."""
-    scale, unit = scale_of(max(abs(value), abs(whole)), kind)
-    one, other = (number(round(each / scale, 2)) for each in (value, whole))
-    return f"{one} of {other} {unit}".rstrip()
-
-
-_SIZES = ((1.0, "MB"), (1024.0, "GB"), (1024.0**2, "TB"))
-
-
-def scale_of(value: float, kind: str) -> tuple[float, str]:
-    """Return by what an amount of a kind is divided to be shown, and the unit."""
-    if kind in ("memory", "disk"):
-        return next((each for each in reversed(_SIZES) if abs(value) >= each[0]), _SIZES[0])
-    if kind == "cpu":
-        return 1.0, "core" if value == 1 else "cores"
-    if kind == "gpu":
-        return 1.0, "GPU" if value == 1 else "GPUs"
-    return 1.0, ""
-
-
-def percent(value: float, whole: float) -> str:
-    """Format a part of a whole: 37%. A dash where there is no whole."""
-    return f"{100 * value / whole:.0f}%" if whole else "–"
-
-
-def count(value: int, one: str, many: str = "") -> str:
-    """Format a number of things: 1 job, 2 jobs."""
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
-
-
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-
-
 def sentence(text: str) -> str:
     """Begin a text with a capital letter; the others stay as they are."""
     return text[:1].upper() + text[1:]
 
 
-def duration(seconds: float) -> str:
-    """Format a time span by its two largest units: 2 h 5 min."""
-    rest = max(round(seconds), 0)
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        if (whole := rest // size) or (unit == "s" and not parts):
-            parts.append(f"{whole} {unit}")
-        rest %= size
-        if len(parts) == 2 or (parts and not whole):
-            break
-    return " ".join(parts)
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def ago(then: float, now: float) -> str:
@@ -163,13 +106,14 @@ def with_query(url: str, **changes: Any) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "number": number,
-    "amount": amount,
-    "part_of": part_of,
-    "percent": percent,
-    "count_of": count,
+    "number": amounts.short,
+    "amount": amounts.rounded,
+    "part_of": amounts.part_of,
+    "percent": amounts.percent,
+    "size": amounts.byte_size,
+    "plural": plural,
     "sentence": sentence,
-    "duration": duration,
+    "duration": amounts.duration,
     "ago": ago,
     "exact": exact,
     "iso": iso,

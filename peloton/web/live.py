@@ -18,6 +18,7 @@ from starlette.responses import StreamingResponse
 
 from peloton.client.auth import Auth, BearerAuth
 from peloton.errors import PelotonError, ResourceExhausted, Unauthenticated
+from peloton.model.amounts import elapsed
 from peloton.web.pages import Found, Reader
 from peloton.web.templating import digest
 
@@ -246,7 +247,7 @@ class Hub:
         away = [name for name, leads in self.reader.cluster.leaderships().items() if not leads]
         if away:
             return f"no leader of {' and '.join(away)} is known; it is tried again"
-        return f"the daemons have not answered for {self._late_seconds:.0f} s; they are still asked"
+        return f"the daemons have not answered for {elapsed(self._late_seconds)}; they are still asked"
 
 
 async def answer(hub: Hub, request: Request, auth: Auth | None) -> EventStream:

@@ -18,7 +18,7 @@ from peloton.errors import InvalidArgument, NotFound
 from peloton.web.cluster import Calls, Cluster
 from peloton.web.templating import Templates
 
-LONGEST_URL = 4000
+LONGEST_URL_CHARACTERS = 4000
 """Characters of the path and the query of a page that is watched."""
 
 
@@ -130,8 +130,8 @@ class Reader:
 
     def find(self, url: str) -> Found:
         """Return the page at a path with a query. Raises NotFound."""
-        if len(url) > LONGEST_URL:
-            raise InvalidArgument("page", url, f"at most {LONGEST_URL} characters long")
+        if len(url) > LONGEST_URL_CHARACTERS:
+            raise InvalidArgument("page", url, f"at most {LONGEST_URL_CHARACTERS} characters long")
         encoded, _, query = url.partition("?")
         path = unquote(encoded)
         for pattern, convertors, page in self._compiled:

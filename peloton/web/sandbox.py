@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.client.refusals import check
-from peloton.client.sandbox import file_data
+from peloton.calls.web import BROWSE_SANDBOX
+from peloton.client.sandbox import NOT_FOLLOWED, file_data
 from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
+from peloton.model.amounts import byte_size
 from peloton.plainjson import parse_json
+from peloton.present.refusals import check
 from peloton.web.cluster import Calls
 
-CHUNK = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 """Bytes of one read: as many as a Mesos agent gives."""
-LARGEST_LISTING = 4 * 1024 * 1024
-LARGEST_READ = 6 * CHUNK + 1024
+LARGEST_LISTING_BYTES = 4 * 1024 * 1024
+LARGEST_READ_BYTES = 6 * CHUNK_BYTES + 1024
 """Bytes of an answer to a read, with every byte escaped."""
 MOST_ENTRIES = 5000
 SANDBOX_SECONDS = 5.0
@@ -59,8 +61,12 @@ class Sandbox:
     access: AgentAccess = PLAIN
 
     async def browse(self, path: str) -> list[Entry]:
-        """Return what a folder holds, folders first. Raises NotFound, Unavailable."""
-        body = await self._body("/files/browse", {"path": self._at(path)}, LARGEST_LISTING)
+        """Return what a folder holds, folders first. Raises NotFound, Unavailable, Refused as `read`."""
+        async with self._explained(path):
+            return await self._browse(path)
+
+    async def _browse(self, path: str) -> list[Entry]:
+        body = await self._body("/files/browse", {"path": self._at(path)}, LARGEST_LISTING_BYTES)
         try:
             found = [
                 Entry(
@@ -85,23 +91,48 @@ class Sandbox:
         raise NotFound(f"there is no file {path!r} in the sandbox")
 
     async def size(self, path: str) -> int:
-        """Return the size of a file now. Raises NotFound, Unavailable."""
-        body = await self._body("/files/read", {"path": self._at(path)}, LARGEST_READ)
+        """Return the size of a file now. Raises as `read`."""
+        async with self._explained(path):
+            body = await self._body("/files/read", {"path": self._at(path)}, LARGEST_READ_BYTES)
         try:
             return int(parse_json(body)["offset"])
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} gave no size: {error!r}") from error
 
-    async def read(self, path: str, offset: int, length: int = CHUNK) -> bytes:
-        """Return bytes of a file, CHUNK at most; empty at its end. Raises NotFound, Unavailable."""
-        query = {"path": self._at(path), "offset": str(offset), "length": str(min(length, CHUNK))}
-        return file_data(await self._body("/files/read", query, LARGEST_READ), str(self))
+    async def read(self, path: str, offset: int, length: int = CHUNK_BYTES) -> bytes:
+        """Return bytes of a file, CHUNK at most; empty at its end.
+
+        Raises NotFound, Unavailable, and Refused for a link that leads out of the sandbox.
+        """
+        query = {"path": self._at(path), "offset": str(offset), "length": str(min(length, CHUNK_BYTES))}
+        async with self._explained(path):
+            return file_data(await self._body("/files/read", query, LARGEST_READ_BYTES), str(self))
 
     async def download(self, path: str) -> AsyncGenerator[bytes]:
-        """Yield the whole file in pieces. Raises NotFound, Unavailable."""
-        async with self._answer("/files/download", {"path": self._at(path)}) as answer:
-            async for piece in answer.aiter_bytes(CHUNK):
+        """Yield the whole file in pieces. Raises as `read`."""
+        async with self._explained(path), self._answer("/files/download", {"path": self._at(path)}) as answer:
+            async for piece in answer.aiter_bytes(CHUNK_BYTES):
                 yield piece
+
+    @asynccontextmanager
+    async def _explained(self, path: str) -> AsyncIterator[None]:
+        """Raise Refused where the body fails because a part of the path is a link that is not followed."""
+        try:
+            yield
+        except (NotFound, Refused):
+            if link := await self._link_in(path):
+                raise Refused(f"{link!r} {NOT_FOLLOWED}") from None
+            raise
+
+    async def _link_in(self, path: str) -> str:
+        """Return the first link among the folders of a path and what it names; empty where there is none."""
+        parts = inner_path(path).split("/")
+        with suppress(PelotonError):
+            for at, name in enumerate(parts):
+                entries = await self._browse("/".join(parts[:at]))
+                if any(each.name == name and each.mode.startswith("l") for each in entries):
+                    return "/".join(parts[: at + 1])
+        return ""
 
     async def _body(self, endpoint: str, query: Mapping[str, str], most: int) -> bytes:
         held = bytearray()
@@ -109,31 +140,33 @@ class Sandbox:
             async for piece in answer.aiter_bytes():
                 held += piece
                 if len(held) > most:
-                    raise PelotonError(f"{self} answered more than {most:,} bytes to {endpoint}")
+                    raise PelotonError(f"{self} answered more than {byte_size(most)} to {endpoint}")
         return bytes(held)
 
     @asynccontextmanager
-    async def _answer(self, endpoint: str, query: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+    async def _answer(self, endpoint: str, query: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
         host = f"[{self.host}]" if ":" in self.host else self.host
         url = f"{self.access.scheme}://{host}:{self.port}{endpoint}"
         headers = {"accept-encoding": "identity", **self.access.headers}
         try:
             # Without `trust_env`: agents are not behind a proxy of the environment.
             async with (
-                httpx.AsyncClient(trust_env=False, verify=self.access.verify, timeout=self.seconds) as client,
+                httpx2.AsyncClient(
+                    trust_env=False, verify=self.access.verify, timeout=self.seconds
+                ) as client,
                 client.stream("GET", url, params=query, headers=headers) as answer,
             ):
-                if answer.status_code == httpx.codes.NOT_FOUND:
+                if answer.status_code == httpx2.codes.NOT_FOUND:
                     raise NotFound(
                         f"there is no file {query['path'].removeprefix(self.root)!r} in the sandbox"
                     )
-                if answer.status_code == httpx.codes.BAD_REQUEST and endpoint != "/files/browse":
+                if answer.status_code == httpx2.codes.BAD_REQUEST:
                     inner = query["path"].removeprefix(self.root)
                     raise Refused(f"{inner!r} cannot be read: it is a folder, or no plain file")
-                if answer.status_code != httpx.codes.OK:
+                if answer.status_code != httpx2.codes.OK:
                     raise PelotonError(f"{self} answered {answer.status_code} to {endpoint}")
                 yield answer
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unavailable(f"{self} cannot be reached: {type(error).__name__}") from error
 
     def _at(self, path: str) -> str:
@@ -161,8 +194,8 @@ async def find(calls: Calls, job_id: str, instance: int, run: str) -> Sandbox:
         jobId=peloton_pb2.JobID(value=job_id), instanceId=known_instance(instance), taskId=task_id
     )
     key = (calls.auth, "sandbox", request.SerializeToString(deterministic=True))
-    answer: task_pb2.BrowseSandboxResponse = await calls.cluster.shared.get(
-        key, SANDBOX_SECONDS, lambda: calls.call_unchecked("task_svc", "BrowseSandbox", request)
+    answer = await calls.cluster.shared.get(
+        key, SANDBOX_SECONDS, lambda: calls.call_unchecked(BROWSE_SANDBOX, request)
     )
     error = answer.error
     if error.HasField("notRunning") or error.HasField("failure"):

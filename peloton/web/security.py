@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peloton.model.amounts import byte_size
+
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -23,10 +25,12 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+HSTS = ("strict-transport-security", "max-age=31536000")
+"""Makes browsers use HTTPS alone for a year, for the web UI's own name and no other."""
 COOKIE = "peloton_csrf"
 FIELD = "csrf"
 HEADER = "x-csrf-token"
-LONGEST_BODY = 1024 * 1024
+LONGEST_BODY_BYTES = 1024 * 1024
 """Bytes of a form."""
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -84,6 +88,8 @@ class Guard:
                 own = MutableHeaders(raw=message["headers"])
                 for name, value in HEADERS.items():
                     own.setdefault(name, value)
+                if secure and _has_name(headers.get("host", "")):
+                    own.setdefault(*HSTS)
                 if not held and own.get("content-type", "").startswith("text/html"):
                     own.append("set-cookie", _set_cookie(scope["peloton_csrf"], secure))
                 message["headers"] = own.raw
@@ -102,9 +108,11 @@ class Guard:
             return await self._deny(scope, 421, f"{why}the name to host_names in its settings"), receive
         if scope["method"] in SAFE or scope["path"].startswith(self._open or ("\0",)):
             return self._app, receive
-        body = await _body(receive)
+        body = None if _declared(headers) > LONGEST_BODY_BYTES else await _body(receive)
         if body is None:
-            return await self._deny(scope, 413, f"a form is longer than {LONGEST_BODY:,} bytes"), receive
+            return await self._deny(
+                scope, 413, f"a form is longer than {byte_size(LONGEST_BODY_BYTES)}"
+            ), receive
         if wrong := _forged(scope, headers, held, body):
             return await self._deny(scope, 403, wrong), receive
         return self._app, _replayed(body, receive)
@@ -151,6 +159,18 @@ def _name_of(host: str) -> str:
         return host
 
 
+def _declared(headers: Headers) -> int:
+    """Return how long a body is said to be."""
+    given = headers.get("content-length", "0")
+    return int(given) if given.isdecimal() and len(given) < 19 else LONGEST_BODY_BYTES + 1
+
+
+def _has_name(host: str) -> bool:
+    """Return whether a host is called by a name that is its own: HSTS counts for all ports of it."""
+    name = _name_of(host)
+    return bool(name) and name not in LOOPBACK and not name.replace(".", "").isdecimal() and ":" not in name
+
+
 async def _body(receive: Receive) -> bytes | None:
     """Read a body; None where it is too long."""
     parts, size = [], 0
@@ -160,7 +180,7 @@ async def _body(receive: Receive) -> bytes | None:
             return b""
         part = message.get("body", b"")
         size += len(part)
-        if size > LONGEST_BODY:
+        if size > LONGEST_BODY_BYTES:
             return None
         parts.append(part)
         if not message.get("more_body"):

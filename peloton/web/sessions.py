@@ -21,7 +21,7 @@ from peloton.client.auth import BasicAuth, BearerAuth
 from peloton.web.security import cookie
 
 COOKIE = "peloton_session"
-LONGEST_TOKEN = 16 * 1024
+LONGEST_TOKEN_CHARACTERS = 16 * 1024
 WITHOUT_USERS = ("/static/", "/api/", "/health", "/metrics", "/version", "/logging-level")
 """Paths below which nobody is shown who is logged in. The JSON door reads the headers by itself."""
 MOST_SESSIONS = 10_000
@@ -38,7 +38,7 @@ class Sessions:
     """The sessions of all browsers."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """End a session so many seconds after the login."""
+        """End a session `seconds` after the login."""
         self.seconds = seconds
         self._clock = clock
         self._key = secrets.token_bytes(32)
@@ -91,7 +91,9 @@ def bearer_of(headers: Headers) -> str:
     """Return the bearer token of a request, empty where it has none."""
     scheme, _, token = headers.get("authorization", "").strip().partition(" ")
     plain = re.fullmatch(r"[\x21-\x7e]+", token.strip())
-    return plain[0] if scheme.lower() == "bearer" and plain and len(plain[0]) <= LONGEST_TOKEN else ""
+    return (
+        plain[0] if scheme.lower() == "bearer" and plain and len(plain[0]) <= LONGEST_TOKEN_CHARACTERS else ""
+    )
 
 
 class LoggedIn:

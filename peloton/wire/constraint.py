@@ -37,7 +37,7 @@ def labels_to(labels: Iterable[Label]) -> list[peloton_pb2.Label]:
 def constraint_from(
     wire: task_pb2.Constraint, path: str = "constraint", levels: int | None = MAX_DEPTH
 ) -> Constraint:
-    """Decode a constraint that is at most so many levels deep; None, between daemons: as deep as it is.
+    """Decode a constraint that is at most `levels` deep; None, between daemons: as deep as it is.
 
     Raises InvalidArgument with the path of the field where the tree is incomplete or deeper.
     """

@@ -7,7 +7,9 @@ from functools import lru_cache
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.clock import rfc3339
 from peloton.model.host import HostInfo
+from peloton.model.known_host import KnownHost
 from peloton.model.resources import KINDS, MILLI
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
@@ -16,6 +18,8 @@ from peloton.wire.fields import field, key
 
 MAX_SHARED = 50_000
 MAX_HOSTS = 100_000
+Held = tuple[str, str, str]
+"""For whom room of a host is held: job, instances, and the time until when."""
 Amounts = tuple[int, ...]
 """Thousandths in the order of KINDS."""
 _Summary = hostmgr_svc_pb2.GetHostCacheResponse.Summary
@@ -25,13 +29,16 @@ _ALLOCATION = key(_Summary.ALLOCATION_FIELD_NUMBER)
 _CAPACITY = key(_Summary.CAPACITY_FIELD_NUMBER)
 
 
-def hosts_to(hosts: Iterable[tuple[HostInfo, str, str]]) -> bytes:
-    """Encode the answer of v0 QueryHosts: each host with its pool, and the pool where it is to be."""
+def hosts_to(hosts: Iterable[tuple[HostInfo, str, str, tuple[Held, ...]]]) -> bytes:
+    """Encode the answer of v0 QueryHosts.
+
+    Each host is given with its pool, the pool where it is to be, and for whom room of it is held.
+    """
     return b"".join([field(_HOSTS, _host(*each)) for each in hosts])
 
 
 @lru_cache(MAX_HOSTS)
-def _host(host: HostInfo, current_pool: str, desired_pool: str) -> bytes:
+def _host(host: HostInfo, current_pool: str, desired_pool: str, held: tuple[Held, ...]) -> bytes:
     return host_pb2.HostInfo(
         hostname=host.hostname,
         ip=host.ip,
@@ -40,6 +47,31 @@ def _host(host: HostInfo, current_pool: str, desired_pool: str) -> bytes:
         labels=labels_to(host.labels),
         current_pool=current_pool,
         desired_pool=desired_pool,
+        held=[host_pb2.Held(job_id=job, instances=some, until=until) for job, some, until in held],
+    ).SerializeToString()
+
+
+def lost_hosts_to(hosts: Iterable[tuple[KnownHost, str]]) -> bytes:
+    """Encode lost hosts for the same answer, each with its pool."""
+    return b"".join([field(_HOSTS, _lost(*each)) for each in hosts])
+
+
+@lru_cache(MAX_HOSTS)
+def _lost(host: KnownHost, pool: str) -> bytes:
+    return host_pb2.HostInfo(
+        hostname=host.hostname,
+        ip=host.ip,
+        state=host_pb2.HOST_STATE_UNKNOWN,
+        goal_state=host_pb2.HOST_STATE_UP,
+        labels=labels_to(host.labels),
+        current_pool=pool,
+        desired_pool=pool,
+        lost=host_pb2.LostHost(
+            since=rfc3339(host.lost_since),
+            reason=host.reason.text,
+            tasks=host.tasks,
+            task_count=host.task_count,
+        ),
     ).SerializeToString()
 
 

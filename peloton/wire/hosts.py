@@ -97,9 +97,12 @@ def _launches(count: int) -> bytes:
     return hostsvc_pb2.HostOffer(resources=[scalar(LAUNCHES, count * MILLI)]).SerializeToString()
 
 
-def acquired_to(offers: Iterable[bytes], counts: Mapping[str, int]) -> bytes:
-    """Encode the answer of AcquireHostOffers, with claimed hosts that are encoded already."""
-    answer = hostsvc_pb2.AcquireHostOffersResponse(filterResultCounts=counts)
+def acquired_to(offers: Iterable[bytes], counts: Mapping[str, int], held: Iterable[str] = ()) -> bytes:
+    """Encode the answer of AcquireHostOffers, with claimed hosts that are encoded already.
+
+    `held` says for whom hosts are held that were passed over for it.
+    """
+    answer = hostsvc_pb2.AcquireHostOffersResponse(filterResultCounts=counts, held=held)
     return b"".join((answer.SerializeToString(), *[field(_HOST_OFFERS, each) for each in offers]))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
-from peloton.clock import parse_rfc3339, rfc3339
+from peloton.clock import rfc3339
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary, Sla
 from peloton.model.payload import ApiVersion, Payload, SecretRef
-from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState
+from peloton.model.states import JobType, PlacementStrategy
 from peloton.wire.constraint import labels_from, labels_to
 from peloton.wire.overrides import merged
 from peloton.wire.task import task_spec
+from peloton.wire.workload import job_workload
 
 
 def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = None) -> JobSpec:
@@ -21,7 +22,14 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
     """
     sla = config.sla
     payload = config_payload(config) if payload is None else payload
-    secrets = payload.secrets
+    secrets, compared = payload.secrets, config.type != job_pb2.BATCH
+    default = task_spec(config.defaultConfig, "defaultConfig", secrets, compared)
+    overrides = {
+        instance: task_spec(
+            merged(config.defaultConfig, override), f"instanceConfig[{instance}]", secrets, compared
+        )
+        for instance, override in config.instanceConfig.items()
+    }
     return JobSpec(
         version=version,
         name=config.name,
@@ -37,17 +45,14 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
             max_running_time=sla.maxRunningTime,
             maximum_unavailable_instances=sla.maximumUnavailableInstances,
         ),
-        default=task_spec(config.defaultConfig, "defaultConfig", secrets),
-        overrides={
-            instance: task_spec(
-                merged(config.defaultConfig, override), f"instanceConfig[{instance}]", secrets
-            )
-            for instance, override in config.instanceConfig.items()
-        },
+        default=default,
+        overrides=overrides,
         owning_team=config.owningTeam,
         owner=config.owner,
         labels=labels_from(config.labels),
         placement_strategy=PlacementStrategy(config.placementStrategy),
+        workload=job_workload(config),
+        has_peers=any(task.workload.peer is not None for task in (default, *overrides.values())),
         payload=payload,
     )
 
@@ -86,34 +91,19 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
         stateVersion=runtime.state_version,
         desiredStateVersion=runtime.desired_state_version,
         taskConfigVersionStats=runtime.config_counts,
+        releasedInstances=runtime.released,
         revision=peloton_pb2.ChangeLog(
             version=runtime.revision, createdAt=runtime.creation_time, updatedAt=runtime.updated_at
         ),
     )
     if runtime.update_id:
         wire.updateID.value = runtime.update_id
+    if loop := runtime.crash_loop:
+        wire.nextTryTime, wire.throttledInstances = rfc3339(loop.next_try), loop.throttled
+        wire.reason = loop.told(wire.nextTryTime)
+    if runtime.gang_restart is not None:
+        wire.reason = runtime.gang_restart.told()
     return wire
-
-
-def job_runtime_from(wire: job_pb2.RuntimeInfo) -> JobRuntime:
-    """Decode the runtime of a job."""
-    return JobRuntime(
-        state=JobState(wire.state),
-        goal=JobState(wire.goalState),
-        config_version=wire.configurationVersion,
-        creation_time=parse_rfc3339(wire.creationTime),
-        start_time=parse_rfc3339(wire.startTime),
-        completion_time=parse_rfc3339(wire.completionTime),
-        task_counts={TaskState[name]: count for name, count in wire.taskStats.items()},
-        config_counts=dict(wire.taskConfigVersionStats),
-        workflow_version=wire.workflowVersion,
-        state_version=wire.stateVersion,
-        desired_state_version=wire.desiredStateVersion,
-        update_id=wire.updateID.value,
-        resource_usage=dict(wire.resourceUsage),
-        revision=wire.revision.version,
-        updated_at=wire.revision.updatedAt,
-    )
 
 
 def job_summary_to(job: JobSummary) -> job_pb2.JobSummary:

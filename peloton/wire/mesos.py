@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from mesos.v1 import mesos_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.states import TaskState
+from peloton.model.system_labels import SAVED_LABEL
 from peloton.model.task import TaskStatus
 
 TASK_STATES: Mapping[int, TaskState] = {
@@ -29,6 +31,7 @@ TASK_STATES: Mapping[int, TaskState] = {
 """Mesos' task state → Peloton's. A KILLING task still runs as far as Mesos is concerned."""
 
 _REASONS = {number: name.removeprefix("REASON_") for name, number in mesos_pb2.TaskStatus.Reason.items()}
+_SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
 _DUPLICATE = "Task has duplicate ID"
 LATEST_SECONDS = 2**63 / NANOSECONDS
 """Times beyond this are not stored."""
@@ -75,4 +78,11 @@ def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
         reason=reason_name(wire),
         healthy=wire.healthy if wire.HasField("healthy") else None,
         uuid=wire.uuid,
+        saved_at=_saved_at(wire) if wire.HasField("labels") else 0,
     )
+
+
+def _saved_at(wire: mesos_pb2.TaskStatus) -> int:
+    """Return when a run has saved its work, by a label of our own agents; 0 where that is not told."""
+    told = next((label.value for label in wire.labels.labels if label.key == SAVED_LABEL), "")
+    return _nanoseconds(float(told)) if _SECONDS.fullmatch(told) else 0

@@ -10,6 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.constraint import Label
 from peloton.model.ids import PoolId
@@ -17,6 +18,8 @@ from peloton.model.job import JobSpec
 from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.wire.constraint import labels_from
 from peloton.wire.job import job_spec
+from peloton.wire.meaning import canonical
+from peloton.wire.overrides import task_config
 from peloton.wire.v1alpha.constraint import labels_from as v1alpha_labels_from
 from peloton.wire.v1alpha.job_config import job_config_of, job_spec_of
 
@@ -32,10 +35,12 @@ class IndexedFields(NamedTuple):
     """The fields of a config that the job index sorts and filters by."""
 
     name: str
-    owner: str
-    """The owning team: what queries and summaries call the owner of a job."""
+    owning_team: str
+    """What queries and summaries call the owner of a job."""
     pool_id: PoolId
     labels: tuple[Label, ...]
+    owner: str
+    """As given; rights to own jobs are about it."""
 
 
 def job_config(payload: Payload) -> job_pb2.JobConfig:
@@ -73,13 +78,23 @@ def spec_from_payload(payload: Payload, version: int) -> JobSpec:
 
 
 def same_config(one: Payload, other: Payload) -> bool:
-    """Return whether two configs differ in their change logs at most."""
-    if one.api is not other.api or one.secrets != other.secrets:
+    """Return whether two configs say the same: they differ in their change logs and in spelling at most."""
+    if one.api is not other.api or set(one.secrets) != set(other.secrets):
         return False
-    first, second = job_config(one), job_config(other)
-    for config in (first, second):
-        config.ClearField("changeLog")
-    return bool(first == second)
+    return one == other or _said(job_config(one)) == _said(job_config(other))
+
+
+def _said(config: job_pb2.JobConfig) -> tuple[job_pb2.JobConfig, dict[int, task_pb2.TaskConfig]]:
+    """Return a config in the form of all that say the same, and those of its instances, merged."""
+    whole = {
+        instance: canonical(task_config(config, instance), names=True) for instance in config.instanceConfig
+    }
+    default = canonical(config.defaultConfig, names=True)
+    config.ClearField("instanceConfig")
+    config.ClearField("changeLog")
+    config.defaultConfig.CopyFrom(default)
+    config.labels.sort(key=lambda label: (label.key, label.value))
+    return config, {instance: own for instance, own in whole.items() if own != default}
 
 
 def revised(payload: Payload, version: int, now: int, by: str) -> Payload:
@@ -99,10 +114,16 @@ def indexed_fields(payload: Payload) -> IndexedFields:
     if payload.api is ApiVersion.V1ALPHA:
         spec = stateless_pb2.JobSpec.FromString(payload.data)
         return IndexedFields(
-            spec.name, spec.owning_team, spec.respool_id.value, v1alpha_labels_from(spec.labels)
+            spec.name,
+            spec.owning_team,
+            spec.respool_id.value,
+            v1alpha_labels_from(spec.labels),
+            spec.owner,
         )
     config = job_pb2.JobConfig.FromString(payload.data)
-    return IndexedFields(config.name, config.owningTeam, config.respoolID.value, labels_from(config.labels))
+    return IndexedFields(
+        config.name, config.owningTeam, config.respoolID.value, labels_from(config.labels), config.owner
+    )
 
 
 def summary(payload: Payload) -> Payload:

@@ -78,7 +78,8 @@ def pool_config_to(pool: PoolConfig) -> respool_pb2.ResourcePoolConfig:
 
 
 def _kind(path: str, wire: respool_pb2.ResourceConfig) -> KindConfig:
-    if wire.type not in (respool_pb2.UNKNOWN_TYPE, *tuple(ReservationType)):
+    known = (respool_pb2.UNKNOWN_TYPE, *ReservationType)
+    if wire.type not in known:
         raise InvalidArgument(f"{path}.type", wire.type, "ELASTIC (1) or STATIC (2)")
     checked_milli(f"{path}.share", wire.share)
     return KindConfig(

@@ -9,6 +9,7 @@ from peloton.model.fixed_ports import port_labels, with_ports
 from peloton.model.ids import JobId, mesos_task_id, task_id
 from peloton.model.job import JobSpec
 from peloton.model.resources import Resources
+from peloton.model.states import JobType
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.private.resmgr import resmgr_pb2
 from peloton.wire.constraint import constraint_to
@@ -46,6 +47,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         revocable=spec.revocable(instance),
         desiredHost=runtime.desired_host,
         placementStrategy=job_pb2.PlacementStrategy.ValueType(spec.placement_strategy),
+        maxUnavailable=0 if spec.type is JobType.BATCH else spec.sla.maximum_unavailable_instances,
     )
     fixed = [port.value for port in task.ports if port.value]
     labels = (*task.labels, *port_labels(fixed))

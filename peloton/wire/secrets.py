@@ -15,7 +15,9 @@ def is_secret(volume: mesos_pb2.Volume) -> bool:
 
 
 def add_secret(config: task_pb2.TaskConfig, path: str, data: bytes) -> None:
-    """Add a secret file to a config that is launched."""
+    """Add a secret file to a config that is launched, in a container of Mesos where it has none."""
+    if not config.HasField("container"):
+        config.container.type = mesos_pb2.ContainerInfo.MESOS
     volume = config.container.volumes.add(mode=mesos_pb2.Volume.RO, container_path=path)
     volume.source.type = mesos_pb2.Volume.Source.SECRET
     volume.source.secret.type = mesos_pb2.Secret.VALUE

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.clock import parse_rfc3339, rfc3339
-from peloton.model.ids import JobId, mesos_task_id, parse_mesos_task_id
+from peloton.clock import rfc3339
+from peloton.model.ids import JobId, mesos_task_id
 from peloton.model.payload import SecretRef
 from peloton.model.resources import MAX_AMOUNT, Resources, checked_milli
-from peloton.model.states import HealthState, TaskState, TerminationReason
-from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec, Termination
+from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec
 from peloton.model.volume import VolumeSpec
 from peloton.wire.constraint import constraint_from, labels_from
+from peloton.wire.meaning import fingerprint
+from peloton.wire.workload import task_workload
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
@@ -43,9 +42,14 @@ def resources_to(amount: Resources) -> task_pb2.ResourceConfig:
 
 
 def task_spec(
-    config: task_pb2.TaskConfig, path: str = "config", secrets: tuple[SecretRef, ...] = ()
+    config: task_pb2.TaskConfig,
+    path: str = "config",
+    secrets: tuple[SecretRef, ...] = (),
+    compared: bool = True,
 ) -> TaskSpec:
     """Decode the parts of a merged config that decisions need. `secrets` are the secret files of the job.
+
+    `compared`: whether other versions of the config may follow, with which it is compared.
 
     Raises InvalidArgument with the path of the field for an incomplete constraint. jobmgr makes all other
     checks.
@@ -71,15 +75,9 @@ def task_spec(
         ),
         health_checked=config.HasField("healthCheck") and config.healthCheck.enabled,
         kill_grace_seconds=config.killGracePeriodSeconds,
-        fingerprint=_fingerprint(config, secrets),
+        fingerprint=fingerprint(config, secrets) if compared else b"",
+        workload=task_workload(config),
     )
-
-
-def _fingerprint(config: task_pb2.TaskConfig, secrets: tuple[SecretRef, ...]) -> bytes:
-    digest = blake2b(config.SerializeToString(deterministic=True), digest_size=16)
-    if secrets:
-        digest.update(repr(secrets).encode())
-    return digest.digest()
 
 
 def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.RuntimeInfo:
@@ -118,40 +116,9 @@ def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.R
         wire.terminationStatus.reason = task_pb2.TerminationStatus.Reason.ValueType(end.reason)
         wire.terminationStatus.exit_code = end.exit_code
         wire.terminationStatus.signal = end.signal
+        wire.terminationStatus.by = end.by
+        wire.terminationStatus.killed_for = runtime.killed_for
     return wire
-
-
-def runtime_from(wire: task_pb2.RuntimeInfo) -> TaskRuntime:
-    """Decode the runtime of a task."""
-    termination = None
-    if wire.HasField("terminationStatus"):
-        end = wire.terminationStatus
-        termination = Termination(TerminationReason(end.reason), end.exit_code, end.signal)
-    return TaskRuntime(
-        state=TaskState(wire.state),
-        goal=TaskState(wire.goalState),
-        run=_run(wire.mesosTaskId),
-        config_version=wire.configVersion,
-        desired_config_version=wire.desiredConfigVersion,
-        desired_run=_run(wire.desiredMesosTaskId),
-        previous_run=_run(wire.prevMesosTaskId),
-        host=wire.host,
-        agent_id=wire.agentID.value,
-        ports=dict(wire.ports),
-        start_time=parse_rfc3339(wire.startTime),
-        completion_time=parse_rfc3339(wire.completionTime),
-        message=wire.message,
-        reason=wire.reason,
-        failure_count=wire.failureCount,
-        health=HealthState(wire.healthy),
-        termination=termination,
-        desired_host=wire.desiredHost,
-        volume_id=wire.volumeID.value,
-        resource_usage=dict(wire.resourceUsage),
-        revision=wire.revision.version,
-        created_at=wire.revision.createdAt,
-        updated_at=wire.revision.updatedAt,
-    )
 
 
 def pod_event_to(event: PodEvent) -> task_pb2.PodEvent:
@@ -177,7 +144,3 @@ def pod_event_to(event: PodEvent) -> task_pb2.PodEvent:
         healthy=task_pb2.HealthState.Name(task_pb2.HealthState.ValueType(event.health)),
         desriedTaskId=run_id(event.desired_run),
     )
-
-
-def _run(wire: mesos_pb2.TaskID) -> int:
-    return parse_mesos_task_id(wire.value).run if wire.value else 0

@@ -16,3 +16,8 @@ def has_custom_executor(config: task_pb2.TaskConfig) -> bool:
 def executor_type(config: task_pb2.TaskConfig) -> str:
     """Return the name of the executor's type."""
     return mesos_pb2.ExecutorInfo.Type.Name(config.executor.type)
+
+
+def is_run_by_docker(config: task_pb2.TaskConfig) -> bool:
+    """Return whether the task asks for a container of docker, not of Mesos."""
+    return config.HasField("container") and config.container.type == mesos_pb2.ContainerInfo.DOCKER

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from peloton.model.constraint import Kind, mentions
-from placement.core.labels import EXCLUSIVE, Mask
+from peloton.model.host_class import EXCLUSIVE
+from placement.core.labels import Mask
 from placement.core.model import HostClass, Needs
 from placement.core.policy import Policy
 from placement.core.table import CPU, DISK, GPU, LAUNCHES, MEMORY, PORTS, SLACK, HostTable, Want

@@ -21,11 +21,10 @@ from peloton.model.constraint import (
     LabelConstraint,
     of_kind,
 )
+from peloton.model.host_class import EXCLUSIVE
 from placement.core.model import Host, TasksOnHosts
 
 HOSTNAME = "hostname"
-EXCLUSIVE = "peloton/exclusive"
-"""A host with an attribute of this name takes only tasks that have a host constraint on that key."""
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.intp]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from peloton.model.constraint import Constraint, Kind, Label, of_kind
 from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
+from peloton.model.shortage import Shortage
 from peloton.model.states import PlacementStrategy
 
 UNBOUNDED = 1 << 62
@@ -83,7 +84,7 @@ class Gang:
     """At least one."""
     strategy: PlacementStrategy = PlacementStrategy.PACK_HOST
     wants_reservation: bool = False
-    """Whether so many tries failed that the gang needs a reserved host."""
+    """Whether its tries failed often enough for it to need a reserved host."""
     time_out: float = 0.0
     """Seconds that placing may take; 0: no bound of its own."""
     shape: tuple[tuple[Needs, int], ...] = field(init=False)
@@ -136,6 +137,18 @@ class Host:
     """Its attributes, without `hostname`."""
     has_gpu: bool = False
     """Whether it has GPUs, free or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A gang without a place, and why."""
+
+    gang: Gang
+    reason: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Hosts by the lower-case name of their match result."""
+    shortage: Shortage | None = None
+    """Set where the gang would not fit on empty hosts either."""
 
 
 TasksOnHosts = Mapping[str, Mapping[Label, int]]

@@ -12,30 +12,32 @@ from dataclasses import dataclass
 from placement.core.groups import Group, Wants, in_order
 from placement.core.labels import about_tasks
 from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, TasksOnHosts
+from placement.core.placer import Placer
 from placement.core.policy import DEFAULT, Policy, Scorer
-from placement.core.puts import Puts
-from placement.core.refusals import Refusal, refusal
+from placement.core.refusals import HostRefusals, refusal
 from placement.core.table import HostTable
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class UnplacedGang:
     """A gang without a place, and why."""
 
     gang: Gang
     missing: Missing
     """The needs that found no room."""
-    refusal: Refusal
+    refusal: HostRefusals
 
 
 class Plan:
     """Where gangs go, and why the others do not."""
 
-    def __init__(self, gangs: Sequence[Gang], puts: Puts, wants: Wants, missing: dict[Gang, Missing]) -> None:
-        self._puts = puts
+    def __init__(
+        self, gangs: Sequence[Gang], placer: Placer, wants: Wants, missing: dict[Gang, Missing]
+    ) -> None:
+        self._placer = placer
         self._wants = wants
         self._missing = missing
-        self.placements: tuple[HostPlacement, ...] = tuple(puts.table.placements())
+        self.placements: tuple[HostPlacement, ...] = tuple(placer.table.placements())
         self.placed = tuple(gang for gang in gangs if gang not in missing) if missing else tuple(gangs)
         self.unplaced = tuple(gang for gang in gangs if gang in missing) if missing else ()
         """In the order of their arrival."""
@@ -45,15 +47,15 @@ class Plan:
         """The needs of the first unplaced gang that found no room."""
         return self._missing[self.unplaced[0]] if self.unplaced else ()
 
-    def failure(self, gang: Gang) -> Failure:
+    def failure(self, gang: Gang) -> UnplacedGang:
         """Return why a gang has no place. Raises KeyError for a gang that has one."""
         missing = self._missing[gang]
         needs, _ = missing[0]
         task = next(task for task in gang.tasks if task.needs == needs)
-        return Failure(gang, missing, refusal(self._puts.filters, self._wants.of(gang, task), gang))
+        return UnplacedGang(gang, missing, refusal(self._placer.filters, self._wants.of(gang, task), gang))
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
+    def failures(self) -> tuple[UnplacedGang, ...]:
         """The gangs without a place, each with the reason."""
         return tuple(map(self.failure, self.unplaced))
 
@@ -73,20 +75,20 @@ def plan(
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
         table.labels.count(about_tasks(tree))
     wants = Wants(table, policy)
-    puts = Puts(table, policy, gangs)
+    placer = Placer(table, policy, gangs)
     missing: dict[Gang, Missing] = {}
-    groups = [group for group in in_order(gangs, wants, policy) if not _place(group, puts, missing)]
+    groups = [group for group in in_order(gangs, wants, policy) if not _place(group, placer, missing)]
     while groups := [group for group in groups if group.depends_on_tasks]:
         before = len(missing)
-        groups = [group for group in groups if not _place(group, puts, missing)]
+        groups = [group for group in groups if not _place(group, placer, missing)]
         if len(missing) == before:
             break
-    return Plan(gangs, puts, wants, missing)
+    return Plan(gangs, placer, wants, missing)
 
 
-def _place(group: Group, puts: Puts, missing: dict[Gang, Missing]) -> bool:
+def _place(group: Group, placer: Placer, missing: dict[Gang, Missing]) -> bool:
     """Place the gangs of a group; return whether all have a place. The others remain in the group."""
-    count, short = puts.put(group)
+    count, short = placer.place(group)
     for gang in group.gangs[:count]:
         missing.pop(gang, None)
     del group.gangs[:count]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from peloton.model.amounts import amount, amount_of
 from peloton.model.hostcounts import counted, describe_no_match, refusals
-from peloton.model.resources import KINDS, MILLI, told
+from peloton.model.plural import plural
+from peloton.model.resources import KINDS, MILLI
 from placement.core.model import Gang, Needs
 
-BUSY = ("mismatch_status", "no_offer", "too_many_starting")
-"""Match results of hosts that fit, but are claimed, in use or busy with launches: they soon change."""
+BUSY = ("mismatch_status", "no_offer", "too_many_starting", "held")
+"""Match results of hosts that fit, but are claimed, in use, held or busy with launches: they soon change."""
 _UNNAMED = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints"})
 """Match results of hosts that were not named in a claim, and may be of one that was."""
 LASTING = frozenset({"scarce_resources", "mismatch_gpu", "mismatch_constraints", "insufficient_resources"})
@@ -34,7 +36,7 @@ def no_host_fits(
     if on_used_hosts:
         more.append(f"{on_used_hosts} just got a task of the job, which is spread")
     if found:
-        more.append(f"room for {found} of {len(gang.tasks)} tasks that belong together")
+        more.append(f"room for {found} of {plural(len(gang.tasks), 'task')} that belong together")
     needs = missing[0][0] if missing else gang.tasks[0].needs
     more += [text for name, text in _remedies(needs).items() if counts.get(name)]
     more += details
@@ -105,20 +107,21 @@ def _remedies(needs: Needs) -> dict[str, str]:
         "mismatch_constraints": f"needs a host where {tree} holds"
         if tree
         else "needs a host that is not exclusive",
-        "mismatch_gpu": f"needs a host with {needs.resources.gpu / MILLI:.10g} gpu",
+        "mismatch_gpu": f"needs a host with {amount(needs.resources.gpu / MILLI, 'gpu')}",
         "scarce_resources": "needs a host without GPUs, or to request some",
         CLAIMED: "waits for hosts that are claimed or not in service",
         "no_offer": "waits for offers of hosts",
         "too_many_starting": "waits until fewer tasks are starting on a host",
+        "held": f"needs {amounts} beside what is held for instances that are updated or restarted in place",
         "failed_launches": "waits for hosts on which launches failed",
     }
 
 
 def describe_amounts(needs: Needs) -> str:
-    """Describe what a task takes, for example `2 cpu, 512 MB memory, 1 ports`."""
-    parts = [told(amount, kind) for kind, amount in _amounts(needs) if amount]
+    """Describe what a task takes, for example `2 cores, 512 MB memory, 1 port`."""
+    parts = [amount_of(value / MILLI, kind) for kind, value in _amounts(needs) if value]
     if needs.ports:
-        parts.append(f"{needs.ports} ports")
+        parts.append(plural(needs.ports, "port"))
     return ", ".join(parts) or "nothing"
 
 

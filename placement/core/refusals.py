@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from peloton.model.amounts import amount, amount_of
 from peloton.model.fixed_ports import PORT
+from peloton.model.plural import plural
 from peloton.model.resources import KINDS, MILLI
 from placement.core.filters import (
     CLAIM,
@@ -27,7 +29,7 @@ from placement.core.table import CPU, PORTS, SLACK, Want
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class HostRefusals:
     """The hosts that refuse a task, by rule, and what would have to change."""
 
     counts: Mapping[str, int]
@@ -39,15 +41,15 @@ class Refusal:
         return "; ".join(self.details)
 
 
-def refusal(filters: Filters, want: Want, gang: Gang) -> Refusal:
+def refusal(filters: Filters, want: Want, gang: Gang) -> HostRefusals:
     """Return why hosts refuse a task, in the state after the plan."""
     counts = filters.refusals(want)
     details = [_text(rule, count, filters, want, gang) for rule, count in counts.items() if rule != "match"]
-    return Refusal(counts, tuple(details))
+    return HostRefusals(counts, tuple(details))
 
 
 def _text(rule: str, count: int, filters: Filters, want: Want, gang: Gang) -> str:
-    hosts = f"{count} {'host' if count == 1 else 'hosts'}"
+    hosts = plural(count, "host")
     if rule == RESOURCES:
         return _resources(hosts, filters, want)
     tree = want.needs.host_class.tree
@@ -80,15 +82,16 @@ def tasks_text(hosts: str, want: Want) -> str:
 def _resources(hosts: str, filters: Filters, want: Want) -> str:
     eligible = filters.without_resources(want)
     short = []
-    for kind, amount in want.limits:
+    for kind, needed in want.limits:
         if kind > SLACK:
             continue
         free = filters.table.free[kind][eligible]
-        if not np.any(free >= amount):
+        if not np.any(free >= needed):
             name = "revocable cpu" if kind == SLACK else KINDS[kind - CPU]
             most = max(0, int(free.max()))
             short.append(
-                f"needs {amount / MILLI:.10g} {name}, and the most free on one is {most / MILLI:.10g}"
+                f"needs {amount_of(needed / MILLI, name)}, and the most free on one is "
+                f"{amount(most / MILLI, name)}"
             )
     why = ", ".join(short) or f"needs {describe_amounts(want.needs)} free at a time on one"
     return f"{hosts} with too little free: {why}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from peloton.model.amounts import duration
+from peloton.model.plural import plural
+
 _MINUTE, _HOUR = 60.0, 3600.0
 _UNKNOWN = "is not known, because tasks there have no maxRunningTime"
 
@@ -28,7 +31,7 @@ class Reserved:
 
 
 def describe(reserved: Reserved, tasks: int) -> str:
-    """Describe how far the reservation for a gang of so many tasks is."""
+    """Describe how far the reservation for a gang of `tasks` is."""
     if not reserved.hosts:
         return _in_line(reserved.ahead)
     if reserved.hosts == 1:
@@ -36,8 +39,9 @@ def describe(reserved: Reserved, tasks: int) -> str:
         if reserved.start is None:
             return f"{name}; when it has room {_UNKNOWN}"
         return f"{name} and has room {_when(reserved.start)}"
+    hosts = plural(reserved.hosts, "host")
     has = "has" if reserved.free == 1 else "have"
-    parts = [f"{reserved.free} of the {reserved.hosts} hosts reserved for its {tasks} tasks {has} room"]
+    parts = [f"{reserved.free} of the {hosts} reserved for its {plural(tasks, 'task')} {has} room"]
     if reserved.next is None:
         parts.append(f"when the next one has {_UNKNOWN}")
     else:
@@ -59,5 +63,5 @@ def _when(seconds: float) -> str:
     if seconds <= _MINUTE:
         return "in less than a minute"
     if seconds <= 2 * _HOUR:
-        return f"in about {math.ceil(seconds / _MINUTE)} min"
-    return f"in about {math.ceil(seconds / _HOUR)} h"
+        return f"in about {duration(math.ceil(seconds / _MINUTE) * _MINUTE)}"
+    return f"in about {duration(math.ceil(seconds / _HOUR) * _HOUR)}"

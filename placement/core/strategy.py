@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,3 +59,11 @@ def rank_of(gang: Gang) -> int:
     if gang.wants_reservation:
         return _RESERVED
     return _REVOCABLE if any(needs.revocable for needs, _ in gang.shape) else _REST
+
+
+def families(strategy: Strategy, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
+    """Group gangs by family, in the order in which families are served."""
+    families: dict[Family, list[Gang]] = {}
+    for gang in gangs:
+        families.setdefault(strategy.family(gang), []).append(gang)
+    return sorted(families.items(), key=lambda item: item[0].rank)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from types import MappingProxyType
 
+from peloton.model.host_pool import implicit_pool
 from peloton.model.ids import JobId, Run
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
@@ -19,12 +21,13 @@ from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.placing.runs import kill, observe
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
+from resmgr.core.state.classes import ClassCapacities
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewAlone, NewTask, Shape
-from resmgr.core.state.placements import Failure, Handover, Proposal, Rejection, ReservedGang
-from resmgr.core.state.policy import Policy
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.placements import Handover, PlacementFailure, Proposal, Rejection, ReservedGang
+from resmgr.core.state.pool import Pool
 
 
 class Scheduler:
@@ -32,7 +35,7 @@ class Scheduler:
 
     def __init__(
         self,
-        policy: Policy | None = None,
+        limits: Limits | None = None,
         stream_id: str = "",
         rules: Rules | None = None,
         preemption_limit: int = 10_000,
@@ -42,7 +45,7 @@ class Scheduler:
         `stream_id` names the first stream of reasons; `preemption_limit` bounds the tasks that wait to be
         evicted.
         """
-        self.lifecycle = lifecycle = Lifecycle(policy or Policy(), stream_id)
+        self.lifecycle = lifecycle = Lifecycle(limits or Limits(), stream_id)
         self.registry, self.leases, self.deadlines = lifecycle.registry, lifecycle.leases, lifecycle.deadlines
         self.reasons, self.infeasible = lifecycle.reasons, lifecycle.infeasible
         self.pending, self.ready, self.placements = lifecycle.pending, lifecycle.ready, lifecycle.placements
@@ -54,11 +57,33 @@ class Scheduler:
         self._engines = EngineExchange(lifecycle)
         self.host_pools = False
         """Whether hosts are in host pools, so that gangs are handed out with the pools of their kinds."""
+        self._unconfined: frozenset[TaskType] = frozenset()
+        """Types whose placement engines ignore host pools."""
+
+    def ignore_host_pools(self, kind: TaskType, ignored: bool) -> None:
+        """Note whether the placement engines of a type use the hosts of all host pools."""
+        if ignored == (kind in self._unconfined):
+            return
+        self._unconfined = self._unconfined | {kind} if ignored else self._unconfined - {kind}
+        for shape in self.infeasible.shapes():
+            if any(fit.host_pool for fit, _ in shape.members):
+                self.bring_back(shape)
+
+    def confines(self, kind: TaskType) -> bool:
+        """Return whether tasks of a type run on the hosts of their host pools only."""
+        return self.host_pools and kind not in self._unconfined
 
     @property
-    def policy(self) -> Policy:
+    def open_pools(self) -> frozenset[str]:
+        """Return the host pools to which nothing is confined, since engines ignore them."""
+        return frozenset(
+            implicit_pool(kind, preemptible) for kind in self._unconfined for preemptible in (True, False)
+        )
+
+    @property
+    def limits(self) -> Limits:
         """Return the limits and time-outs."""
-        return self.lifecycle.policy
+        return self.lifecycle.limits
 
     @property
     def changed(self) -> bool:
@@ -71,9 +96,11 @@ class Scheduler:
         """Insert stored pools. Return and raise as `PoolTree.load`."""
         return self.sharing.load_pools(configs)
 
-    def set_capacity(self, capacity: Resources, slack: Resources) -> None:
-        """Set what the cluster has."""
-        if self.sharing.set_capacity(capacity, slack):
+    def set_capacity(
+        self, capacity: Resources, slack: Resources, classes: ClassCapacities = MappingProxyType({})
+    ) -> None:
+        """Set what the cluster has, and each class of its hosts."""
+        if self.sharing.set_capacity(capacity, slack, classes):
             self._admission.explain_again()
 
     def entitle(self) -> None:
@@ -110,24 +137,29 @@ class Scheduler:
 
     def placing_timeout(self, gang: Gang) -> float:
         """Return the seconds that an engine has for the gang."""
-        return self.policy.placing_timeout(gang.tries)
+        return self.limits.placing_timeout(gang.attempts.tries)
 
     def wants_reserved_host(self, gang: Gang) -> bool:
         """Return whether a host should be reserved for the gang (docs/behaviour/placement.md)."""
-        policy = self.policy
-        if not policy.host_reservation:
+        limits = self.limits
+        if not limits.host_reservation:
             return False
-        if gang.cycles >= policy.cycles:
+        if gang.attempts.returns >= limits.returns:
             return True
-        waited = gang.tasks[0].since - gang.failed_at if gang.failed_at else 0.0
-        return len(gang.tasks) > 1 and waited >= policy.gang_patience
+        failed_at = gang.attempts.failed_at
+        waited = gang.tasks[0].since - failed_at if failed_at else 0.0
+        return len(gang.tasks) > 1 and waited >= limits.gang_patience
 
     def reserve(self, holder: Holder | None, reserved: ReservedGang, now: float) -> bool:
         """Note that a gang waits for reserved hosts; return False where it is gone or has changed."""
         return self._engines.reserve(holder, reserved, now)
 
     def propose(
-        self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float
+        self,
+        holder: Holder | None,
+        proposals: Sequence[Proposal],
+        failures: Sequence[PlacementFailure],
+        now: float,
     ) -> list[Rejection]:
         """Take an engine's result and return what was rejected."""
         return self._engines.propose(holder, proposals, failures, now)
@@ -155,6 +187,12 @@ class Scheduler:
     def observe(self, run: Run, state: TaskState, now: float) -> bool:
         """Apply a state that Mesos or jobmgr reports; return whether the run is known and it is possible."""
         return observe(self.lifecycle, run, state, now)
+
+    def note_saved(self, run: Run, at: float) -> None:
+        """Note when a run has saved its work: less of it is lost where it is preempted."""
+        task = self.lifecycle.registry.find(run)
+        if task is not None:
+            self.lifecycle.registry.saved[task] = at
 
     def kill(self, job_id: JobId, instance: int) -> None:
         """Remove a task before it is launched. Raises NotFound and Refused."""

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Sequence
 
-from peloton.errors import PelotonError, Refused, Unavailable
-from peloton.model.resources import ZERO, Resources
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from peloton.rpc.client import Caller
-from peloton.rpc.clusters import ALONE, LONGEST_CALL, ClusterClient, described
+from peloton.errors import PelotonError, Unavailable
+from peloton.model.host_class import ANY_HOST
+from peloton.model.resources import ZERO
+from peloton.rpc.clusters import ALONE, LONGEST_CALL, described
+from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.classes import ClassCapacity, without_pools
 from resmgr.drivers.loop import Driver
+from resmgr.ports import Amount, ClusterCapacities
 
 _FRESH_SECONDS = 1.0
 KEPT_SECONDS = 300.0
 log = logging.getLogger(__name__)
-
-
-class Amount(NamedTuple):
-    """The capacity of a cluster."""
-
-    normal: Resources = ZERO
-    slack: Resources = ZERO
-    pooled: bool = False
-    """Whether its hosts are in host pools."""
-
-    def __add__(self, other: tuple[object, ...]) -> Amount:
-        """Return the sum."""
-        assert isinstance(other, Amount)
-        return Amount(self.normal + other.normal, self.slack + other.slack, self.pooled or other.pooled)
 
 
 class Capacity:
@@ -44,7 +32,7 @@ class Capacity:
     def __init__(
         self,
         driver: Driver,
-        client: Caller | ClusterClient,
+        hostmgrs: ClusterCapacities,
         first: float,
         interval: float,
         kept: float = KEPT_SECONDS,
@@ -54,7 +42,7 @@ class Capacity:
         `kept`: seconds for which the last capacity of one of several clusters counts without an answer.
         """
         self._driver = driver
-        self._client = client
+        self._hostmgrs = hostmgrs
         self._first = first
         self._interval = interval
         self._kept = kept
@@ -89,21 +77,44 @@ class Capacity:
     async def update(self, timeout: float = 10.0) -> bool:
         """Request once and return whether the capacity has changed. Raises PelotonError."""
         tree = self._driver.scheduler.tree
-        capacity, slack, self._driver.scheduler.host_pools = await self._requested(timeout)
-        changed = (capacity, slack) != (tree.capacity, tree.slack_capacity)
+        capacity, slack, pooled, classes = await self._requested(timeout)
+        scheduler = self._driver.scheduler
+        turned_on = pooled and not scheduler.host_pools
+        scheduler.host_pools = pooled
+        if not pooled or scheduler.open_pools:
+            classes = without_pools(classes)
+        known = tree.classes.capacities if tree.classes is not None else {}
+        several = dict(classes) if len(classes) > 1 else {}
+        changed = (capacity, slack, several) != (tree.capacity, tree.slack_capacity, known)
         if changed:
             log.info("cluster capacity: %s; slack %s", capacity, slack)
-            self._driver.scheduler.set_capacity(capacity, slack)
+            for of, has in sorted(several.items()):
+                log.info("of it on %s: %s", of.named(several), has.normal)
+            scheduler.set_capacity(capacity, slack, several)
             self._driver.wake()
+        if turned_on:
+            await self._report_pools(timeout)
         return changed
+
+    async def _report_pools(self, timeout: float) -> None:
+        """Log which tasks have no place now that they are confined to host pools."""
+        try:
+            filled = await self._hostmgrs.pools_with_hosts(timeout)
+        except PelotonError as error:
+            log.warning("host pools are in use now; it is not known which of them have hosts: %s", error)
+            return
+        scheduler = self._driver.scheduler
+        for pool, (jobs, tasks) in tasks_by_pool(scheduler).items():
+            if pool not in filled:
+                text = "host pools are in use now, and %s has no host: tasks without a place: %d, of jobs: %d"
+                log.warning(text, pool, tasks, jobs)
 
     async def _requested(self, timeout: float) -> Amount:
         """Return the sum over all clusters. Raises PelotonError where none answers and none is known."""
-        client = self._client
-        names = client.clusters.names() if isinstance(client, ClusterClient) else ALONE
-        if names == ALONE or not isinstance(client, ClusterClient):
-            return await _of(client, timeout)
-        calls = (_of(client.of(name), min(timeout, LONGEST_CALL), retry=False) for name in names)
+        names = self._hostmgrs.clusters()
+        if tuple(names) == ALONE:
+            return await self._hostmgrs.capacity(timeout)
+        calls = (self._hostmgrs.of(name).capacity(min(timeout, LONGEST_CALL), retry=False) for name in names)
         answers = await asyncio.gather(*calls, return_exceptions=True)
         failures = []
         for name, answer in zip(names, answers, strict=True):
@@ -124,7 +135,12 @@ class Capacity:
         known, at = self._known.get(cluster, (None, 0.0))
         if known is not None and self._driver.now() - at <= self._kept:
             return known
-        return Amount(*self._driver.scheduler.registry.held_in(cluster))
+        scheduler = self._driver.scheduler
+        normal, slack = scheduler.registry.held_in(cluster)
+        classes = scheduler.tree.classes
+        if classes is None:
+            return Amount(normal, slack, classes={ANY_HOST: ClassCapacity(normal, slack.cpu)})
+        return Amount(normal, slack, classes=scheduler.registry.held_by_class(cluster, classes))
 
     def _log(self, failures: Sequence[str]) -> None:
         """Log which clusters do not answer, when they change."""
@@ -134,28 +150,16 @@ class Capacity:
         self._logged = text
 
 
-async def _of(client: Caller, timeout: float, retry: bool = True) -> Amount:
-    """Request the capacity of a cluster. Raises PelotonError."""
-    answer: pb.ClusterCapacityResponse = await client.call(
-        "ClusterCapacity", pb.ClusterCapacityRequest(), timeout=timeout, retry=retry
-    )
-    if answer.HasField("error"):
-        raise Unavailable(f"hostmgr: {answer.error.clusterUnavailable.message}")
-    normal, slack = _resources(answer.physicalResources), _resources(answer.physicalSlackResources)
-    return Amount(normal, slack, await _pooled(client, timeout, retry))
-
-
-async def _pooled(client: Caller, timeout: float, retry: bool) -> bool:
-    """Return whether the host pools of a cluster are on. Raises PelotonError where it does not answer."""
-    try:
-        await client.call(
-            "GetHostPoolCapacity", pb.GetHostPoolCapacityRequest(), timeout=timeout, retry=retry
+def tasks_by_pool(scheduler: Scheduler) -> dict[str, tuple[int, int]]:
+    """Return the numbers of jobs and of tasks that are confined to each host pool."""
+    found: dict[str, tuple[int, int]] = {}
+    for job in scheduler.registry.jobs.values():
+        counts = Counter(
+            task.needs.host_pool
+            for task in job.tasks.values()
+            if task.needs.host_pool and scheduler.confines(task.needs.type)
         )
-    except Refused:
-        return False
-    return True
-
-
-def _resources(wires: Iterable[pb.Resource]) -> Resources:
-    amounts = {wire.kind: wire.capacity for wire in wires}
-    return Resources.of(*(amounts.get(kind, 0.0) for kind in ("cpu", "memory", "disk", "gpu")))
+        for pool, count in counts.items():
+            jobs, tasks = found.get(pool, (0, 0))
+            found[pool] = jobs + 1, tasks + count
+    return found

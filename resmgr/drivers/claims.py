@@ -10,10 +10,7 @@ import logging
 from typing import NoReturn
 
 from peloton.errors import PelotonError
-from peloton.private.hostmgr.claims import claims_pb2
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.hosts import claim_to
+from resmgr import ports
 from resmgr.drivers.loop import Driver
 
 PERIOD = 0.5
@@ -21,13 +18,13 @@ PERIOD = 0.5
 log = logging.getLogger(__name__)
 
 
-class Claims:
+class AbandonedClaims:
     """Release the claims of abandoned placements, and shorten those of earlier leaders' placements."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
+    def __init__(self, driver: Driver, hostmgrs: ports.ClaimRelease) -> None:
         """Take this moment as the beginning of the term: nothing has been dequeued in it yet."""
         self._driver = driver
-        self._hostmgr = hostmgr
+        self._hostmgrs = hostmgrs
         self._began = driver.now()
         self._logged = ""
 
@@ -37,14 +34,14 @@ class Claims:
             await asyncio.sleep(PERIOD)
             await self.release()
 
-    async def shorten_earlier(self, claim_service: Caller) -> None:
+    async def shorten_earlier(self, hostmgr: ports.EarlierClaims) -> None:
         """Shorten the claims of a Mesos cluster from before this term, as soon as its hostmgr answers."""
         while True:
-            if await self._shorten_earlier(claim_service):
+            if await self._shorten_earlier(hostmgr):
                 return
             await asyncio.sleep(PERIOD)
 
-    async def _shorten_earlier(self, claim_service: Caller) -> bool:
+    async def _shorten_earlier(self, hostmgr: ports.EarlierClaims) -> bool:
         """Shorten the claims from before this term; return whether hostmgr answered.
 
         Their placements died with an earlier leader.
@@ -52,19 +49,15 @@ class Claims:
         An engine that reports such placements to this leader is refused, and releases the claims by itself.
         jobmgr launches those that it has taken within that time, or their runs are placed again.
         """
-        # Without a repetition in the call, for the age counts from this moment.
-        request = claims_pb2.ShortenClaimsRequest(older_than=self._driver.now() - self._began)
         try:
-            answer: claims_pb2.ShortenClaimsResponse = await claim_service.call(
-                "ShortenClaims", request, retry=False
-            )
+            shortened = await hostmgr.shorten_claims(self._driver.now() - self._began)
         except PelotonError as error:
             if str(error) != self._logged:
                 log.warning("claims from before this term are not shortened yet: %s", error)
                 self._logged = str(error)
             return False
-        if answer.shortened:
-            log.info("%d claims from before this term end early", answer.shortened)
+        if shortened:
+            log.info("%d claims from before this term end early", shortened)
         return True
 
     async def release(self) -> None:
@@ -72,9 +65,7 @@ class Claims:
         given = self._driver.scheduler.take_abandoned()
         if not given:
             return
-        offers = [claim_to(each.host, each.agent_id, each.offer_id) for each in given]
-        request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
         try:
-            await self._hostmgr.call("ReleaseHostOffers", request)
+            await self._hostmgrs.release(given)
         except PelotonError as error:
-            log.warning("%d claims not released: %s", len(offers), error)
+            log.warning("%d claims not released: %s", len(given), error)

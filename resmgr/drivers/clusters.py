@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from peloton.rpc.client import Caller
-from resmgr.drivers.claims import Claims
+from resmgr.drivers.claims import AbandonedClaims
 from resmgr.drivers.draining import Draining
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import PullOptions, StatusStream
-
-CallerOf = Callable[[str], Caller]
+from resmgr.ports import Hostmgr
 
 
 class ClusterDrivers:
@@ -20,18 +18,14 @@ class ClusterDrivers:
     def __init__(
         self,
         driver: Driver,
-        hosts: CallerOf,
-        events: CallerOf,
-        claim_service: CallerOf,
-        claims: Claims,
+        hostmgr: Callable[[str], Hostmgr],
+        claims: AbandonedClaims,
         options: PullOptions,
         resync: Callable[[], Awaitable[None]],
     ) -> None:
-        """Get the callers of a cluster's services by name. `resync` reads the store after missed events."""
+        """Get the host manager of a cluster by `hostmgr`. `resync` reads the store after missed events."""
         self._driver = driver
-        self._hosts = hosts
-        self._events = events
-        self._claim_service = claim_service
+        self._hostmgr = hostmgr
         self._claims = claims
         self._options = options
         self._resync = resync
@@ -47,15 +41,15 @@ class ClusterDrivers:
         async with asyncio.TaskGroup() as group:
             for name, work in {
                 "events": self._stream(cluster).run(),
-                "earlier claims": self._claims.shorten_earlier(self._claim_service(cluster)),
-                "draining": Draining(self._driver, self._hosts(cluster)).run(),
+                "earlier claims": self._claims.shorten_earlier(self._hostmgr(cluster)),
+                "draining": Draining(self._driver, self._hostmgr(cluster)).run(),
             }.items():
                 group.create_task(work, name=f"{name} {cluster}".rstrip())
 
     def _stream(self, cluster: str) -> StatusStream:
         stream = self._streams.get(cluster)
         if stream is None:
-            stream = StatusStream(self._driver, self._events(cluster), self._options, self._resync_once)
+            stream = StatusStream(self._driver, self._hostmgr(cluster), self._options, self._resync_once)
             self._streams[cluster] = stream
         return stream
 

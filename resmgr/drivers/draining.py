@@ -7,14 +7,12 @@ import logging
 from typing import NoReturn
 
 from peloton.errors import PelotonError, Refused
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.rpc.client import Caller
 from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
+from resmgr.ports import DrainingHosts
 
 WAIT_SECONDS = 10.0
 """How long a call waits in hostmgr for a host to drain."""
-CALL_SECONDS = 10.0
 PAUSE_SECONDS = 1.0
 """Time between two looks at the same hosts, and after a failure."""
 log = logging.getLogger(__name__)
@@ -23,7 +21,7 @@ log = logging.getLogger(__name__)
 class Draining:
     """Follow the draining hosts. hostmgr compares a report with what it knows, and may refuse it."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
+    def __init__(self, driver: Driver, hostmgr: DrainingHosts) -> None:
         self._driver = driver
         self._hostmgr = hostmgr
         self._logged = ""
@@ -43,11 +41,7 @@ class Draining:
     async def step(self) -> None:
         """Report the hosts that drain and have no runs. Nothing is known before the recovery."""
         await self._driver.recovered.wait()
-        request = hostsvc_pb2.GetDrainingHostsRequest(timeout=int(WAIT_SECONDS * 1000))
-        answer: hostsvc_pb2.GetDrainingHostsResponse = await self._hostmgr.call(
-            "GetDrainingHosts", request, timeout=WAIT_SECONDS + CALL_SECONDS
-        )
-        for hostname in answer.hostnames:
+        for hostname in await self._hostmgr.draining(WAIT_SECONDS):
             if not self._runs_on(hostname):
                 await self._report(hostname)
 
@@ -57,9 +51,8 @@ class Draining:
         return any(task.state in ON_HOST for task in tasks)
 
     async def _report(self, hostname: str) -> None:
-        request = hostsvc_pb2.MarkHostDrainedRequest(hostname=hostname)
         try:
-            await self._hostmgr.call("MarkHostDrained", request)
+            await self._hostmgr.mark_drained(hostname)
         except Refused as error:
             log.debug("host %s: %s", hostname, error)
             return

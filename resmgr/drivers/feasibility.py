@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from peloton.errors import PelotonError
-from peloton.private.hostmgr.feasibility import feasibility_pb2 as pb
-from peloton.rpc.client import Caller
-from peloton.wire.feasibility import gains_from, shortage_from
 from resmgr.core.state.needs import Shape
 from resmgr.drivers.loop import Driver
-from resmgr.wire.tasks import shape_to
+from resmgr.ports import Hosts
 
 MOST_SHAPES = 1000
 """Most shapes in one call."""
@@ -26,14 +23,14 @@ class Feasibility:
     """Bring gangs back that may fit, and keep the reasons of the others up to date."""
 
     def __init__(
-        self, driver: Driver, hostmgr: Caller, interval: float, describe: float = DESCRIBE_SECONDS
+        self, driver: Driver, hosts: Hosts, interval: float, describe: float = DESCRIBE_SECONDS
     ) -> None:
         """Ask for changes of hosts every `interval` seconds while gangs are set aside.
 
         Renew all reasons at most once in `describe` seconds.
         """
         self._driver = driver
-        self._hostmgr = hostmgr
+        self._hosts = hosts
         self._interval = interval
         self._describe = describe
         self._version = ""
@@ -61,26 +58,23 @@ class Feasibility:
         infeasible = self._driver.scheduler.infeasible
         if not infeasible.shapes():
             return
-        request = pb.GetHostGainsRequest(hosts_version=self._version)
-        answer: pb.GetHostGainsResponse = await self._hostmgr.call("GetHostGains", request)
-        gains, now = gains_from(answer), self._driver.now()
-        stale = answer.hosts_version != self._described and now >= self._describe_again
+        version, gains = await self._hosts.gains(self._version)
+        now = self._driver.now()
+        stale = version != self._described and now >= self._describe_again
         if gains is None or stale:
             shapes = infeasible.shapes()
         else:
-            shapes = list(dict.fromkeys([*infeasible.new_shapes(), *infeasible.helped_by(gains)]))
+            shapes = list(dict.fromkeys([*infeasible.new_shapes(), *infeasible.helped_by(gains)], True))
         for at in range(0, len(shapes), MOST_SHAPES):
             await self._compare(shapes[at : at + MOST_SHAPES])
-        self._version = answer.hosts_version
+        self._version = version
         if gains is None or stale:
-            self._described, self._describe_again = answer.hosts_version, now + self._describe
+            self._described, self._describe_again = version, now + self._describe
 
     async def _compare(self, shapes: Sequence[Shape]) -> None:
-        request = pb.CheckGangsRequest(gangs=map(shape_to, shapes))
-        answer: pb.CheckGangsResponse = await self._hostmgr.call("CheckGangs", request)
         scheduler = self._driver.scheduler
-        for shape, verdict in zip(shapes, answer.verdicts, strict=True):
-            shortage = shortage_from(verdict.shortage) if verdict.HasField("shortage") else None
+        shortages = await self._hosts.check(shapes, scheduler.open_pools)
+        for shape, shortage in zip(shapes, shortages, strict=True):
             if shortage is None:
                 log.info("%d gangs may fit now", len(scheduler.infeasible.gangs(shape)))
                 scheduler.bring_back(shape)

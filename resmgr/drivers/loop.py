@@ -6,11 +6,12 @@ import asyncio
 import logging
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from peloton.clock import NANOSECONDS, Clock
+from peloton.model.ids import Run
 from peloton.model.states import TaskType
 from resmgr.core.placing.expiry import AT_ONCE
 from resmgr.core.preemption.policy import Victim
@@ -26,6 +27,8 @@ TOUCH_SECONDS = 5.0
 """How often the lease of a caller in a long poll is renewed."""
 LONGEST_POLL = 60.0
 KEPT_PREEMPTIONS = 1000
+SPARE_SECONDS = 2.0
+"""Seconds between two looks whether tasks that are being preempted are still needed."""
 log = logging.getLogger(__name__)
 
 
@@ -108,6 +111,8 @@ class Driver:
         """Set when the stored tasks on hosts are known: nothing is admitted before."""
         self.recovered = asyncio.Event()
         """Set when the stored waiting tasks are queued again."""
+        self._checking = False
+        """Whether a preemption check is under way."""
         self.preempted: deque[Preempted] = deque(maxlen=KEPT_PREEMPTIONS)
         """The gangs that were preempted last, the oldest first."""
         self._members = members
@@ -185,9 +190,26 @@ class Driver:
             await asyncio.sleep(self._times.preemption_period)
             await self.preempt()
 
+    async def keep_sparing(self) -> None:
+        """Look periodically, while tasks are being preempted, which of them are not needed any more."""
+        while True:
+            await asyncio.sleep(SPARE_SECONDS)
+            if not self._checking and self.preemptor.spare(self.now()):
+                self.wake()
+
+    def keep(self, runs: Iterable[Run]) -> int:
+        """Spare tasks that jobmgr keeps because of their SLA; return how many were being preempted."""
+        count = self.preemptor.keep(runs, self.now())
+        self.wake()
+        return count
+
     async def preempt(self) -> list[Victim]:
         """Run one check, with other tasks running between its steps; return the victims."""
-        victims = await run_in_steps(self.preemptor.steps(self.now()))
+        self._checking = True
+        try:
+            victims = await run_in_steps(self.preemptor.steps(self.now()))
+        finally:
+            self._checking = False
         tasks = Counter[tuple[str, str]]()
         for victim in victims:
             tasks[victim.pool, victim.policy] += len(victim.runs)

@@ -137,18 +137,20 @@ def _measured(figures: PoolFigures, pending: PendingQueues, aside: Mapping[str, 
         (
             figures.allocation,
             figures.slack,
-            pool.entitlement,
+            pool.usable(),
             figures.demand,
             pool.reservation,
             pool.limit,
         ),
-        {**_lengths(pending.active.get(pool)), **aside} if pool.leaf else aside,
+        {**_lengths(pending.of_whole(pool)), **aside} if pool.leaf else aside,
         (_times(pool.to_ready), _times(pool.to_running)) if pool.leaf else None,
     )
 
 
-def _lengths(queues: PoolQueues | None) -> Mapping[str, int]:
-    return _EMPTY if queues is None else {queue.name: len(queue) for queue in queues.all}
+def _lengths(of_classes: Sequence[PoolQueues]) -> Mapping[str, int]:
+    if not of_classes:
+        return _EMPTY
+    return {name: sum(len(queues.all[at]) for queues in of_classes) for at, name in enumerate(NAMES)}
 
 
 _EMPTY = dict.fromkeys(NAMES, 0)

@@ -26,9 +26,7 @@ class Request:
     groups: Sequence[pb.Gangs]
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     taken: asyncio.Event = field(default_factory=asyncio.Event)
-    answer: asyncio.Future[Sequence[pb.GangsPlan]] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    answer: asyncio.Future[Sequence[pb.GangsPlan]] = field(default_factory=asyncio.Future)
 
 
 class Plans:

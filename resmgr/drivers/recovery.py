@@ -17,7 +17,7 @@ from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from resmgr.core.state.needs import NewAlone, NewTask
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.metrics import SETTLED

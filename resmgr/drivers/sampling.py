@@ -24,7 +24,7 @@ FIRST = 5.0
 """Seconds until the first sample of a term: the capacity is known by then."""
 TICK = 1.0
 """Seconds between two looks at the counts of runs."""
-RECENT = 10
+RECENT_LOOKS = 10
 """Looks over which the present rates are taken."""
 
 
@@ -45,7 +45,7 @@ class Sampler:
         self._scheduler = scheduler
         self._clock = clock
         self._last = self._counts()
-        self._recent = deque([self._last], RECENT + 1)
+        self._recent = deque([self._last], RECENT_LOOKS + 1)
 
     async def run(self) -> None:
         """Take samples until cancelled."""

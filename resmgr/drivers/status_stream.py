@@ -7,35 +7,30 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from peloton.errors import InvalidArgument, PelotonError
-from peloton.model.ids import parse_mesos_task_id
-from peloton.private.eventstream import eventstream_pb2 as pb
-from peloton.rpc.client import Caller
-from peloton.wire.mesos import task_status
+from peloton.errors import PelotonError
+from peloton.model.ids import Run
+from peloton.model.states import TaskState
 from resmgr.core.scheduler import Scheduler
 from resmgr.drivers.loop import Driver
+from resmgr.ports import StatusEvents, StreamLost
 
-CLIENT = "resmgr"
 _OPEN_SECONDS = 1.0
 _GATHER_SECONDS = 0.05
 """Pause after a call that brought events, so that those that follow come together."""
-_SLACK_SECONDS = 10.0
-"""Time of a call beyond that of the poll."""
 log = logging.getLogger(__name__)
 
 
-def apply(scheduler: Scheduler, events: Iterable[pb.Event], now: float) -> None:
-    """Apply statuses. Those of unknown runs, and of ids of other frameworks, are ignored."""
-    for event in events:
-        if event.type != pb.Event.MESOS_TASK_STATUS:
-            continue
-        try:
-            status = task_status(event.mesosTaskStatus)
-            run = parse_mesos_task_id(status.mesos_task_id)
-        except InvalidArgument as error:
-            log.debug("status of %s ignored: %s", event.mesosTaskStatus.task_id.value, error)
-            continue
-        scheduler.observe(run, status.state, now)
+def apply(
+    scheduler: Scheduler,
+    states: Iterable[tuple[Run, TaskState]],
+    saved: Iterable[tuple[Run, float]],
+    now: float,
+) -> None:
+    """Apply states of runs, and how long ago some have saved their work. Unknown runs are ignored."""
+    for run, state in states:
+        scheduler.observe(run, state, now)
+    for run, seconds in saved:
+        scheduler.note_saved(run, now - seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +54,12 @@ class StatusStream:
     def __init__(
         self,
         driver: Driver,
-        client: Caller,
+        hostmgr: StatusEvents,
         options: PullOptions,
         resync: Callable[[], Awaitable[None]],
     ) -> None:
         self._driver = driver
-        self._client = client
+        self._hostmgr = hostmgr
         self._options = options
         self._resync = resync
         self._stream = ""
@@ -106,33 +101,20 @@ class StatusStream:
         log.info("event stream %s from %d on, after reading the store", self._stream, self._next)
 
     async def _init(self, timeout: float) -> None:
-        answer: pb.InitStreamResponse = await self._client.call(
-            "InitStream", pb.InitStreamRequest(clientName=CLIENT), timeout=timeout
-        )
-        if answer.HasField("error"):
-            raise PelotonError(f"hostmgr refused: {answer.error.clientUnsupported.message}")
-        self._stream, self._next = answer.streamID, answer.minOffset
+        self._stream, self._next = await self._hostmgr.open_stream(timeout)
 
     async def _pull(self) -> None:
         options = self._options
-        request = pb.WaitForEventsRequest(
-            streamID=self._stream,
-            purgeOffset=self._next,
-            beginOffset=self._next,
-            limit=options.batch,
-            timeoutMs=round(options.poll * 1000),
-            clientName=CLIENT,
-        )
-        answer: pb.WaitForEventsResponse = await self._client.call(
-            "WaitForEvents", request, timeout=options.poll + _SLACK_SECONDS, retry=False
-        )
-        if answer.HasField("error"):
-            log.warning("event stream %s is lost: %s", self._stream, " ".join(str(answer.error).split()))
+        try:
+            batch = await self._hostmgr.states(self._stream, self._next, options.batch, options.poll)
+        except StreamLost as error:
+            log.warning("event stream %s is lost: %s", self._stream, error)
             self._stream = ""
             return
-        if answer.events:
-            apply(self._driver.scheduler, answer.events, self._driver.now())
-            self._next = answer.events[-1].offset + 1
-            self._driver.wake()
-        if 0 < len(answer.events) < options.batch:
+        if batch is None:
+            return
+        apply(self._driver.scheduler, batch.states, batch.saved, self._driver.now())
+        self._next = batch.end
+        self._driver.wake()
+        if batch.size < options.batch:
             await asyncio.sleep(_GATHER_SECONDS)

@@ -136,6 +136,10 @@ def _alike(config: SpecVersion, tasks: Iterable[tuple[int, TaskRuntime]]) -> Ite
         yield NewAlone(config.job_id, shared, group)
 
 
+def _since(job: Waiting) -> float:
+    return job.since
+
+
 class Backlog:
     """The waiting tasks of all jobs. There may be a million: each takes two places in a list."""
 
@@ -165,7 +169,7 @@ class Backlog:
 
     def in_order(self) -> Iterator[tuple[PoolId, list[NewTask] | NewAlone]]:
         """Iterate over gangs, beginning with the job that has waited longest."""
-        for job in sorted(self._jobs.values(), key=lambda job: job.since):
+        for job in sorted(self._jobs.values(), key=_since):
             for gang in job.gangs():
                 yield job.pool_id, gang
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def delivered(context: Any, undo: Callable[[], None]) -> None:
+async def delivered(context: object, undo: Callable[[], None]) -> None:
     """Call `undo` if the call ends before its answer is sent.
 
     Await this after work was handed out, right before the answer is returned. A call ends early where its
@@ -16,5 +16,6 @@ async def delivered(context: Any, undo: Callable[[], None]) -> None:
     cancellation and the metadata in the order in which they happened. So a call that ended before this
     returns is known to have ended. A later loss is not visible here: the lease brings the work back.
     """
-    context.add_done_callback(lambda ended: None if ended.done() else undo())
-    await context.send_initial_metadata(())
+    call: Any = context
+    call.add_done_callback(lambda ended: None if ended.done() else undo())
+    await call.send_initial_metadata(())

@@ -14,8 +14,11 @@ from peloton.model.resources import KINDS, MILLI
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from peloton.private.resmgr.explain import explain_pb2_grpc
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.admission.checks import Refusal
-from resmgr.core.explain.queue_reasons import Explanation, Group, Grouping, Position, Share, Tries, explain
+from resmgr.core.admission.checks import FailedCheck
+from resmgr.core.explain.pool_shares import Share
+from resmgr.core.explain.queue_positions import Position
+from resmgr.core.explain.queue_reasons import Explanation, Tries, explain
+from resmgr.core.explain.waiting_groups import Group, Grouping
 from resmgr.core.state.amounts import Vector
 from resmgr.drivers.loop import Driver
 from resmgr.services.scope import require_job
@@ -101,7 +104,7 @@ def _amounts(amounts: Vector) -> list[pb.Amount]:
     ]
 
 
-def _check(refused: Refusal) -> pb.Check:
+def _check(refused: FailedCheck) -> pb.Check:
     return pb.Check(
         check=refused.check.value[1],
         kind=refused.kind,
@@ -110,6 +113,7 @@ def _check(refused: Refusal) -> pb.Check:
         bound=refused.bound / MILLI,
         pool=refused.path,
         text=str(refused),
+        hosts=refused.hosts,
     )
 
 
@@ -133,4 +137,5 @@ def _share(found: Share) -> pb.Share:
         demand=found.demand / MILLI,
         reservation=found.reservation / MILLI,
         limit=found.limit / MILLI,
+        hosts=found.hosts,
     )

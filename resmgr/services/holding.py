@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peloton.errors import InvalidArgument
+from peloton.model.plural import plural
 from peloton.private.resmgr.holding import holding_pb2 as pb
 from peloton.private.resmgr.holding import holding_pb2_grpc
 from resmgr.core.state.entities import Task
 from resmgr.drivers.loop import Driver
 
 MOST_RUNS = 200_000
+MAX_INSTANCES = 2**31
+"""Instances are numbered up to this."""
 AT_ONCE = 10_000
 """Runs that are examined before other work runs."""
 
@@ -24,10 +27,11 @@ class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
         self._driver = driver
 
     async def FindMissing(self, request: pb.FindMissingRequest, context: Any) -> pb.FindMissingResponse:
-        """Return the runs that are not held here. Raises InvalidArgument for too many."""
-        runs = sum(span.count for job in request.jobs for span in job.spans)
-        if runs > MOST_RUNS:
-            raise InvalidArgument("jobs", f"{runs} runs", f"at most {MOST_RUNS} runs")
+        """Return the runs that are not held here.
+
+        Raises InvalidArgument for too many, and for instances that no job has.
+        """
+        _check(request)
         await self._driver.recovered.wait()
         jobs = self._driver.scheduler.registry.jobs
         answer = pb.FindMissingResponse()
@@ -44,6 +48,21 @@ class HoldingService(holding_pb2_grpc.HoldingServiceServicer):
             if missing.spans:
                 answer.missing.append(missing)
         return answer
+
+
+def _check(request: pb.FindMissingRequest) -> None:
+    """Raise InvalidArgument for too many runs or spans, and for instances that no job has."""
+    spans = [span for job in request.jobs for span in job.spans]
+    runs = sum(span.count for span in spans)
+    if runs > MOST_RUNS:
+        raise InvalidArgument("jobs", plural(runs, "run"), f"at most {MOST_RUNS} runs")
+    if len(spans) > MOST_RUNS:
+        raise InvalidArgument("jobs", f"{len(spans)} spans", f"at most {MOST_RUNS} spans")
+    for i, job in enumerate(request.jobs):
+        for j, span in enumerate(job.spans):
+            if span.first_instance + span.count > MAX_INSTANCES:
+                path, given = f"jobs[{i}].spans[{j}]", f"{span.first_instance} + {span.count}"
+                raise InvalidArgument(path, given, f"within the instances of a job, at most {MAX_INSTANCES}")
 
 
 def _split_spans(runs_of_job: pb.RunsOfJob) -> Iterator[pb.Span]:

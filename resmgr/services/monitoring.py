@@ -27,7 +27,7 @@ from resmgr.core.monitoring.figures import (
 )
 from resmgr.core.monitoring.history import Samples
 from resmgr.core.state.amounts import Vector, total
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.drivers.loop import Driver, Preempted
 from resmgr.drivers.sampling import CLUSTER, Sampler
 
@@ -163,7 +163,7 @@ def _pool(found: PoolFigures) -> pb.Pool:
         reservation=_present(pool.reservation),
         limit=_present(pool.limit),
         share=pb.Amounts(**dict(zip(KINDS, shares, strict=True))),
-        entitlement=_present(pool.entitlement),
+        entitlement=_present(pool.usable()),
         allocation=_present(found.allocation),
         slack=_present(found.slack),
         demand=_present(found.demand),

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.errors import InvalidArgument, PelotonError, Refused, Unavailable
-from peloton.model.hostcounts import MATCH
+from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
-from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.resmgr.planning import planning_pb2 as pb
 from peloton.private.resmgr.planning import planning_pb2_grpc
-from peloton.rpc.client import Caller
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.admission.cycle import CAPACITY_UNKNOWN
-from resmgr.core.planning.admission import Admitted, PlannedGangs, plan_admission, times
+from resmgr.core.planning.admission import Admitted, PlannedGangs, plan_admission
 from resmgr.core.planning.preemption import plan_preemption
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.view import CROSS_POOL
 from resmgr.core.state.amounts import Charge, total_charge
-from resmgr.core.state.infeasible import beyond_capacity
 from resmgr.core.state.needs import Needs, Shape
+from resmgr.core.state.pending_reasons import Common
 from resmgr.drivers.loop import LONGEST_POLL, Driver, run_in_steps
 from resmgr.drivers.plans import Plans
-from resmgr.wire.tasks import PLACED_TYPES, planned_task, shape_to
+from resmgr.ports import PlannedHosts
+from resmgr.wire.tasks import PLACED_TYPES, planned_task
 
 HOSTMGR_SECONDS = 5.0
 """How long a plan waits for hostmgr."""
@@ -34,28 +31,28 @@ MOST_NAMES = 5
 """Hosts that are named."""
 MOST_JOBS = 10
 """Jobs of victims that are named."""
+NO_POOLS: frozenset[str] = frozenset()
 Members = Sequence[tuple[Needs, int]]
-Shortages = Sequence[feasibility_pb2.Shortage | None]
+Shortages = Sequence[Shortage | None]
 
 
 class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
     """Plan admission and preemption here, and placement by an engine."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller, plans: Plans, preemption_period: float) -> None:
-        """`hostmgr` calls the FeasibilityService."""
+    def __init__(self, driver: Driver, hosts: PlannedHosts, plans: Plans, preemption_period: float) -> None:
         self._driver = driver
-        self._hostmgr = hostmgr
+        self._hosts = hosts
         self._plans = plans
         self._period = preemption_period
 
-    async def PlanGangs(self, request: pb.PlanGangsRequest, context: Any) -> pb.PlanGangsResponse:
+    async def PlanGangs(self, request: pb.PlanGangsRequest, context: object) -> pb.PlanGangsResponse:
         """Return what would become of gangs. Raises NotFound, Refused, Unavailable, InvalidArgument."""
         driver, scheduler = self._driver, self._driver.scheduler
         pool = scheduler.tree.get(request.pool.value)
         if not pool.leaf:
             raise Refused(f"{pool.path} is not a leaf: only leaves take jobs")
         if not driver.restored.is_set() or scheduler.tree.capacity is None:
-            raise Unavailable(CAPACITY_UNKNOWN)
+            raise Unavailable(Common.CAPACITY_UNKNOWN)
         if len(request.groups) > MOST_GROUPS:
             raise InvalidArgument("groups", len(request.groups), f"at most {MOST_GROUPS} groups")
         members = [self._members(group) for group in request.groups]
@@ -82,7 +79,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
             victims=self._victims(victims),
         )
 
-    async def TakePlan(self, request: pb.TakePlanRequest, context: Any) -> pb.TakePlanResponse:
+    async def TakePlan(self, request: pb.TakePlanRequest, context: object) -> pb.TakePlanResponse:
         """Hand a plan to an engine, waiting for one if necessary. Raises InvalidArgument."""
         if request.type not in PLACED_TYPES:
             raise InvalidArgument("type", request.type, f"one of {sorted(PLACED_TYPES)}")
@@ -92,7 +89,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
             return pb.TakePlanResponse()
         return pb.TakePlanResponse(plan_id=taken.id, groups=taken.groups, seconds=self._plans.answer_seconds)
 
-    async def AnswerPlan(self, request: pb.AnswerPlanRequest, context: Any) -> pb.AnswerPlanResponse:
+    async def AnswerPlan(self, request: pb.AnswerPlanRequest, context: object) -> pb.AnswerPlanResponse:
         """Take an engine's answer."""
         self._plans.answer(request.plan_id, request.groups)
         return pb.AnswerPlanResponse()
@@ -107,34 +104,21 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
 
     async def _shortages(self, members: Sequence[Members]) -> Shortages:
         """Return why gangs fit on no hosts, even empty ones, or are more than the cluster."""
-        request = feasibility_pb2.CheckGangsRequest(gangs=[shape_to(_shape(each)) for each in members])
-        answer: feasibility_pb2.CheckGangsResponse = await self._hostmgr.call(
-            "CheckGangs", request, timeout=HOSTMGR_SECONDS
-        )
-        capacity = self._driver.scheduler.tree.capacity
-        assert capacity is not None
-        found: list[feasibility_pb2.Shortage | None] = []
-        for each, verdict in zip(members, answer.verdicts, strict=True):
-            beyond = beyond_capacity(_charge(each).entitled, capacity.values())
-            if verdict.HasField("shortage"):
-                found.append(verdict.shortage)
-            else:
-                found.append(shortage_to(beyond) if beyond is not None else None)
-        return found
+        shapes = [_shape(each) for each in members]
+        shortages = await self._hosts.check(shapes, NO_POOLS, HOSTMGR_SECONDS)
+        sharing = self._driver.scheduler.sharing
+        return [
+            lacking or sharing.beyond_cluster(_charge(each))
+            for each, lacking in zip(members, shortages, strict=True)
+        ]
 
     async def _hosts_of_daemons(self, members: Sequence[Members]) -> dict[int, pb.PlannedHosts]:
         """Return the hosts that would get a task of each group of a daemon job, by its position."""
         found: dict[int, pb.PlannedHosts] = {}
         for at, each in enumerate(members):
             if each[0][0].type is TaskType.DAEMON:
-                [shape] = shape_to(_shape(each)).members
-                request = feasibility_pb2.FindHostsRequest(filter=shape.filter)
-                request.filter.quantity.maxHosts = MOST_NAMES
-                answer: feasibility_pb2.FindHostsResponse = await self._hostmgr.call(
-                    "FindHosts", request, timeout=HOSTMGR_SECONDS
-                )
-                names = [host.hostname for host in answer.hosts]
-                found[at] = pb.PlannedHosts(hosts=answer.counts[MATCH], tasks=1, names=names)
+                hosts = await self._hosts.find(_shape(each), MOST_NAMES, HOSTMGR_SECONDS)
+                found[at] = pb.PlannedHosts(hosts=hosts.total, tasks=1, names=hosts.names)
         return found
 
     async def _placed(
@@ -151,7 +135,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
                 hosts.hosts = admitted[at].count
                 found[at] = pb.GangsPlan(placed=hosts.hosts, hosts=[hosts])
         chosen = [at for at, each in enumerate(admitted) if each.count and at not in of_daemons]
-        for kind in dict.fromkeys(groups[at].type for at in chosen):
+        for kind in dict.fromkeys((groups[at].type for at in chosen), True):
             ours = [at for at in chosen if groups[at].type is kind]
             asked = [pb.Gangs(members=self._planned(wires[at]), count=admitted[at].count) for at in ours]
             try:
@@ -196,15 +180,15 @@ def _shape(members: Members) -> Shape:
 
 
 def _charge(members: Members) -> Charge:
-    return total_charge([times(needs.charge, count) for needs, count in members])
+    return total_charge([needs.charge.times(count) for needs, count in members])
 
 
 def _group_plan(
-    count: int, admitted: Admitted, lacking: feasibility_pb2.Shortage | None, placed: pb.GangsPlan
+    count: int, admitted: Admitted, lacking: Shortage | None, placed: pb.GangsPlan
 ) -> pb.GangsPlan:
     """Return what would become of a group, by all that was found."""
     if lacking is not None:
-        return pb.GangsPlan(refused_gangs=count, refused=lacking.text, shortage=lacking)
+        return pb.GangsPlan(refused_gangs=count, refused=lacking.explained, shortage=shortage_to(lacking))
     if admitted.limited:
         return pb.GangsPlan(refused_gangs=count, refused=admitted.reason)
     whole = pb.GangsPlan(waiting=count - admitted.count, waiting_reason=admitted.reason, ahead=admitted.ahead)

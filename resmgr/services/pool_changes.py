@@ -10,7 +10,8 @@ from dataclasses import replace
 from peloton.errors import AlreadyExists
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import PoolConfig
-from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolTree
 from resmgr.drivers.loop import Driver
 from storage.interface import Pools
 

@@ -14,7 +14,8 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import author
 from peloton.wire.pool import pool_config, pool_config_to
-from resmgr.core.state.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolBusy, PoolExists, PoolNotLeaf
 from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.scope import require_change, require_new_child, require_visible, visible
 

@@ -14,7 +14,7 @@ from peloton.model.ids import ROOT_POOL, PoolId, is_uuid
 from peloton.model.resources import KINDS, MILLI
 from peloton.rpc.server import author
 from peloton.wire.pool_v1alpha import pool_config, pool_spec_to
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.scope import require_change, require_new_child, require_visible, visible
 

@@ -35,3 +35,10 @@ class PreemptionService(preemption_pb2_grpc.PreemptionServiceServicer):
                     reason=victim.reason,
                 )
         return answer
+
+    async def KeepRuns(self, request: pb.KeepRunsRequest, context: Any) -> pb.KeepRunsResponse:
+        """Spare runs that stay because of the SLA of their services. Raises InvalidArgument."""
+        if len(request.mesos_task_ids) > MOST_RUNS:
+            raise InvalidArgument("mesos_task_ids", len(request.mesos_task_ids), f"at most {MOST_RUNS} ids")
+        runs = [parse_mesos_task_id(run) for run in request.mesos_task_ids]
+        return pb.KeepRunsResponse(spared=self._driver.keep(runs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peloton.errors import PermissionDenied
 from peloton.identity.principal import EVERYTHING, below, current, granted, require
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 
 
 def visible(pool: Pool) -> bool:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import islice
-from typing import Any
 
 from peloton.clock import rfc3339
 from peloton.daemon.tracing import TRACES
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id, task_id
 from peloton.model.states import TaskState, TaskType
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
-from peloton.rpc.client import Caller
 from peloton.rpc.server import caller
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.host_costs import cheapest_first
 from resmgr.core.state.needs import NewTask
-from resmgr.core.state.placements import Failure, Handover, Proposal
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.placements import Handover, PlacementFailure, Proposal
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.queues import NAMES
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
+from resmgr.ports import KnownHosts
 from resmgr.services.delivery import delivered
 from resmgr.services.traces import TracedRuns
+from resmgr.wire.statuses import states_from
 from resmgr.wire.tasks import (
     PLACED_TYPES,
     failed_task,
@@ -50,15 +50,14 @@ log = logging.getLogger(__name__)
 class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     """Serve jobmgr, placement engines, hostmgr and operators."""
 
-    def __init__(self, driver: Driver, hostmgr: Caller) -> None:
-        """`hostmgr` calls the InternalHostService."""
+    def __init__(self, driver: Driver, hosts: KnownHosts) -> None:
         self._driver = driver
-        self._hostmgr = hostmgr
+        self._hosts = hosts
         self._traced = TracedRuns(driver)
 
     # jobmgr enqueues gangs.
 
-    async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: Any) -> pb.EnqueueGangsResponse:
+    async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: object) -> pb.EnqueueGangsResponse:
         """Queue gangs in a pool."""
         driver, error = self._driver, pb.EnqueueGangsResponse.Error
         self._touch(context)
@@ -106,7 +105,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
 
     # A placement engine dequeues gangs and sets placements.
 
-    async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: Any) -> pb.DequeueGangsResponse:
+    async def DequeueGangs(self, request: pb.DequeueGangsRequest, context: object) -> pb.DequeueGangsResponse:
         """Hand gangs of a task type to an engine, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         if request.type not in PLACED_TYPES:
@@ -114,6 +113,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 "type", request.type, "BATCH (1), STATELESS (2), STATEFUL (3) or DAEMON (4)"
             )
         kind = TaskType(request.type)
+        scheduler.ignore_host_pools(kind, request.ignore_host_pools)
         holder = self._touch(context)
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
         holder = self._touch(context)
@@ -133,7 +133,9 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             if ready:
                 driver.gangs[kind].fire()
 
-    async def SetPlacements(self, request: pb.SetPlacementsRequest, context: Any) -> pb.SetPlacementsResponse:
+    async def SetPlacements(
+        self, request: pb.SetPlacementsRequest, context: object
+    ) -> pb.SetPlacementsResponse:
         """Take an engine's placements and failures."""
         driver = self._driver
         holder = self._touch(context)
@@ -144,7 +146,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
                 proposals.append(proposal_from(wire))
             except InvalidArgument as wrong:
                 failed.append(pb.SetPlacementsFailure.FailedPlacement(placement=wire, message=str(wrong)))
-        failures: list[Failure] = [failure_from(wire) for wire in request.failedPlacements]
+        failures: list[PlacementFailure] = [failure_from(wire) for wire in request.failedPlacements]
         rejections = driver.scheduler.propose(holder, proposals, failures, driver.now())
         if TRACES.on:
             self._traced.placed(proposals, rejections)
@@ -165,7 +167,9 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
 
     # jobmgr takes placements and reports on their tasks.
 
-    async def GetPlacements(self, request: pb.GetPlacementsRequest, context: Any) -> pb.GetPlacementsResponse:
+    async def GetPlacements(
+        self, request: pb.GetPlacementsRequest, context: object
+    ) -> pb.GetPlacementsResponse:
         """Hand placements to jobmgr, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         holder = self._touch(context)
@@ -186,7 +190,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         driver.wake()
 
     async def UpdateTasksState(
-        self, request: pb.UpdateTasksStateRequest, context: Any
+        self, request: pb.UpdateTasksStateRequest, context: object
     ) -> pb.UpdateTasksStateResponse:
         """Apply states that jobmgr reports."""
         driver = self._driver
@@ -202,7 +206,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         driver.wake()
         return pb.UpdateTasksStateResponse()
 
-    async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
+    async def KillTasks(self, request: pb.KillTasksRequest, context: object) -> pb.KillTasksResponse:
         """Remove tasks that are not launched yet."""
         driver, errors = self._driver, []
         self._touch(context)
@@ -223,7 +227,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return pb.KillTasksResponse(error=errors)
 
     async def GetPreemptibleTasks(
-        self, request: pb.GetPreemptibleTasksRequest, context: Any
+        self, request: pb.GetPreemptibleTasksRequest, context: object
     ) -> pb.GetPreemptibleTasksResponse:
         """Hand tasks to be evicted to jobmgr, waiting for some if necessary."""
         driver, preemptor = self._driver, self._driver.preemptor
@@ -243,12 +247,13 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         self._driver.preemptions.fire()
 
     async def NotifyTaskUpdates(
-        self, request: pb.NotifyTaskUpdatesRequest, context: Any
+        self, request: pb.NotifyTaskUpdatesRequest, context: object
     ) -> pb.NotifyTaskUpdatesResponse:
         """Apply events of hostmgr's stream."""
         driver = self._driver
         await driver.recovered.wait()
-        apply(driver.scheduler, request.events, driver.now())
+        states, saved = states_from(request.events)
+        apply(driver.scheduler, states, saved, driver.now())
         driver.wake()
         done = max((event.offset for event in request.events), default=0)
         return pb.NotifyTaskUpdatesResponse(purgeOffset=done)
@@ -256,7 +261,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     # Queries of operators, placement engines and hostmgr.
 
     async def GetActiveTasks(
-        self, request: pb.GetActiveTasksRequest, context: Any
+        self, request: pb.GetActiveTasksRequest, context: object
     ) -> pb.GetActiveTasksResponse:
         """Return the tasks that match, by run and by state."""
         await self._driver.restored.wait()
@@ -300,14 +305,14 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         ]
 
     async def GetPendingTasks(
-        self, request: pb.GetPendingTasksRequest, context: Any
+        self, request: pb.GetPendingTasksRequest, context: object
     ) -> pb.GetPendingTasksResponse:
         """Return the gangs of a pool's queues."""
         pool = self._driver.scheduler.tree.get(request.respoolID.value)
         answer, limit = pb.GetPendingTasksResponse(), _limit(request.limit)
-        for queue in self._driver.scheduler.pending.of(pool).all:
-            gangs = answer.pendingGangsByQueue[queue.name]
-            for gang, _ in zip(queue, range(limit), strict=False):
+        for name in NAMES:
+            gangs = answer.pendingGangsByQueue[name]
+            for gang in islice(self._driver.scheduler.pending.named(pool, name), limit):
                 gangs.pendingGangs.add(taskIDs=_task_ids(gang))
         aside = self._driver.scheduler.infeasible
         for gang in islice((gang for gang in aside if gang.pool is pool), limit):
@@ -315,7 +320,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return answer
 
     async def GetTasksByHosts(
-        self, request: pb.GetTasksByHostsRequest, context: Any
+        self, request: pb.GetTasksByHostsRequest, context: object
     ) -> pb.GetTasksByHostsResponse:
         """Return the tasks of hosts."""
         await self._driver.restored.wait()
@@ -328,7 +333,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return answer
 
     async def GetOrphanTasks(
-        self, request: pb.GetOrphanTasksRequest, context: Any
+        self, request: pb.GetOrphanTasksRequest, context: object
     ) -> pb.GetOrphanTasksResponse:
         """Return earlier runs that still hold an allocation."""
         scheduler = self._driver.scheduler
@@ -342,7 +347,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         )
 
     async def GetHostsByScores(
-        self, request: pb.GetHostsByScoresRequest, context: Any
+        self, request: pb.GetHostsByScoresRequest, context: object
     ) -> pb.GetHostsByScoresResponse:
         """Return hosts by the cost of moving their tasks, the cheapest first; those without tasks come first.
 
@@ -350,15 +355,11 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         the hosts, does not answer.
         """
         await self._driver.recovered.wait()
-        found = await self._hostmgr.call("GetMesosAgentInfo", hostsvc_pb2.GetMesosAgentInfoRequest())
-        hosts = cheapest_first(
-            (agent.agent_info.hostname for agent in found.agents),
-            self._driver.scheduler.registry,
-            self._driver.now(),
-        )
+        hostnames = await self._hosts.hostnames()
+        hosts = cheapest_first(hostnames, self._driver.scheduler.registry, self._driver.now())
         return pb.GetHostsByScoresResponse(hosts=hosts[: min(request.limit or DEFAULT_LIMIT, MAX_HOSTS)])
 
-    def _touch(self, context: Any) -> Holder | None:
+    def _touch(self, context: object) -> Holder | None:
         """Renew the caller's lease. Raises Fenced for a leader whose successor has called."""
         who, driver = caller(context), self._driver
         return driver.scheduler.leases.touch(who.instance, driver.now(), who.term)

@@ -32,9 +32,9 @@ class TracedRuns:
                 "peloton.pool": gang.pool.path,
                 "peloton.queue": gang.admitted_from,
                 "peloton.gang.tasks": len(gang.tasks),
-                "peloton.gang.tries": gang.tries,
-                "peloton.gang.cycles": gang.cycles,
-                "peloton.gang.failure": gang.failure,
+                "peloton.gang.tries": gang.attempts.tries,
+                "peloton.gang.returns": gang.attempts.returns,
+                "peloton.gang.failure": gang.attempts.failure,
             }
             for task in gang.tasks:
                 if TRACES.follows(task.key):

@@ -10,6 +10,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.constraint import Kind
+from peloton.model.host_class import EXCLUSIVE, HostClass, hosts_asked_for
 from peloton.model.host_pool import HOST_POOL, implicit_pool, in_pool
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.states import TaskType
@@ -17,14 +18,14 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from peloton.wire.constraint import constraint_to, labels_to, mentions, own_labels
+from peloton.wire.constraint import constraint_from, constraint_to, labels_to, mentions, own_labels
 from peloton.wire.feasibility import host_filter, shortage_from
 from peloton.wire.ids import agent_id, run_id
 from peloton.wire.task import resources_from, resources_to
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.needs import Needs, NewTask, Shape
-from resmgr.core.state.placements import Failure, Handover, Proposal, ReservedGang
+from resmgr.core.state.placements import Handover, PlacementFailure, Proposal, ReservedGang
 
 _OF_ONE_RUN = (
     "id",
@@ -53,7 +54,8 @@ class Translator:
         """Return the run of a message. Raises InvalidArgument with the field's path."""
         run = parse_mesos_task_id(wire.taskId.value)
         together = max(wire.minInstances, 1)
-        return NewTask(run.job_id, run.instance, run.run, self.needs(wire), wire.desiredHost, together)
+        needs = self.needs(wire)
+        return NewTask(run.job_id, run.instance, run.run, needs, wire.desiredHost, together, wire.hostname)
 
     def needs(self, wire: resmgr_pb2.Task) -> Needs:
         """Return the shared needs. Raises InvalidArgument for bad amounts and unknown types."""
@@ -88,7 +90,20 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         own_labels=own_labels(wire.constraint, labels),
         host_pool=_host_pool(wire),
         spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
+        asked=_hosts_asked_for(wire),
+        max_unavailable=wire.maxUnavailable,
     )
+
+
+def _hosts_asked_for(wire: resmgr_pb2.Task) -> HostClass:
+    """Return the class of hosts that a task asks for, as if host pools were on."""
+    constraint = None
+    if any(mentions(wire.constraint, Kind.HOST, key) for key in (EXCLUSIVE, HOST_POOL)):
+        try:
+            constraint = constraint_from(wire.constraint, levels=None)
+        except InvalidArgument:  # an incomplete tree, which no host meets
+            constraint = None
+    return hosts_asked_for(constraint, wire.resource.gpuLimit > 0, _host_pool(wire))
 
 
 def _host_pool(wire: resmgr_pb2.Task) -> str:
@@ -98,14 +113,15 @@ def _host_pool(wire: resmgr_pb2.Task) -> str:
     return implicit_pool(TaskType(wire.type), wire.preemptible)
 
 
-def shape_to(shape: Shape) -> feasibility_pb2.GangShape:
-    """Return a shape for hostmgr to compare with its hosts."""
+def shape_to(shape: Shape, open_pools: frozenset[str] = frozenset()) -> feasibility_pb2.GangShape:
+    """Return a shape for hostmgr to compare with its hosts; nothing is confined to `open_pools`."""
     wire = feasibility_pb2.GangShape(spread=shape.spread)
     for fit, count in shape.members:
         constraint = task_pb2.Constraint.FromString(fit.constraint) if fit.constraint else None
         required = host_filter(resources_to(fit.resources), fit.ports, fit.revocable, constraint)
         labels = labels_to(fit.own_labels)
-        wire.members.add(filter=required, count=count, host_pool=fit.host_pool, labels=labels)
+        pool = "" if fit.host_pool in open_pools else fit.host_pool
+        wire.members.add(filter=required, count=count, host_pool=pool, labels=labels)
     return wire
 
 
@@ -126,12 +142,12 @@ def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
     tasks = []
     for task in gang.tasks:
         wire = task_to(task)
-        if scheduler.host_pools and (pool := _pool_for(task)):
+        if scheduler.confines(task.needs.type) and (pool := _pool_for(task)):
             _require_pool(wire, pool)
         wire.minInstances = len(gang.tasks)
         wire.placementTimeoutSeconds = scheduler.placing_timeout(gang)
-        wire.placementRetryCount = gang.tries
-        wire.placementAttemptCount = gang.cycles
+        wire.placementRetryCount = gang.attempts.tries
+        wire.placementAttemptCount = gang.attempts.returns
         wire.readyForHostReservation = scheduler.wants_reserved_host(gang)
         tasks.append(wire)
     return resmgrsvc_pb2.Gang(tasks=tasks)
@@ -141,7 +157,7 @@ def planned_task(wire: resmgr_pb2.Task, needs: Needs, scheduler: Scheduler) -> r
     """Return a task that is not enqueued, for a plan of a placement engine."""
     planned = resmgr_pb2.Task()
     planned.CopyFrom(wire)
-    if scheduler.host_pools and needs.host_pool:
+    if scheduler.confines(needs.type) and needs.host_pool:
         _require_pool(planned, needs.host_pool)
     return planned
 
@@ -175,16 +191,18 @@ def proposal_from(wire: resmgr_pb2.Placement) -> Proposal:
     )
 
 
-def failure_from(wire: resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement) -> Failure:
+def failure_from(wire: resmgrsvc_pb2.SetPlacementsRequest.FailedPlacement) -> PlacementFailure:
     """Return a failed placement. Raises InvalidArgument for a bad run id."""
-    return Failure(tuple(parse_mesos_task_id(task.taskId.value) for task in wire.gang.tasks), wire.reason)
+    return PlacementFailure(
+        tuple(parse_mesos_task_id(task.taskId.value) for task in wire.gang.tasks), wire.reason
+    )
 
 
-def unplaced_from(wire: placing_pb2.UnplacedGang) -> Failure:
+def unplaced_from(wire: placing_pb2.UnplacedGang) -> PlacementFailure:
     """Return a failed placement. Raises InvalidArgument for a bad run id."""
     runs = tuple(parse_mesos_task_id(run.value) for run in wire.runs)
     shortage = shortage_from(wire.shortage) if wire.HasField("shortage") else None
-    return Failure(runs, wire.reason, dict(wire.hosts), shortage)
+    return PlacementFailure(runs, wire.reason, dict(wire.hosts), shortage)
 
 
 def reserved_from(wire: placing_pb2.ReservedGang) -> ReservedGang:

@@ -9,7 +9,7 @@ from storage.cassandra.configs import Configs
 from storage.cassandra.jobs import CassandraJobs
 from storage.cassandra.session import Session
 
-KEPT_US = 14 * 24 * 3600 * 1_000_000
+KEPT_MICROSECONDS = 14 * 24 * 3600 * 1_000_000
 """Age at which bodies that no config names are dropped, microseconds. A conditional write whose outcome is
 unknown may take effect as long as Cassandra remembers it: gc_grace_seconds of the jobs' table, 10 days."""
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Cleanup:
         """Clean up, within the term of a leader. A failure leaves it to the next leader."""
         try:
             finished = await self._jobs.finish_deletions()
-            dropped = await self._configs.sweep(self._session.timestamp() - KEPT_US)
+            dropped = await self._configs.sweep(self._session.timestamp() - KEPT_MICROSECONDS)
         except PelotonError as error:
             log.warning("cleanup failed, the next leader repeats it: %s", error)
             return

@@ -16,14 +16,13 @@ from storage.cassandra.session import Row, Session
 from storage.codec import decode_payload, encode_payload
 from storage.jobindex.entries import IndexedConfig, indexed_texts, summary_of
 
-_LARGEST_INLINE = 128 * 1024
+_LARGEST_INLINE_BYTES = 128 * 1024
 """Most bytes of payload, words and summary together that are stored in the row itself."""
-_LARGEST_SUMMARY = 32 * 1024
+_LARGEST_SUMMARY_BYTES = 32 * 1024
 """Most bytes of a summary in a row without payload and words. A larger summary is built from the payload when
-it is
-needed, because rows are read by the hundred."""
-_CHUNK = 512 * 1024
-_LARGEST_ON_LOOP = 32 * 1024
+it is needed, because rows are read by the hundred."""
+_CHUNK_BYTES = 512 * 1024
+_LARGEST_ON_LOOP_BYTES = 32 * 1024
 _CHUNKS_AT_ONCE = 8
 _RANGES = 16
 _ROWS_AT_ONCE = 200
@@ -45,7 +44,7 @@ class ConfigRow:
 
 async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
     """Encode a config, a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload.data) <= _LARGEST_ON_LOOP:
+    if len(spec.payload.data) <= _LARGEST_ON_LOOP_BYTES:
         return _config_row(job_id, spec)
     return await asyncio.to_thread(_config_row, job_id, spec)
 
@@ -55,18 +54,19 @@ def _config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
     indexed = IndexedConfig(spec.version, texts.summary, texts.words)
     payload, words = encode_payload(spec.payload), texts.words.encode()
     key = (job_id, spec.version)
-    if len(payload) + len(words) + len(texts.summary) <= _LARGEST_INLINE:
+    if len(payload) + len(words) + len(texts.summary) <= _LARGEST_INLINE_BYTES:
         return ConfigRow(indexed, (*key, texts.summary, texts.words, payload, None, 0, 0), None, ())
     payload_chunks, word_chunks = list(_cut(payload)), list(_cut(words))
     body_id = uuid4()
-    summary = texts.summary if len(texts.summary) <= _LARGEST_SUMMARY else b""
+    summary = texts.summary if len(texts.summary) <= _LARGEST_SUMMARY_BYTES else b""
+    assert payload_chunks, "a config has a payload"
     values = (*key, summary, "", b"", body_id, len(payload_chunks), len(word_chunks))
     return ConfigRow(indexed, values, body_id, payload_chunks + word_chunks)
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), _CHUNK):
-        yield data[start : start + _CHUNK]
+    for start in range(0, len(data), _CHUNK_BYTES):
+        yield data[start : start + _CHUNK_BYTES]
 
 
 class Configs:
@@ -87,6 +87,7 @@ class Configs:
 
     async def drop_body(self, body_id: UUID | None, chunks: int, when: int) -> None:
         """Drop the body of a large config."""
+        assert body_id is not None or not chunks, "chunks without a body"
         if body_id is not None:
             await asyncio.gather(
                 *(self._session.write("delete_chunk", when, body_id, number) for number in range(chunks))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
+from peloton.clock import SystemClock
 from peloton.model.ids import JobId
 from peloton.model.task import PodEvent
 from storage.cassandra.ranges import token_ranges
@@ -15,7 +15,7 @@ from storage.cassandra.terms import Gate
 from storage.codec import POD_EVENT
 from storage.event_order import END_STEPS
 
-KEPT_NS = 90 * 24 * 3600 * 1_000_000_000
+KEPT_NANOSECONDS = 90 * 24 * 3600 * 1_000_000_000
 """The same as default_time_to_live of pod_events."""
 _EVENTS_AT_ONCE = 200
 
@@ -77,7 +77,7 @@ class CassandraPodEvents:
         The database drops events itself 90 days after they were written, so that there is nothing to do for a
         time that long ago. For a later time all events are read.
         """
-        if before <= time.time_ns() - KEPT_NS:
+        if before <= SystemClock().wall() - KEPT_NANOSECONDS:
             return 0
         dropped = 0
         async with self._gate() as when:

@@ -140,6 +140,7 @@ class JobIndex:
             self.note(job_id, found)
 
     async def _flush(self, database: IndexDatabase) -> None:
+        assert self._lock.locked(), "changes are applied in their order"
         changes, self._changes = self._changes, {}
         if not changes:
             return

@@ -46,8 +46,7 @@ class JobRow(NamedTuple):
 
 Decide = Callable[[JobRow, UUID], Awaitable[Sequence[Bound]]]
 """Returns what to write for a job's row and the stamp of the change, nothing for no change. Its errors are
-raised to
-the caller."""
+raised to the caller."""
 
 
 class CassandraJobs:
@@ -267,6 +266,7 @@ class CassandraJobs:
     def _changed(self, job_id: JobId, row: JobRow, stamp: UUID, **fields: object) -> Bound:
         term = max(row.term, self._terms.number)
         new = row._replace(stamp=stamp, term=term, **fields)  # type: ignore[arg-type]
+        assert stamp != row.stamp, "a change is told from the one before by its stamp"
         return "change_job", (*new, job_id, row.stamp)
 
     async def _change(self, job_id: JobId, decide: Decide, known: JobRow | None = None) -> JobRow | None:

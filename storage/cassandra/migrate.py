@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from peloton.errors import Conflict, Refused, Unavailable
+from peloton.model.amounts import duration
 from storage.cassandra.connection import Connection, connect
 from storage.config import CassandraSettings
 
@@ -162,7 +163,7 @@ def _lock(connection: Connection, settings: CassandraSettings) -> Iterator[objec
                 _LONGEST_WAIT,
             )
         if time.monotonic() > deadline:
-            raise Unavailable(f"another machine has been changing the schema for {_LONGEST_WAIT:.0f} s")
+            raise Unavailable(f"another machine has been changing the schema for {duration(_LONGEST_WAIT)}")
         time.sleep(_PAUSE)
     try:
         yield holder

@@ -10,6 +10,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 def token_ranges(count: int) -> Iterator[tuple[int, int]]:
     """Split the tokens into `count` closed ranges that cover all of them."""
+    assert count > 0, count
     width = 2**64 // count
     for number in range(count):
         low = _LOWEST + number * width

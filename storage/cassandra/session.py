@@ -6,7 +6,6 @@ The driver answers on threads of its own; answers enter the loop here and nowher
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -16,7 +15,9 @@ from cassandra.cluster import ResponseFuture
 from cassandra.query import BoundStatement
 
 from peloton.backoff import Backoff
+from peloton.clock import SystemClock
 from peloton.errors import Unavailable
+from peloton.model.amounts import duration
 from storage.cassandra.batch_encoder import BatchEncoder, Bound
 from storage.cassandra.connection import Connection
 from storage.cassandra.errors import DRIVER_ERRORS, overloaded, translated
@@ -24,9 +25,12 @@ from storage.config import CassandraSettings
 from storage.interface import Fence, unfenced
 
 T = TypeVar("T")
+_clock = SystemClock()
 Row = tuple[Any, ...]
 _FIRST_PAUSE = 0.1
 """Seconds before the second try; doubled with each further one."""
+_LATE = 5.0
+"""Seconds after the driver's own time-out for a request."""
 _FULL_PAUSE = 0.02
 """Seconds between checks of connections that are full."""
 
@@ -53,7 +57,7 @@ class Session:
 
     def timestamp(self) -> int:
         """Return microseconds since 1970, later than any timestamp returned before."""
-        self._last_stamp = max(time.time_ns() // 1000, self._last_stamp + 1)
+        self._last_stamp = max(_clock.wall() // 1000, self._last_stamp + 1)
         return self._last_stamp
 
     def advance_beyond(self, stamp: int) -> None:
@@ -62,7 +66,7 @@ class Session:
 
     def ahead(self, by: int, least: int) -> int:
         """Return a timestamp `by` microseconds from now and at least `least` after the last one."""
-        return max(time.time_ns() // 1000 + by, self._last_stamp + least)
+        return max(_clock.wall() // 1000 + by, self._last_stamp + least)
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[None]:
@@ -75,6 +79,7 @@ class Session:
             yield
         finally:
             self._users -= 1
+            assert self._users >= 0, "a call has ended twice"
             if not self._users:
                 self._idle.set()
 
@@ -119,6 +124,7 @@ class Session:
 
         Never repeated here. Raises Unavailable where the outcome is unknown.
         """
+        assert parts, "nothing to decide"
         statement = self._bound(*parts[0]) if len(parts) == 1 else self._batches.batch(parts)
         statement.is_idempotent = False
         page, _ = await self._once(statement, None, self.fence)
@@ -147,7 +153,17 @@ class Session:
             sent.add_callbacks(
                 self._answered, self._failed, callback_args=(sent, answer), errback_args=(answer,)
             )
-            return await answer
+            return await self._in_time(answer)
+
+    async def _in_time(
+        self, answer: asyncio.Future[tuple[list[Row], bytes | None]]
+    ) -> tuple[list[Row], bytes | None]:
+        """Wait for an answer. The driver ends a request by the time of day, which may be set back."""
+        try:
+            async with asyncio.timeout(self._longest + _LATE):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(f"the store has not answered for {duration(self._longest + _LATE)}") from None
 
     async def _sent(self, statement: Any, state: bytes | None, fence: Fence) -> ResponseFuture:
         """Send a request, waiting while connections hold as much as they can, as with a slow server.

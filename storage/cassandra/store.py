@@ -20,6 +20,7 @@ from storage.cassandra.events import CassandraPodEvents
 from storage.cassandra.host_pools import CassandraHostPools
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
+from storage.cassandra.known_hosts import CassandraKnownHosts
 from storage.cassandra.migrate import check, up
 from storage.cassandra.secrets import CassandraSecrets, SecretRows
 from storage.cassandra.session import Session
@@ -34,6 +35,7 @@ from storage.interface import (
     HostPools,
     Hosts,
     Jobs,
+    KnownHosts,
     Lockdowns,
     PodEvents,
     Pools,
@@ -75,6 +77,7 @@ class CassandraStore:
         self.secrets: Secrets = CassandraSecrets(session, keys)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
+        self.known_hosts: KnownHosts = CassandraKnownHosts(session, gate)
         self.host_pools: HostPools = CassandraHostPools(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
         self.volumes: Volumes = CassandraVolumes(session, gate)

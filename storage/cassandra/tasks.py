@@ -26,7 +26,7 @@ _BUCKETS_PER_PAGE = 10
 _BUCKETS_AT_ONCE = 8
 """Partitions that all lists together read at once: a new leader reads all partitions, and calls must not wait
 for that."""
-_LARGEST_MUTATION = 1024 * 1024
+_LARGEST_MUTATION_CHARACTERS = 1024 * 1024
 """Most characters of runtimes and events in one mutation; a server refuses mutations above 16 MiB."""
 _MOST_ROWS = 1000
 _ROWS_AT_ONCE = 500
@@ -91,6 +91,7 @@ class Rows:
 
 def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> Iterator[Encoded]:
     """Encode rows of tasks."""
+    assert not runtimes or (min(runtimes) >= 0 and max(runtimes) <= LARGEST), "an instance has no column"
     for instance, runtime in runtimes.items():
         text, bucket = TASK_RUNTIME.encode(runtime), instance // BUCKET
         yield bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)
@@ -112,7 +113,7 @@ def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
     part: list[Bound] = []
     size = 0
     for bound, length in rows:
-        if part and (size + length > _LARGEST_MUTATION or len(part) == _MOST_ROWS):
+        if part and (size + length > _LARGEST_MUTATION_CHARACTERS or len(part) == _MOST_ROWS):
             yield part
             part, size = [], 0
         part.append(bound)

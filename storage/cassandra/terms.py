@@ -13,12 +13,11 @@ from storage.cassandra.session import Session
 from storage.interface import Fence
 
 T = TypeVar("T")
-_AHEAD = 10_000_000
+_AHEAD_MICROSECONDS = 10_000_000
 """Microseconds by which a term reserves timestamps ahead of its clock."""
-_LEAST_AHEAD = 1_000_000
+_LEAST_AHEAD_MICROSECONDS = 1_000_000
 """The same where its timestamps are ahead of the clock already: enough for as many writes. Each of several
-terms
-in quick succession advances the timestamps by this much only."""
+terms in quick succession advances the timestamps by this much only."""
 _TRIES = 5
 
 
@@ -49,6 +48,7 @@ class Terms:
 
     async def begin(self, role: str, term: int, fence: Fence) -> None:
         """Begin a term. Raises Fenced where a newer one has begun, and what `fence` raises."""
+        assert term > 0, "terms count from 1: 0 stands for none"
         self._session.fence = fence
         self._reserved = await self._claimed(role, term)
         self._term = (role, term)
@@ -60,6 +60,7 @@ class Terms:
             async with self._reserving:
                 if when > self._reserved:
                     self._reserved = await self._claimed(*self._term)
+        assert self._term is None or when <= self._reserved, "the next term would not win over this write"
         return when
 
     async def check(self) -> None:
@@ -96,7 +97,7 @@ class Terms:
             if newest > term:
                 raise _fenced(role, term, newest)
             self._session.advance_beyond(reserved or 0)
-            ahead = self._session.ahead(_AHEAD, _LEAST_AHEAD)
+            ahead = self._session.ahead(_AHEAD_MICROSECONDS, _LEAST_AHEAD_MICROSECONDS)
             change = ("raise_term", (term, ahead, role, newest, reserved))
             if await self._session.decide([change if found else ("create_term", (role, term, ahead))]):
                 return ahead
@@ -120,6 +121,7 @@ class JobLocks:
                 yield
         finally:
             self._users[job_id] -= 1
+            assert self._users[job_id] >= 0 and self._locks[job_id] is lock, f"two locks of job {job_id}"
             if not self._users[job_id]:
                 del self._users[job_id], self._locks[job_id]
 

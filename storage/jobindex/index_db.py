@@ -155,5 +155,6 @@ def _config(job_id: JobId, config: IndexedConfig) -> tuple[object, ...]:
 
 def _columns(text: str, config: IndexedConfig) -> tuple[object, ...]:
     """Return the index row without the id of the job."""
-    name, owner, pool_id, labels = indexed_fields(decode_payload(config.summary))
-    return config.version, *_moment(text), name, owner, pool_id, label_lines(labels)
+    fields = indexed_fields(decode_payload(config.summary))
+    words = (fields.name, fields.owning_team, fields.pool_id, label_lines(fields.labels), fields.owner)
+    return config.version, *_moment(text), *words

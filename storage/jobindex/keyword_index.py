@@ -18,7 +18,7 @@ INSERT = "INSERT INTO word_blocks (number, text) VALUES (?, ?)"
 SELECT = "SELECT text FROM word_blocks WHERE number = ?"
 DELETE = "DELETE FROM word_blocks WHERE number = ?"
 
-_BLOCK = 256 * 1024
+_BLOCK_BYTES = 256 * 1024
 """Bytes after which a block is closed."""
 
 
@@ -48,6 +48,7 @@ class _Block:
         self.jobs[which] = None
         start, end = self.range(which)
         self.live -= end - start
+        assert 0 <= self.live <= self.size, f"block {self.number} has lost count of what is in use"
 
     def range(self, which: int) -> tuple[int, int]:
         return (self.ends[which - 1] if which else 0), self.ends[which]
@@ -97,8 +98,9 @@ class KeywordIndex:
     def _append(self, job_id: JobId, text: bytes) -> None:
         self._text += text
         self._open.add(job_id, len(text))
+        assert self._open.size == len(self._text), "the places of the open block are not those of its text"
         self._of[job_id] = self._open
-        if len(self._text) >= _BLOCK:
+        if len(self._text) >= _BLOCK_BYTES:
             self._db.execute(INSERT, (self._open.number, bytes(self._text)))
             self._text.clear()
             self._open = self._new_block()
@@ -110,6 +112,7 @@ class KeywordIndex:
 
     def _move(self, block: _Block) -> None:
         """Move the texts that still have owners into the open block."""
+        assert block is not self._open
         data = self._read(block)
         self._db.execute(DELETE, (block.number,))
         del self._blocks[block.number]

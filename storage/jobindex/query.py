@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
 from peloton.errors import InvalidArgument
+from peloton.model.ids import may_begin_id
 from peloton.model.job import JobPage, JobQuery, JobScope, JobSummary, TimeRange
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload
@@ -28,7 +30,7 @@ HAS_KEYWORD = "instr(c.words, ?) > 0"
 SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
 MOST_WORDS = 100
-LONGEST_NAME = 10_000
+LONGEST_NAME_CHARACTERS = 10_000
 """Bounds of a query; SQLite cannot handle several times as much."""
 
 Term = tuple[str, Sequence[object]]
@@ -66,8 +68,9 @@ def _check(query: JobQuery) -> None:
     for field, words in (("labels", query.labels), ("keywords", query.keywords)):
         if len(words) > MOST_WORDS:
             raise InvalidArgument(field, f"a list of {len(words)}", f"one of at most {MOST_WORDS}")
-    if len(query.name) > LONGEST_NAME:
-        raise InvalidArgument("name", query.name, f"a text of at most {LONGEST_NAME:,} characters")
+    for field, text in (("name", query.name), ("reference", query.reference)):
+        if len(text) > LONGEST_NAME_CHARACTERS:
+            raise InvalidArgument(field, text, f"a text of at most {LONGEST_NAME_CHARACTERS:,} characters")
 
 
 def _terms(query: JobQuery) -> Iterator[Term]:
@@ -81,6 +84,10 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield "name GLOB ?", (_glob(query.name),)
     if query.exact_name:
         yield "name = ?", (query.exact_name,)
+    if query.reference:
+        yield _referred(query.reference)
+    if query.ids is not None:
+        yield "job_id IN (SELECT value FROM json_each(?))", (json.dumps(sorted(query.ids)),)
     if query.within is not None:
         parts = [_part(part) for part in query.within]
         values = [value for _, some in parts for value in some]
@@ -93,9 +100,15 @@ def _terms(query: JobQuery) -> Iterator[Term]:
         yield "instr(labels, ?) > 0", (label_lines([label]),)
 
 
+def _referred(reference: str) -> Term:
+    if may_begin_id(reference):
+        return "(name = ? OR lower(job_id) GLOB ?)", (reference, f"{reference.lower()}*")
+    return "name = ?", (reference,)
+
+
 def _part(part: JobScope) -> Term:
     pools = "1" if part.pools is None else f"pool_id IN ({','.join('?' * len(part.pools))})"
-    owner = "1" if part.owner is None else "owner = ?"
+    owner = "1" if part.owner is None else "owned_by = ?"
     return f"({pools} AND {owner})", [
         *sorted(part.pools or ()),
         *([] if part.owner is None else [part.owner]),

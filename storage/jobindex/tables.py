@@ -31,7 +31,8 @@ CREATE TABLE job_index (
     name TEXT NOT NULL,
     owner TEXT NOT NULL,
     pool_id TEXT NOT NULL,
-    labels TEXT NOT NULL
+    labels TEXT NOT NULL,
+    owned_by TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
 CREATE INDEX job_index_creation_time ON job_index (creation_time, job_id);
@@ -44,8 +45,8 @@ INSERT_CONFIG = (
 )
 REPLACE_INDEX = """
 INSERT OR REPLACE INTO job_index (
-    job_id, config_version, state, creation_time, completion_time, name, owner, pool_id, labels
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    job_id, config_version, state, creation_time, completion_time, name, owner, pool_id, labels, owned_by
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # Most runtimes differ in their counts only: then no page of the index is touched.
 UPDATE_INDEX = """

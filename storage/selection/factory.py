@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakSet
 
 from peloton.backoff import Backoff
 from peloton.errors import Unavailable
@@ -14,7 +15,7 @@ from storage.cassandra.access import access
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
 from storage.secret_keys import read_keys
-from storage.sqlite.store import open_sqlite
+from storage.sqlite.store import SqliteStore, open_sqlite
 
 if TYPE_CHECKING:
     from storage.cassandra.connection import Connection
@@ -52,15 +53,22 @@ class Stores:
             access(settings)
         self._settings = settings
         self._connection: Connection | None = None
+        self._sqlite: WeakSet[SqliteStore] = WeakSet()
         self._lock = asyncio.Lock()
 
     async def open(self) -> Store:
         """Open a handle. Raises as `open_store` does."""
         if not isinstance(self._settings, CassandraSettings):
-            return await open_sqlite(self._settings)
+            opened = await open_sqlite(self._settings)
+            self._sqlite.add(opened)
+            return opened
         from storage.cassandra.store import CassandraStore
 
         return CassandraStore(await self._connected(self._settings), self._settings, shared=True)
+
+    def trouble(self) -> str:
+        """Return why a handle cannot write SQLite's file; empty where all can."""
+        return next((store.trouble for store in self._sqlite if store.trouble), "")
 
     @asynccontextmanager
     async def standby(self, spawn: Callable[[str, Coroutine[Any, Any, Any]], None]) -> AsyncIterator[None]:

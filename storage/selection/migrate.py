@@ -21,8 +21,8 @@ from pathlib import Path
 from pydantic_settings import SettingsConfigDict
 
 from peloton.config.errors import ConfigError
+from peloton.config.loading import SourcedSettings, environment, load
 from peloton.config.private import keep_private
-from peloton.config.settings import SourcedSettings, environment, load
 from peloton.errors import PelotonError, Refused
 from storage.config import CassandraSettings, SqliteSettings, StorageSettings
 from storage.secret_keys import SecretKeys, read_keys

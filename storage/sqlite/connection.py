@@ -11,7 +11,7 @@ from peloton.errors import Refused, Unavailable
 from storage.sqlite.errors import translation
 
 _PAGES_BETWEEN_CHECKPOINTS = 4000
-_LARGEST_LOG = 64 * 1024 * 1024
+_LARGEST_LOG_BYTES = 64 * 1024 * 1024
 
 
 def prepare_directory(path: Path) -> None:
@@ -37,7 +37,7 @@ def writer_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
     with translation():
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BETWEEN_CHECKPOINTS}")
-        db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+        db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG_BYTES}")
         db.execute("PRAGMA cache_size = -65536")
     return db
 

@@ -9,12 +9,18 @@ from contextlib import contextmanager
 from peloton.errors import PelotonError, Refused, Unavailable
 
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+_UNWRITABLE = _BUSY | {"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"}
 _UNREADABLE = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
 
 def busy(error: sqlite3.Error) -> bool:
     """Return whether another process holds the lock."""
     return _code(error) in _BUSY
+
+
+def unwritable(error: BaseException) -> bool:
+    """Return whether an error says that the file cannot be written now, as where the disk is full."""
+    return isinstance(error, sqlite3.Error) and _code(error) in _UNWRITABLE
 
 
 def translated(error: sqlite3.Error) -> PelotonError:

@@ -40,7 +40,7 @@ DELETE_JOB = (
 )
 
 
-_LARGEST_ON_LOOP = 32 * 1024
+_LARGEST_ON_LOOP_BYTES = 32 * 1024
 """Bytes of a config."""
 
 
@@ -135,7 +135,7 @@ class SqliteJobs:
 
 async def _texts(spec: JobSpec) -> IndexedTexts:
     """Extract the texts of a config, of a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload.data) <= _LARGEST_ON_LOOP:
+    if len(spec.payload.data) <= _LARGEST_ON_LOOP_BYTES:
         return indexed_texts(spec)
     return await asyncio.to_thread(indexed_texts, spec)
 
@@ -148,7 +148,7 @@ def _insert_config(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, texts: 
 
 def _index(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
     times = (runtime.creation_time, runtime.completion_time)
-    words = (spec.name, spec.owning_team, spec.pool_id, label_lines(spec.labels))
+    words = (spec.name, spec.owning_team, spec.pool_id, label_lines(spec.labels), spec.owner)
     db.execute(REPLACE_INDEX, (job_id, runtime.config_version, int(runtime.state), *times, *words))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
 from peloton.errors import Refused
+from peloton.wire.payload import indexed_fields
+from storage.codec import decode_payload
 from storage.sqlite.errors import busy, translation
 
 _PAUSE = 0.02
@@ -35,6 +37,7 @@ def migrate(db: sqlite3.Connection, scripts: Mapping[int, str], busy_timeout: fl
     longer than `busy_timeout` seconds.
     """
     with translation():
+        db.create_function("spec_owner", 1, _spec_owner, deterministic=True)
         _use_wal(db, busy_timeout)
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -56,6 +59,11 @@ def _apply_missing(db: sqlite3.Connection, scripts: Mapping[int, str]) -> None:
             for statement in _statements(script):
                 db.execute(statement)
             db.execute("INSERT INTO schema_version VALUES (?)", (version,))
+
+
+def _spec_owner(summary: bytes) -> str:
+    """Return the owner in a config, as `job_configs.summary` has it: a function for the scripts."""
+    return indexed_fields(decode_payload(summary)).owner
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -58,6 +58,7 @@ class Readers:
         db = self._free.get()
         try:
             with translation():
+                assert not db.in_transaction, "the last read has not ended its snapshot"
                 db.execute("BEGIN")
                 try:
                     return read(db)

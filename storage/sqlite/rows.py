@@ -15,6 +15,7 @@ _ROWS = 250
 
 def insert(db: sqlite3.Connection, head: str, width: int, values: Sequence[object]) -> None:
     """Run `head VALUES (…), (…)`; `values` are the rows of `width` values one after the other."""
+    assert len(values) % width == 0, f"{len(values)} values are no rows of {width}"
     step = _ROWS * width
     for start in range(0, len(values), step):
         part = values[start : start + step]

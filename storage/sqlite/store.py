@@ -19,6 +19,7 @@ from storage.interface import (
     HostPools,
     Hosts,
     Jobs,
+    KnownHosts,
     Lockdowns,
     PodEvents,
     Pools,
@@ -35,6 +36,7 @@ from storage.sqlite.connection import prepare_directory, reader_connection, writ
 from storage.sqlite.events import SqlitePodEvents, appending
 from storage.sqlite.host_pools import SqliteHostPools
 from storage.sqlite.jobs import SqliteJobs, writing_runtime
+from storage.sqlite.known_hosts import SqliteKnownHosts
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
 from storage.sqlite.secrets import SqliteSecrets
@@ -57,9 +59,15 @@ class SqliteStore:
         self.secrets: Secrets = SqliteSecrets(readers, keys)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
+        self.known_hosts: KnownHosts = SqliteKnownHosts(writer, readers)
         self.host_pools: HostPools = SqliteHostPools(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
         self.volumes: Volumes = SqliteVolumes(writer, readers)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written at present; empty where writes succeed."""
+        return self._writer.trouble
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""

@@ -68,7 +68,9 @@ class SqliteTasks:
                 yield page
             if len(page) < PAGE:
                 return
-            first = max(page) + 1
+            last = max(page)
+            assert first <= last < end, f"a page of instances {first} to {end - 1} ends at {last}"
+            first = last + 1
 
 
 def _get(job_id: JobId, instance: int, db: sqlite3.Connection) -> TaskRuntime:

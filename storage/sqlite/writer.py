@@ -2,14 +2,18 @@
 
 A single thread writes. A write that fails has no effect and fails alone: the transaction runs without
 savepoints, and where a write in it raises, it is rolled back and all writes run again, each in its savepoint.
+
+Where the file cannot be written, as on a full disk, `trouble` says so until a write of some size succeeds.
+Such a write is tried regularly: an idle cluster makes no other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +21,17 @@ from typing import Any, TypeVar
 
 from peloton.errors import Fenced, PelotonError, Unavailable
 from storage.interface import Fence, unfenced
-from storage.sqlite.errors import translated
+from storage.sqlite.errors import translated, unwritable
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], T]
 """Runs within a transaction. Where it raises, its changes are undone and the caller gets the error."""
 
 _ROWS_PER_TRANSACTION = 20_000
+TRIAL_SECONDS = 2.0
+"""Time between two trial writes."""
+TRIAL = "trial" + 256 * 1024 * "."
+"""Key of the row of a trial write: little room may be left when a write that needs more has failed."""
 _OWN_FAULTS = (PelotonError, sqlite3.Error, ValueError, TypeError, ArithmeticError)
 """Errors of one write that do not affect the others."""
 
@@ -32,6 +40,9 @@ RAISE_TERM = (
     "INSERT INTO terms (role, term) VALUES (?, ?) "
     "ON CONFLICT (role) DO UPDATE SET term = excluded.term WHERE excluded.term > term"
 )
+
+DELETE_TERM = "DELETE FROM terms WHERE role = ?"
+log = logging.getLogger(__name__)
 
 Term = tuple[str, int]
 """Role and term."""
@@ -68,6 +79,9 @@ class Writer:
         self._closed = False
         self._term: Term | None = None
         self._fence: Fence = unfenced
+        self._trial: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why nothing can be written at present; empty where writes succeed."""
 
     async def submit(self, write: Write[T], rows: int = 1) -> T:
         """Return the result of a write once it is on disk. `rows` is its approximate size.
@@ -80,6 +94,7 @@ class Writer:
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write in this term from now on. Raises Fenced where a newer one has begun."""
+        assert term > 0, "terms count from 1: 0 stands for none"
         fence()
         await self._enqueue(partial(_begin_term, role, term), 1, None)
         self._term = (role, term)
@@ -90,6 +105,9 @@ class Writer:
         if self._closed:
             return
         self._closed = True
+        if self._trial is not None:
+            self._trial.cancel()
+        self.trouble = ""
         await self._idle.wait()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
         self._thread.shutdown()
@@ -111,6 +129,7 @@ class Writer:
             asyncio.get_running_loop().call_soon(self._next_transaction)
 
     def _next_transaction(self) -> None:
+        assert self._writing and not self._idle.is_set(), "one transaction runs at a time"
         batch = self._take()
         running = asyncio.get_running_loop().run_in_executor(self._thread, commit, self._db, batch)
         running.add_done_callback(partial(self._complete, batch))
@@ -130,6 +149,9 @@ class Writer:
             self._writing = False
             self._idle.set()
         error = running.exception()
+        self._note_trouble(
+            [error] if error else [each.error for each in running.result() if isinstance(each, _Failed)]
+        )
         outcomes = [_Failed(error)] * len(batch) if error else running.result()
         for queued, outcome in zip(batch, outcomes, strict=True):
             if queued.future.done():
@@ -138,6 +160,30 @@ class Writer:
                 queued.future.set_exception(_reported(outcome.error))
             else:
                 queued.future.set_result(outcome)
+
+    def _note_trouble(self, errors: Iterable[BaseException]) -> None:
+        wrong = next(filter(unwritable, errors), None)
+        if wrong is None:
+            return
+        self.trouble = f"the database cannot be written: {wrong}"
+        if self._trial is None and not self._closed:
+            log.error("%s", self.trouble)
+            self._trial = asyncio.get_running_loop().create_task(
+                self._try_until_written(), name="trial write"
+            )
+
+    async def _try_until_written(self) -> None:
+        """Write a row of some size, and delete it, until both succeed."""
+        while self.trouble:
+            await asyncio.sleep(TRIAL_SECONDS)
+            try:
+                await self._enqueue(_write_trial, 1, None)
+                await self._enqueue(_delete_trial, 1, None)
+                self.trouble = ""
+            except PelotonError as error:
+                log.debug("trial write: %s", error)
+        self._trial = None
+        log.info("the database can be written again")
 
 
 def commit(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
@@ -156,6 +202,7 @@ def _transaction(
     batch: Sequence[_Queued],
     run: Callable[[sqlite3.Connection, Sequence[_Queued]], list[Any]],
 ) -> list[Any]:
+    assert not db.in_transaction, "the last transaction has not ended"
     db.execute("BEGIN IMMEDIATE")
     try:
         outcomes = run(db, batch)
@@ -214,6 +261,14 @@ def _begin_term(role: str, term: int, db: sqlite3.Connection) -> None:
     if newest > term:
         raise _fenced(role, term, newest)
     db.execute(RAISE_TERM, (role, term))
+
+
+def _write_trial(db: sqlite3.Connection) -> None:
+    db.execute(RAISE_TERM, (TRIAL, 0))
+
+
+def _delete_trial(db: sqlite3.Connection) -> None:
+    db.execute(DELETE_TERM, (TRIAL,))
 
 
 def _fenced(role: str, term: int, newest: int) -> Fenced:

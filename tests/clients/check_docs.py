@@ -13,6 +13,8 @@ PAGE = (ROOT / "docs" / "clients.md").read_text()
 BLOCK = re.compile(r"(?:`([\w.]+)`(?:[^`\n]|\n(?!\n))*:\n\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A block, with the name of the file that the sentence before it begins with."""
 PROGRAMS = {"Go": ["main.go"], "Python": ["hello.py", "hello_async.py"], "Java": ["Hello.java", "pom.xml"]}
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Maven may end its output with the code that sets colours back, whatever it is told."""
 END = ["SUCCEEDED", "0 SUCCEEDED", "1 SUCCEEDED", "hello from 1"]
 
 
@@ -24,7 +26,7 @@ def test_the_programs_of_a_language(shared: Shared, tmp_path: Path, language: st
     for name, kind, text in BLOCK.findall(section):
         if kind == "sh":
             run = shared.run("bash", "-euc", text, cwd=tmp_path, PELOTON=str(ROOT), POOL="/test")
-            outputs.append(run.splitlines())
+            outputs.append(COLOURS.sub("", run).splitlines())
         else:
             assert name in PROGRAMS[language], text
             (tmp_path / name).write_text(text)

@@ -77,16 +77,17 @@ class Published:
             ("grpc.max_receive_message_length", MAX_BYTES),
         ]
         self.channel = grpc.insecure_channel(f"{leader['ip']}:{leader['grpc']}", options=options)
-        self._metadata = [
+        self._metadata = (
             ("rpc-caller", "published"),
             ("rpc-service", service),
             ("rpc-encoding", "proto"),
-        ]
+        )
 
     def serves(self, method: str) -> bool:
         """Whether there is such a method: it is sent an empty message, which it may refuse."""
         try:
-            call = self.channel.unary_stream(f"/{method}")(b"", metadata=self._metadata, timeout=30)
+            empty = self.channel.unary_stream(f"/{method}", bytes, bytes)
+            call = empty(b"", metadata=self._metadata, timeout=30)
             next(call, None)
             call.cancel()
         except grpc.RpcError as error:

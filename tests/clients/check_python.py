@@ -184,14 +184,18 @@ async def all_of(pieces: AsyncGenerator[bytes, None]) -> bytes:
 
 
 def test_the_wheel_brings_no_daemon(tmp_path: Path) -> None:
-    (wheel,) = (OUTPUT / "python").glob("*.whl")
+    (wheel,) = (OUTPUT / "python").glob("peloton_client-[0-9]*.whl")
     run(["python3", "-m", "venv", "own"], tmp_path)
     python = str(tmp_path / "own" / "bin" / "python")
     constraints = str(ROOT / "constraints.txt")
     run([python, "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel)], tmp_path)
     listed = run([python, "-m", "pip", "list", "--format=freeze"], tmp_path)
     names = {line.partition("==")[0].lower() for line in listed.splitlines() if "==" in line}
-    assert names - {"pip", "setuptools"} == {"peloton-client", "grpcio", "protobuf", "typing_extensions"}
+    of_requests = {"requests", "certifi", "charset-normalizer", "idna", "urllib3"}
+    brought = {"peloton-client", "grpcio", "protobuf", "typing_extensions", *of_requests}
+    assert {name.replace("_", "-") for name in names - {"pip", "setuptools"}} == {
+        name.replace("_", "-") for name in brought
+    }
     lines = [
         "import importlib.util",
         "from peloton.client import PelotonClient",
@@ -201,5 +205,12 @@ def test_the_wheel_brings_no_daemon(tmp_path: Path) -> None:
         "for name in ('jobmgr', 'peloton.cli', 'peloton.daemon', 'minicluster', 'kazoo', 'yaml'):",
         "    try: assert importlib.util.find_spec(name) is None, name",
         "    except ModuleNotFoundError: pass",
+        "import sys; assert 'requests' not in sys.modules",
+        "from peloton.client.environment import settings_from_environment",
+        "from peloton.errors import NotFound",
+        "assert not settings_from_environment({}).get('discovery')",
+        "try: settings_from_environment({'PELOTON_MINICLUSTER_DIR': '/x'})",
+        "except NotFound as error: assert 'no minicluster is installed' in str(error)",
+        "else: sys.exit('it found one')",
     ]
     run([python, "-c", "\n".join(lines)], tmp_path)

@@ -12,7 +12,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from minicluster.cluster import Cluster, Status
+from minicluster.cluster import Cluster
+from minicluster.overview import Status
 from peloton.client.discovery import ZooKeeperDiscovery
 
 

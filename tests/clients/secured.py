@@ -49,7 +49,6 @@ def secured_cluster(folder: Path) -> Iterator[Mapping[str, str]]:
     settings = ClusterSettings(
         ports="free",
         secure=True,
-        secure_agents=True,
         instances=Instances(placement=(("batch",),)),
         settings=DaemonSettings(jobmgr={"auth": oidc}),
     )

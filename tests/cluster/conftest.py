@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -134,14 +134,20 @@ def messages(open_stream: Callable[[], Iterable[Any]], seconds: float = 60) -> l
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    folder: Path = tmp_path_factory.mktemp("minicluster")
-    cluster = Cluster(folder / "cluster")
-    cluster.up(ClusterSettings(ports="free"))
+@contextmanager
+def harness_of(folders: pytest.TempPathFactory, **settings: Any) -> Iterator[Harness]:
+    """A cluster with these settings of its own, which is down once the body has ended."""
+    cluster = Cluster(folders.mktemp("minicluster") / "cluster")
+    cluster.up(ClusterSettings(ports="free", **settings))
     try:
         held = Harness(cluster)
         yield held
         held.client.close()
     finally:
         cluster.down()
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with harness_of(tmp_path_factory) as held:
+        yield held

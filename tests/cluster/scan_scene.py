@@ -1,36 +1,28 @@
-"""A secure cluster with known secrets of each kind, and everything that touches them: done well, and failed.
-
-What is answered is kept, to be searched.
-"""
+"""Everything that touches the secrets of a secure cluster: done well, and failed."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
-import secrets
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
+import httpx2
 import yaml
 from google.protobuf import descriptor_pool, message_factory
 
 from mesos.v1 import mesos_pb2
-from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.credentials import CLIENT, PRINCIPAL, client_identity, https_context
-from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from minicluster.credentials import CLIENT, PRINCIPAL, https_context
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -39,166 +31,20 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
-from peloton.client.auth import BasicAuth, read_auth
 from peloton.identity.methods import for_daemons_only, interface
-from peloton.identity.passwords import hashed
 from peloton.rpc.audit import READING
 
-from .conftest import Harness, wait_for
-from .leaks import Secret, files, of_key_file
+from .conftest import wait_for
+from .leaks import files
+from .scanned_cluster import CALLER, MESOS_PRINCIPAL, ROLES, SECONDS, ScannedCluster
 from .service_job import ServiceJob
 
-SECONDS = 60
 PATH = "/etc/secrets/key"
-MESOS_PRINCIPAL = "hostmgr"
-ROLES = ("jobmgr", "resmgr", "hostmgr")
 MOST_PAGES = 60
-STREAM_SECONDS = 1.5
-CALLER = "/peloton.private.access.AccessService/GetCaller"
-Metadata = tuple[tuple[str, str], ...]
 
 
-def made(kind: str) -> str:
-    """A secret whose forms all differ, from its beginning on. It is ASCII: passwords have to be."""
-    return f'{kind[0]}"/+<&% {secrets.token_hex(16)}'
-
-
-class Scene:
-    """The cluster, its secrets, and what it has answered."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.texts: dict[str, str] = {}
-        self.known: list[Secret] = []
-        self.answers: list[tuple[str, bytes]] = []
-        self.cluster = Cluster(folder / "cluster")
-        self.layout = self.cluster.layout
-        self.jobs: list[str] = []
-        self.channels: dict[str, grpc.Channel] = {}
-
-    # Secrets.
-
-    def secret(self, name: str) -> str:
-        """The secret of a name, made when it is first asked for."""
-        if name not in self.texts:
-            self.know(name, made(name))
-        return self.texts[name]
-
-    def know(self, name: str, text: str) -> None:
-        self.texts[name] = text
-        self.known.append(Secret(name, text.encode()))
-
-    def private(self, name: str, text: str) -> Path:
-        file = self.folder / name
-        file.touch(0o600)
-        file.write_text(text)
-        return file
-
-    def learn(self) -> None:
-        """Take up the secrets that were made with the cluster."""
-        layout = self.layout
-        for user in ("admin", "viewer"):
-            auth = read_auth(layout.credentials_of(user))
-            assert isinstance(auth, BasicAuth)
-            self.know(f"password of {user}", auth.password)
-        keys = layout.secret_keys.read_text().strip()
-        self.know("key of the store", keys)
-        self.known.append(Secret("key of the store, its bytes", base64.b64decode(keys)))
-        self.know("secret of the agents", layout.agent_secret.read_text().strip())
-        for file in layout.certificates.glob("*.key"):
-            self.known += of_key_file(file)
-
-    # The cluster.
-
-    @contextmanager
-    def up(self) -> Iterator[Harness]:
-        self.know("token of the daemons", secrets.token_hex(24))
-        token = self.private("token", self.texts["token of the daemons"] + "\n")
-        mesos = self.private("mesos-secret", self.secret("secret of hostmgr at Mesos") + "\n")
-        allowed = {"principal": MESOS_PRINCIPAL, "secret": self.secret("secret of hostmgr at Mesos")}
-        credentials = self.private("mesos.json", json.dumps({"credentials": [allowed]}))
-        daemon = {"debug": True, "auth": {"token_file": str(token)}}
-        of_mesos = {"mesos": {"principal": MESOS_PRINCIPAL, "secret_file": str(mesos)}}
-        self.cluster.up(
-            ClusterSettings(
-                ports="free",
-                secure=True,
-                secure_agents=True,
-                instances=Instances(web=1),
-                settings=DaemonSettings(
-                    **dict.fromkeys(("jobmgr", "resmgr", "placement"), daemon),
-                    hostmgr={**daemon, **of_mesos},
-                    web={"debug": True},
-                ),
-                master_flags=(f"--credentials={credentials}",),
-            )
-        )
-        try:
-            self.learn()
-            credentials = client_identity(self.cluster.directory)["tls"].credentials()
-            self.channels = {role: grpc.secure_channel(self.address(role), credentials) for role in ROLES}
-            self._add_user()
-            harness = Harness(self.cluster)
-            self.harness = harness
-            yield harness
-            harness.client.close()
-            for channel in self.channels.values():
-                channel.close()
-        finally:
-            self.cluster.down(keep=True)
-
-    def _add_user(self) -> None:
-        """Give the daemons a user while they run, whose password has signs that have to be escaped."""
-        held = yaml.safe_load(self.layout.users.read_text())
-        password = str(hashed(self.secret("password of ann")))
-        held["users"].append({"username": "ann", "password": password, "role": "admin"})
-        self.layout.users.write_text(yaml.safe_dump(held))
-        ann = self.user("ann", self.secret("password of ann"))
-        for role in ROLES:
-            wait_for(partial(self.lets_in, role, ann), SECONDS)
-
-    def lets_in(self, role: str, user: Metadata) -> bool:
-        return bool(self.call(role, CALLER, b"", user))
-
-    def auth_file(self, name: str, password: str) -> Path:
-        return self.private(f"{name}.yaml", yaml.safe_dump({"username": "ann", "password": password}))
-
-    # Calls, whose answers are kept.
-
-    def keep(self, place: str, content: bytes | str) -> None:
-        self.answers.append((place, content if isinstance(content, bytes) else content.encode()))
-
-    def user(self, name: str, password: str) -> Metadata:
-        return (("username", name), ("password", password))
-
-    def address(self, role: str) -> str:
-        return next(p.addresses["grpc"] for p in self.cluster.components() if p.kind == role)
-
-    def call(self, role: str, path: str, request: bytes, metadata: Metadata) -> list[bytes]:
-        """Call a method; keep what is answered, and why it is refused. Of a stream, the beginning is read."""
-        found: list[bytes] = []
-        method = self.channels[role].unary_stream(path)
-        try:
-            for answer in method(request, metadata=metadata, timeout=STREAM_SECONDS):
-                found.append(answer)
-        except grpc.RpcError as error:
-            self.refused(path, error)
-        for answer in found:
-            self.keep(f"answer {path}", answer)
-        return found
-
-    def refused(self, path: str, error: Any) -> None:
-        self.keep(f"refusal {path}", f"{error.details()} {error.trailing_metadata()} {error!r}")
-
-    def told(self, method: Callable[..., Any], request: Any) -> Any:
-        """Call a method of a stub; return the answer, or the error."""
-        try:
-            answer = method(request, timeout=SECONDS)
-        except grpc.RpcError as error:
-            self.refused(type(request).__name__, error)
-            return error
-        self.keep(f"answer {type(answer).__name__}", answer.SerializeToString() + str(answer).encode())
-        return answer
+class Scene(ScannedCluster):
+    """The cluster, and what is done with it."""
 
     # What touches secrets of jobs.
 
@@ -218,6 +64,22 @@ class Scene:
         assert answer.jobId.value, answer
         self.jobs.append(answer.jobId.value)
         return self.jobs[-1]
+
+    def task_with_a_token(self) -> None:
+        """A task that has a token, by which it was seen to call."""
+        config = self.config("sleep 600")
+        config.defaultConfig.workload.token = True
+        answer = self.told(self.harness.client.job_svc.Create, job_pb2.CreateRequest(config=config))
+        self.jobs.append(answer.jobId.value)
+        self.harness.running(self.jobs[-1])
+        held = [path.read_text() for path in self.cluster.directory.glob("mesos/*/meta/secrets/*/*")]
+        [token] = [text for text in held if text.startswith(f"peloton-task.{self.jobs[-1]}-0-")]
+        self.know("token of a task", token.rpartition(".")[2])
+        shown = (("authorization", f"Bearer {token}"),)
+        get = job_pb2.GetRequest(id=peloton_pb2.JobID(value=self.jobs[-1])).SerializeToString()
+        assert self.call("jobmgr", "/peloton.api.v0.job.JobManager/Get", get, shown)
+        for role in ("resmgr", "hostmgr"):
+            assert not self.call(role, CALLER, b"", shown)
 
     def create_wrongly(self) -> None:
         """Creations with secrets that fail: of nobody, of who may not, and of what is not right."""
@@ -316,7 +178,7 @@ class Scene:
             if part.kind in (*DAEMONS, "web"):
                 for page in ("metrics", "health", "version", "none"):
                     url = f"https://{part.addresses['http']}/{page}"
-                    self.keep(url, httpx.get(url, timeout=SECONDS, verify=verify).content)
+                    self.keep(url, httpx2.get(url, timeout=SECONDS, verify=verify).content)
 
     def mesos(self) -> None:
         """Agents and master, with right and with wrong credentials."""
@@ -336,7 +198,7 @@ class Scene:
             for auth in (None, (right[0], self.secret("wrong secret for Mesos")), right):
                 for page in pages:
                     url = f"https://{part.addresses['http']}/{page}"
-                    answer = httpx.get(url, timeout=SECONDS, verify=verify, auth=auth)
+                    answer = httpx2.get(url, timeout=SECONDS, verify=verify, auth=auth)
                     assert auth == right or answer.status_code in (401, 404), (url, answer)
                     self.keep(url, answer.content)
 
@@ -404,11 +266,11 @@ class Scene:
         verify = https_context(self.layout)
         assert verify is not None
         (address,) = self.cluster.web_addresses()
-        with httpx.Client(base_url=f"https://{address}", verify=verify, timeout=SECONDS) as browser:
+        with httpx2.Client(base_url=f"https://{address}", verify=verify, timeout=SECONDS) as browser:
             self._log_in(browser)
             return self._crawl(browser, [f"/jobs/{job}" for job in jobs])
 
-    def _log_in(self, browser: httpx.Client) -> None:
+    def _log_in(self, browser: httpx2.Client) -> None:
         self.keep("page /login", browser.get("/login").content)
         token = browser.cookies["peloton_csrf"]
         for name, status in (("wrong password by web", 401), ("password of ann", 303)):
@@ -421,7 +283,7 @@ class Scene:
         self.know("session of the web UI", browser.cookies["peloton_session"])
         self.know("session of the web UI, its name", browser.cookies["peloton_session"].partition(".")[0])
 
-    def _crawl(self, browser: httpx.Client, first: Sequence[str]) -> int:
+    def _crawl(self, browser: httpx2.Client, first: Sequence[str]) -> int:
         ahead, seen = ["/", *first], set[str]()
         while ahead and len(seen) < MOST_PAGES:
             path = ahead.pop(0)
@@ -465,7 +327,7 @@ class Scene:
             ({**right, "config": {**config, "instanceCount": 0}}, ann, {}),
         )
         for body, auth, headers in tries:
-            answer = httpx.post(url, json=body, auth=auth, headers=headers, timeout=SECONDS, verify=verify)
+            answer = httpx2.post(url, json=body, auth=auth, headers=headers, timeout=SECONDS, verify=verify)
             self.keep("answer of the JSON door", answer.content)
             if body is right and auth == ann:
                 self.jobs.append(answer.json()["jobId"]["value"])

@@ -151,9 +151,9 @@ def _answers(channel: grpc.Channel, service: ServiceDescriptor, method: MethodDe
     path = f"/{service.full_name}/{method.name}"
     try:
         if method.server_streaming:
-            next(iter(channel.unary_stream(path)(b"", timeout=SECONDS)), None)
+            next(iter(channel.unary_stream(path, bytes, bytes)(b"", timeout=SECONDS)), None)
         else:
-            channel.unary_unary(path)(b"", timeout=SECONDS)
+            channel.unary_unary(path, bytes, bytes)(b"", timeout=SECONDS)
     except grpc.RpcError as error:
         return bool(error.code() is not grpc.StatusCode.UNIMPLEMENTED)
     return True

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings, DaemonSettings
+from minicluster.settings import Agent, DaemonSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SLEEP = "sleep 600"
 FIT, WAIT = 3, 9
@@ -35,14 +34,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         for i in range(3)
     )
     settings = DaemonSettings(resmgr={"metrics_interval": 0.2})
-    cluster = Cluster(tmp_path_factory.mktemp("recovery") / "cluster")
-    cluster.up(ClusterSettings(ports="free", agents=agents, settings=settings))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, agents=agents, settings=settings) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def make_small_pool(harness: Harness) -> str:

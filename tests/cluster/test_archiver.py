@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from archiver.reading import Archive
-from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from minicluster.settings import DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SECOND = 1 / 86_400
 
@@ -28,17 +27,11 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Harness]:
-    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
     own = {"archive": str(archive), "age_days": 2 * SECOND, "interval": 0.2}
-    cluster.up(
-        ClusterSettings(ports="free", instances=Instances(archiver=1), settings=DaemonSettings(archiver=own))
-    )
-    try:
-        held = Harness(cluster)
+    with harness_of(
+        tmp_path_factory, instances=Instances(archiver=1), settings=DaemonSettings(archiver=own)
+    ) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def is_gone(harness: Harness, job_id: str) -> bool:

@@ -53,7 +53,7 @@ def refusal(harness: Harness, name: str, method: str, request: bytes) -> grpc.St
         grpc.insecure_channel(address(harness, name), options=OPTIONS) as channel,
         pytest.raises(grpc.RpcError) as failure,
     ):
-        channel.unary_unary(method)(request, timeout=SECONDS)
+        channel.unary_unary(method, bytes, bytes)(request, timeout=SECONDS)
     code: grpc.StatusCode = failure.value.code()
     return code
 

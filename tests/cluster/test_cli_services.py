@@ -83,7 +83,9 @@ def test_the_walk_of_the_user_guide(peloton: Peloton, tmp_path: Path) -> None:
     second.write_text(SPEC.read_text().replace("version 1", "version 2"))
     first_version = service.version
     diff = peloton("job", "stateless", "replace-diff", service.id, str(second), "/test", first_version)
-    assert diff == "added: none\nremoved: none\nupdated: 0-2\nunchanged: none\n"
+    kinds = [line for line in diff.splitlines() if not line.startswith(" ")]
+    assert kinds == ["added: none", "removed: none", "updated: 0-2", "unchanged: none"]
+    assert '  0-2: command.value: echo "version 1' in diff and '→ echo "version 2' in diff
     peloton("job", "stateless", "replace", service.id, str(second), "1", "/test", first_version)
     service.await_workflow("SUCCEEDED", RUNNING=3)
     service.await_output(2, "version 2 of instance 2\n")
@@ -277,10 +279,11 @@ BESIDES: dict[tuple[str, ...], str] = {
     ("auth", "whoami"): "tests/cluster/test_secure.py",
     ("auth", "can-i"): "tests/cluster/test_secure.py",
     ("auth", "hash"): "tests/cluster/test_secure.py",
+    ("run",): "tests/cluster/test_run.py",
     ("certs", "ca"): "tests/unit/identity/test_tls.py",
     ("certs", "issue"): "tests/unit/identity/test_tls.py",
 }
-"""Commands that need another cluster, and where they are tested."""
+"""Commands that need another cluster, or more than a line, and where they are tested."""
 
 
 def walk_pools_and_offline_commands(walk: Walk, files: Files) -> None:
@@ -314,6 +317,8 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     walk_instances(walk, job)
     walk(f"job update {job}", files("more", (Path(slow).read_text()).replace("Count: 2", "Count: 3")))
     walk(f"job update {job}", slow, *secret, code=1)
+    walk(f"job release {job} 2", says="released 1 instance")
+    walk(f"job release {job} --down-to 1 --resourceVersion 99", code=1, says="99")
     walk("job stop --owner walkers -l team=walk -f -n 5 -q 50 --progress", says=job)
     walk("job delete --owner walkers -l team=walk -f -n 5 -q 50", says=f"Job {done} deleted")
 
@@ -326,9 +331,12 @@ def walk_looks(walk: Walk, job: str, done: str) -> None:
     walk("job active-list", says=job)
     walk(f"job query {QUERY} -s running -o name".replace("-o name", "--output name"), says=job)
     walk("job query -s nonsense", code=2, says="RUNNING")
+    walk("job query --crash-looping")
     walk("status", says="hostmgr")
     for view in ("pools", "jobs", "hosts"):
         walk(f"top {view} -n 1 --interval 1ms", says="%" if view == "hosts" else "walk")
+    walk(f"job usage {job} -i 0", says="Memory")
+    walk(f"top tasks --job {job} -n 1", says="CPU")
     assert sorted(walk(f"logs {done} -f -r 0:2").split("\n")) == ["", "0 | said", "1 | said"]
     walk("logs -l team=walk --filename stdout -r 0", says="begun")
     walk(f"volume list {job}", says="Size (MB)")
@@ -390,6 +398,7 @@ def walk_services(walk: Walk, files: Files) -> None:
     walk(f"job stateless list-pods {job} -r 0:2", says=f"{job}-1")
     walk(f"job stateless list-updates {job} --limit 2", says="SUCCEEDED")
     walk(f"job stateless query {QUERY} -s running".replace("walkers", "team-hello"), says=job)
+    walk("job stateless query --crash-looping")
     walk(f"job stateless cache {job}", says="3")
     walk(f"job stateless refresh {job}", says="refreshed")
     walk(f"jobmgr instance-availability {job} -i 0,1", says="AVAILABLE")
@@ -443,10 +452,14 @@ def walk_hosts(walk: Walk, harness: Harness) -> None:
     walk("host maintenance start nosuch", code=1, says="nosuch")
     walk("host maintenance start nosuch -f", code=1, says="nosuch")
     walk(f"host maintenance complete {host}", code=1, says=host)
-    for line in ("list", "list-hosts default", "create walk", "delete walk"):
-        walk(f"hostpool {line}", code=1, says="enable_host_pool")
-    walk(f"hostpool change {host} walk -s default", code=1, says="enable_host_pool")
-    walk("hostpool move default 1 walk 1", code=1, says="enable_host_pool")
+    walk(f"host forget {host}", code=1, says=f"{host} is not lost")
+    walk("host forget nosuch", code=1, says="nosuch")
+    walk("hostpool list", says="not in use")
+    walk("hostpool list-hosts default", says=host)
+    walk("hostpool create walk")
+    walk("hostpool change nosuch walk -s default", code=1, says="nosuch")
+    walk("hostpool move default 1 nosuch 1", code=1, says="nosuch")
+    walk("hostpool delete walk")
 
 
 def walk_daemons(walk: Walk) -> None:

@@ -7,12 +7,10 @@ import signal
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings, DaemonSettings, NamedCluster
+from minicluster.settings import Agent, DaemonSettings, NamedCluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -24,7 +22,7 @@ from peloton.client.discovery import InCluster
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.wire.constraint import constraint_to
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SECONDS = 120
 SLEEP = "exec sleep 600"
@@ -46,23 +44,14 @@ def _agents(first_port: int) -> tuple[Agent, ...]:
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    folder: Path = tmp_path_factory.mktemp("minicluster")
-    cluster = Cluster(folder / "cluster")
     quick = {"capacity_first": 0.5, "capacity_interval": 0.5}
-    cluster.up(
-        ClusterSettings(
-            ports="free",
-            agents=_agents(31000),
-            clusters=(NamedCluster(name="east", agents=_agents(33000)),),
-            settings=DaemonSettings(resmgr=quick, hostmgr={"mesos": {"agents_interval": 1.0}}),
-        )
-    )
-    try:
-        held = Harness(cluster)
+    with harness_of(
+        tmp_path_factory,
+        agents=_agents(31000),
+        clusters=(NamedCluster(name="east", agents=_agents(33000)),),
+        settings=DaemonSettings(resmgr=quick, hostmgr={"mesos": {"agents_interval": 1.0}}),
+    ) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def capacity(harness: Harness) -> float:
@@ -77,8 +66,13 @@ def hosts_of(harness: Harness, job_id: str) -> set[str]:
 
 
 def in_east(harness: Harness, command: str, instances: int = 1) -> job_pb2.JobConfig:
+    return in_cluster(harness, Condition.EQUAL, command, instances)
+
+
+def in_cluster(harness: Harness, east: Condition, command: str, instances: int = 1) -> job_pb2.JobConfig:
+    """A job on hosts whose count of the label cluster=east compares so with 1."""
     config = harness.config(command, instances)
-    leaf = LabelConstraint(Kind.HOST, Condition.EQUAL, ("cluster", "east"), 1)
+    leaf = LabelConstraint(Kind.HOST, east, ("cluster", "east"), 1)
     config.defaultConfig.constraint.CopyFrom(constraint_to(leaf))
     return config
 
@@ -190,7 +184,7 @@ def test_a_lost_cluster_takes_only_its_own_hosts_away(harness: Harness) -> None:
     """The other places and ends jobs meanwhile, under new leaders too; its tasks are not taken for lost."""
     there = harness.create(in_east(harness, SLEEP))
     run = harness.running(there).mesosTaskId.value
-    here = harness.create(harness.config(SLEEP, 1))
+    here = harness.create(in_cluster(harness, Condition.LESS_THAN, SLEEP))
     harness.running(here)
     harness.cluster.kill(["hostmgr-east", *MESOS_OF_EAST])
     runs_elsewhere(harness)

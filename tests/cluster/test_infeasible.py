@@ -25,7 +25,7 @@ APART = (
     "needs room for 4 tasks at a time, of which its constraint allows 1 on a host; "
     "3 hosts have room for 3 when empty"
 )
-LACK = "needs 5 cpu on one host; the largest of 3 hosts has 4; waits for a host with at least 5 cpu"
+LACK = "needs 5 cores on one host; the largest of 3 hosts has 4 cores; waits for a host with at least 5 cores"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_tasks_larger_than_the_cluster_block_no_others(harness: Harness) -> None
     config = harness.config("true")
     config.defaultConfig.resource.cpuLimit = 13
     job_id = harness.create(config)
-    told = {"needs 13 cpu at a time; the cluster has 12; waits for a cluster with at least 13 cpu"}
+    told = {"needs 13 cores at a time; the cluster has 12 cores; waits for a cluster with at least 13 cores"}
     wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
     assert harness.ended(harness.create(harness.config("true"))).state == job_pb2.SUCCEEDED
 
@@ -223,7 +223,7 @@ def test_infeasible_tasks_start_when_a_larger_host_registers(harness: Harness, a
     config = harness.config("true", 3)
     config.defaultConfig.resource.cpuLimit = 6
     job_id = harness.create(config)
-    told = {LACK.replace("5 cpu", "6 cpu")}
+    told = {LACK.replace("5 cores", "6 cores")}
     wait_for(lambda: reasons(harness, job_id) == told, SECONDS, lambda: str(reasons(harness, job_id)))
     agent = next(part.name for part in harness.cluster.components() if part.kind == "mesos-agent")
     harness.cluster.stop([agent])
@@ -272,7 +272,8 @@ def test_dry_runs_that_fail_say_why(
         name="narrow", parent=peloton_pb2.ResourcePoolID(value="root"), resources=limits
     )
     harness.client.respool_svc.CreateResourcePool(respool_pb2.CreateRequest(config=config), timeout=30)
-    waiting = "1 would wait in the queue of the pool: cpu: allocation 3 + gang 1 > entitlement 3 in /narrow"
+    queue = "1 would wait in the queue of the pool: "
+    waiting = f"{queue}cpu: allocation 3 cores + gang 1 core > entitlement 3 cores in /narrow"
     # The pool's entitlement grows to its limit within a few rounds.
     wait_for(lambda: waiting in dry_run(spec, capfd, "/narrow")[1], SECONDS)
     placement = [part.name for part in harness.cluster.components() if part.kind == "placement"]

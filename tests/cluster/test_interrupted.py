@@ -78,11 +78,10 @@ def end_left(process: subprocess.Popen[str], folder: Path) -> list[int]:
     ("program", "number"),
     [
         *(("up", number) for number in ENDING),
-        *(("demo", number) for number in ENDING),
+        # The others share what hears the signals, `run_program`.
+        ("demo", signal.SIGHUP),
         ("demo_elastic", signal.SIGTERM),
         ("processes", signal.SIGTERM),
-        ("processes", signal.SIGINT),
-        ("throughput", signal.SIGTERM),
         ("throughput", signal.SIGINT),
     ],
 )

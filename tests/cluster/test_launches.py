@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings
+from minicluster.settings import Agent
 from peloton.api.v0.job import job_pb2
 
-from .conftest import Harness
+from .conftest import Harness, harness_of
 
 TASKS = 1000
 STARTS_PER_SECOND = 8.0
@@ -21,25 +20,17 @@ TIMEOUT = 60.0
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    cluster = Cluster(tmp_path_factory.mktemp("launches") / "cluster")
     agents = tuple(
         Agent(hostname=f"agent{i}", resources=f"cpus:12;mem:4096;disk:20000;ports:[{31000 + i}-{31000 + i}]")
         for i in range(3)
     )
-    cluster.up(
-        ClusterSettings(
-            ports="free",
-            agents=agents,
-            executor_starts_per_second=STARTS_PER_SECOND,
-            executor_registration_timeout=TIMEOUT,
-        )
-    )
-    try:
-        held = Harness(cluster)
+    with harness_of(
+        tmp_path_factory,
+        agents=agents,
+        executor_starts_per_second=STARTS_PER_SECOND,
+        executor_registration_timeout=TIMEOUT,
+    ) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def test_all_of_a_thousand_tiny_tasks_succeed_at_the_first_try(harness: Harness) -> None:

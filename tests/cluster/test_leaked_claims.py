@@ -11,25 +11,18 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings, DaemonSettings
+from minicluster.settings import Agent, DaemonSettings
 from peloton.api.v0.task import task_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     only = Agent(hostname="only", resources="cpus:12;mem:6144;disk:60000;ports:[37000-37999]")
     settings = DaemonSettings(resmgr={"metrics_interval": 0.1})
-    cluster = Cluster(tmp_path_factory.mktemp("claims") / "cluster")
-    cluster.up(ClusterSettings(ports="free", agents=(only,), settings=settings))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, agents=(only,), settings=settings) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def gauge(harness: Harness, name: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -199,13 +200,16 @@ def test_the_last_host_of_a_service_dies_while_it_drains(harness: Harness) -> No
     blocked = "but the SLA would break: 1 instance is unavailable"
     wait_for(lambda: blocked in peloton(harness, "status").stdout, SECONDS, lambda: str(service.list()))
     again = peloton(harness, "start", host)
-    assert again.stdout.startswith(f"Host {host} is DRAINING already: 1 task is left\n")
+    assert re.match(rf"Host {host} is DRAINING since \S+Z: 1 task is left\n", again.stdout), again
     refused = peloton(harness, "complete", host, code=1)
     assert f"host {host} is DRAINING, not DOWN: 1 task is left" in refused.stderr
     harness.cluster.stop([agent_of(harness, host)])
     await_state(harness, host, DOWN)
     completed = peloton(harness, "complete", host)
-    assert completed.stdout.startswith(f"Host {host} is UP")
+    assert (
+        completed.stdout
+        == f"Host {host} is not in maintenance any longer: start its agent, which is not registered\n"
+    )
     harness.cluster.start([agent_of(harness, host)])
     service.await_states(*[pod_pb2.POD_STATE_RUNNING] * 2)
     stop(harness, service.id.value)

@@ -20,14 +20,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from prometheus_client.parser import text_string_to_metric_families
 
-from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from minicluster.settings import DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 
 from ..promql import check, queries
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 DAEMONS = {"jobmgr", "resmgr", "hostmgr", "placement"}
@@ -91,7 +90,6 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Harness]:
     folder = tmp_path_factory.mktemp("observed")
-    cluster = Cluster(folder / "cluster")
     traced = {"tracing": {"endpoint": collector.endpoint, "ratio": 1, "instances": 2}}
     settings = DaemonSettings(
         jobmgr={"shown_jobs": 10, **traced},
@@ -100,13 +98,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> I
         placement=traced,
         archiver={"archive": str(folder / "jobs.jsonl")},
     )
-    cluster.up(ClusterSettings(ports="free", settings=settings, instances=Instances(web=1, archiver=1)))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, settings=settings, instances=Instances(web=1, archiver=1)) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 @pytest.fixture(scope="module")

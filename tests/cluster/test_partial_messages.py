@@ -65,7 +65,7 @@ METHODS: list[tuple[str, MethodDescriptor]] = [
 def code(channel: grpc.Channel, method: MethodDescriptor, request: bytes) -> grpc.StatusCode:
     path = f"/{method.containing_service.full_name}/{method.name}"
     try:
-        channel.unary_unary(path)(request, timeout=WAIT_SECONDS)
+        channel.unary_unary(path, bytes, bytes)(request, timeout=WAIT_SECONDS)
     except grpc.RpcError as failure:
         found: grpc.StatusCode = failure.code()
         return found

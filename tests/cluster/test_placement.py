@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings
+from minicluster.settings import Agent
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.constraint import AndConstraint, Condition, Constraint, Kind, LabelConstraint, OrConstraint
 from peloton.wire.constraint import constraint_to
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SECONDS = 90
 PLAIN = [f"plain{i}" for i in range(4)]
@@ -44,15 +42,8 @@ def _agents() -> tuple[Agent, ...]:
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    folder: Path = tmp_path_factory.mktemp("minicluster")
-    cluster = Cluster(folder / "cluster")
-    cluster.up(ClusterSettings(ports="free", agents=_agents()))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, agents=_agents()) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def config(
@@ -163,15 +154,16 @@ def test_a_task_goes_where_its_companion_is(harness: Harness, stop: list[str]) -
 
 
 def test_gpu_hosts_and_exclusive_hosts_take_only_their_own(harness: Harness, stop: list[str]) -> None:
-    """The plain hosts have room for 16 of these tasks; the others stay empty."""
-    full = config(harness, 16)
-    full.defaultConfig.resource.cpuLimit = 1
+    """Each plain host has half a cpu left; the others stay empty."""
+    full = config(harness, 4)
+    full.defaultConfig.resource.cpuLimit = 3.5
     plain = create(harness, stop, full)
-    assert set(running(harness, plain, 16)) == set(PLAIN)
-    more = create(harness, stop, config(harness, 1))
+    assert set(running(harness, plain, 4)) == set(PLAIN)
+    larger = config(harness, 1)
+    larger.defaultConfig.resource.cpuLimit = 1
     refused(
         harness,
-        more,
+        create(harness, stop, larger),
         "1 that its constraint excludes",
         "1 with GPUs, kept for tasks that request some",
         "4 with too little free",

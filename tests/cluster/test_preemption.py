@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, DaemonSettings
+from minicluster.settings import DaemonSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SECONDS = 60
 FOREVER = "sleep 600"
@@ -24,16 +22,9 @@ PREEMPTED = task_pb2.TerminationStatus.TERMINATION_STATUS_REASON_PREEMPTED_RESOU
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """Twelve cpus, all reserved for the pool /test; checks come quickly."""
-    folder: Path = tmp_path_factory.mktemp("minicluster")
-    cluster = Cluster(folder / "cluster")
     quick = {"preemption": {"period": 0.5, "strikes": 2}}
-    cluster.up(ClusterSettings(ports="free", settings=DaemonSettings(resmgr=quick)))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, settings=DaemonSettings(resmgr=quick)) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def borrower(harness: Harness) -> str:

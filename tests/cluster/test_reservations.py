@@ -7,19 +7,17 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings, DaemonSettings
+from minicluster.settings import Agent, DaemonSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli.__main__ import main
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 SECONDS = 120
 LASTS = "sleep 1.$((PELOTON_INSTANCE_ID % 7))"
@@ -33,12 +31,10 @@ AGENTS = (
         Agent(hostname=f"gpu{i}", resources=f"cpus:1;{_MEMORY};gpus:40;ports:[3{i + 2}000-3{i + 2}999]")
         for i in range(2)
     ),
-    # More is admitted than the other hosts can take, so that tasks always wait for them.
-    Agent(
-        hostname="own",
-        resources=f"cpus:8;{_MEMORY};ports:[34000-34999]",
-        attributes="peloton/exclusive:nobody",
-    ),
+    # Of both classes of hosts more is admitted than these can take, so that tasks always wait for them: no
+    # task has room in the memory of the others.
+    Agent(hostname="useless", resources="cpus:8;mem:16;disk:20000;ports:[34000-34999]"),
+    Agent(hostname="useless-gpu", resources="cpus:8;mem:16;disk:20000;gpus:40;ports:[35000-35999]"),
 )
 SETTINGS = DaemonSettings(
     resmgr={
@@ -58,15 +54,8 @@ SETTINGS = DaemonSettings(
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    folder: Path = tmp_path_factory.mktemp("minicluster")
-    cluster = Cluster(folder / "cluster")
-    cluster.up(ClusterSettings(ports="free", agents=AGENTS, settings=SETTINGS))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, agents=AGENTS, settings=SETTINGS) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def job(

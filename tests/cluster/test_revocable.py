@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from minicluster.cluster import Cluster
-from minicluster.settings import Agent, ClusterSettings
+from minicluster.settings import Agent
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 
 AGENTS, CPUS, REVOCABLE = 3, 4, 4
 SLEEP = "sleep 600"
@@ -30,14 +29,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         )
         for i in range(AGENTS)
     )
-    cluster = Cluster(tmp_path_factory.mktemp("revocable") / "cluster")
-    cluster.up(ClusterSettings(ports="free", agents=agents))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, agents=agents) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 def job(harness: Harness, instances: int, **sla: bool) -> job_pb2.JobConfig:

@@ -77,6 +77,24 @@ def test_files_in_folders(
     assert capfd.readouterr().err == "peloton: 'out' is a folder of the sandbox; in it: deep/\n"
 
 
+def test_a_link_that_leads_out_is_said_not_to_be_followed(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret").write_text("outside\n")
+    links = (("inside", "good"), (tmp_path / "secret", "evil"), (tmp_path, "out"), ("no", "none"))
+    made = ["echo x > inside", *(f"ln -s {target} {name}" for target, name in links)]
+    job_id = harness.create(harness.config("; ".join(made)))
+    assert harness.ended(job_id).state == job_pb2.SUCCEEDED
+    for name, value in harness.cluster.urls().items():
+        monkeypatch.setenv(name, value)
+    assert main(["task", "logs", job_id, "0", "-f", "good"]) == 0
+    assert capfd.readouterr().out == "x\n"
+    not_followed = "is a link that leads out of the sandbox, or to nothing: it is not followed"
+    for path, link in (("evil", "evil"), ("out/secret", "out"), ("none", "none")):
+        assert main(["task", "logs", job_id, "0", "-f", path]) == 1
+        assert capfd.readouterr() == ("", f"peloton: {link!r} {not_followed}\n")
+
+
 def test_the_sandbox_of_a_run_on_a_lost_agent(harness: Harness) -> None:
     job_id = harness.create(harness.config("true"))
     harness.ended(job_id)

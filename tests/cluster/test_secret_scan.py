@@ -14,6 +14,7 @@ from .scan_scene import PATH, Scene
 ALWAYS = (
     *(Allowed(f"password of {user}", f"auth/{user}.yaml") for user in ("admin", "viewer")),
     Allowed("key of the store*", "auth/secret-keys"),
+    Allowed("key of tokens*", "auth/task-keys"),
     *(
         Allowed("secret of the agents", f"certificates/agents.{suffix}")
         for suffix in ("json", "secret", "yaml")
@@ -29,6 +30,7 @@ ALWAYS = (
             "archiver",
             "web",
             "client",
+            "task",
             "mesos-agent",
             "mesos-master",
         )
@@ -40,6 +42,8 @@ WHILE_JOBS_RUN = (
     Allowed("secret of a job", "mesos/*/meta/secrets/*"),
     Allowed("new secret of a service", "mesos/*/meta/secrets/*"),
     Allowed("secret by JSON", "mesos/*/meta/secrets/*"),
+    Allowed("key task*", "mesos/*/meta/secrets/*"),
+    Allowed("token of a task", "mesos/*/meta/secrets/*"),
 )
 """A run that has not ended has its secrets in a file for its user."""
 
@@ -60,6 +64,7 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scanned]:
     with scene.up() as harness:
         job = scene.job("secret of a job", f'test -s "$MESOS_SANDBOX{PATH}" && echo read; sleep 600')
         harness.running(job)
+        scene.task_with_a_token()
         scene.create_wrongly()
         scene.fail_launches()
         scene.update_a_service()

@@ -16,8 +16,7 @@ import psutil
 import pytest
 
 from mesos.v1 import mesos_pb2
-from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, DaemonSettings
+from minicluster.settings import DaemonSettings
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -28,7 +27,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 from peloton.cli.__main__ import main
 
-from .conftest import Harness, wait_for
+from .conftest import Harness, harness_of, wait_for
 from .service_job import ServiceJob
 from .test_sandbox import browse, output
 
@@ -39,18 +38,12 @@ COMMAND = 'sha256sum < "$MESOS_SANDBOX/etc/secrets/key"; until test -e {gate}; d
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """All daemons log whatever they have to say."""
-    cluster = Cluster(tmp_path_factory.mktemp("minicluster") / "cluster")
     debug = {"debug": True}
     settings = DaemonSettings(
         jobmgr={**debug, "enable_secrets": True}, resmgr=debug, hostmgr=debug, placement=debug
     )
-    cluster.up(ClusterSettings(ports="free", settings=settings))
-    try:
-        held = Harness(cluster)
+    with harness_of(tmp_path_factory, settings=settings) as held:
         yield held
-        held.client.close()
-    finally:
-        cluster.down()
 
 
 @pytest.fixture

@@ -14,14 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import grpc
-import httpx
+import httpx2
 import pytest
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
 from minicluster.components import DAEMONS
-from minicluster.credentials import AGENT, CERTIFIED, CLIENT, MASTER, client_identity, https_context
-from minicluster.discovery import VARIABLE
+from minicluster.credentials import AGENT, CERTIFIED, CLIENT, MASTER, TASK, client_identity, https_context
 from minicluster.settings import ClusterSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -33,6 +32,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.auth import BasicAuth, read_auth
 from peloton.client.environment import settings_from_environment
+from peloton.client.extensions import VARIABLE
 from peloton.identity.methods import interface
 from peloton.private.access import access_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
@@ -51,9 +51,7 @@ def cluster() -> Iterator[Cluster]:
         found = Cluster(Path(folder) / "cluster")
         before = os.umask(0)
         try:
-            found.up(
-                ClusterSettings(ports="free", secure=True, secure_agents=True, instances=Instances(web=1))
-            )
+            found.up(ClusterSettings(ports="free", secure=True, instances=Instances(web=1)))
         finally:
             os.umask(before)
         try:
@@ -110,7 +108,7 @@ def code(
     channel: grpc.Channel, path: str, metadata: tuple[tuple[str, str], ...], request: bytes = b""
 ) -> grpc.StatusCode:
     try:
-        channel.unary_unary(path)(request, metadata=metadata, timeout=60)
+        channel.unary_unary(path, bytes, bytes)(request, metadata=metadata, timeout=60)
     except grpc.RpcError as error:
         found: grpc.StatusCode = error.code()
         return found
@@ -121,12 +119,13 @@ def test_a_viewer_reads_and_changes_nothing(cluster: Cluster, harness: Harness) 
     with client(cluster, viewer(cluster)) as reads:
         assert reads.job_svc.Query(job_pb2.QueryRequest(), timeout=60)
         create = job_pb2.CreateRequest(config=harness.config("true"))
-        for method, request in (
-            (reads.job_svc.Create, create),
-            (reads.resmgr_svc.EnqueueGangs, resmgrsvc_pb2.EnqueueGangsRequest()),
+        enqueue = resmgrsvc_pb2.EnqueueGangsRequest()
+        for call in (
+            lambda: reads.job_svc.Create(create, timeout=60),
+            lambda: reads.resmgr_svc.EnqueueGangs(enqueue, timeout=60),
         ):
             with pytest.raises(grpc.RpcError) as caught:
-                method(request, timeout=60)
+                call()
             assert caught.value.code() is DENIED, caught.value.details()
         caller = reads.hostmgr_access_svc.GetCaller(access_pb2.GetCallerRequest(), timeout=60)
         assert (caller.name, caller.kind, list(caller.roles)) == ("viewer", "user", ["viewer"])
@@ -138,7 +137,7 @@ def test_the_json_door_asks_as_the_daemons_do(cluster: Cluster) -> None:
         f"https://{address}/api/peloton.api.v0.job.JobManager/{name}" for name in ("Query", "Create")
     )
     auth = (viewer(cluster).username, viewer(cluster).password)
-    post = partial(httpx.post, json={}, timeout=60, verify=https(cluster))
+    post = partial(httpx2.post, json={}, timeout=60, verify=https(cluster))
     assert post(reads, auth=auth).status_code == 200
     for given in (None, ("viewer", "wrong")):
         refused = post(reads, auth=given)
@@ -218,17 +217,17 @@ def test_agents_are_read_by_those_who_may(cluster: Cluster, harness: Harness) ->
     path = next(path for path in found.paths if path.endswith("/stdout"))
     auth = (viewer(cluster).username, viewer(cluster).password)
     agent = f"{found.hostname}:{found.port}"
-    assert httpx.get(f"https://{agent}/health", timeout=60, verify=https(cluster)).status_code == 200
+    assert httpx2.get(f"https://{agent}/health", timeout=60, verify=https(cluster)).status_code == 200
     for page in (f"files/download?path={path}", "state", "api/v1"):
-        refused = httpx.get(f"https://{agent}/{page}", timeout=60, verify=https(cluster), auth=auth)
+        refused = httpx2.get(f"https://{agent}/{page}", timeout=60, verify=https(cluster), auth=auth)
         assert refused.status_code == 401, page
     streamed = {"content-type": "application/recordio", "message-content-type": "application/json"}
-    posted = httpx.post(
+    posted = httpx2.post(
         f"https://{agent}/api/v1", content=b"2\n{}", headers=streamed, timeout=60, verify=https(cluster)
     )
     assert posted.status_code == 401
-    with pytest.raises(httpx.HTTPError):
-        httpx.get(f"http://{agent}/health", timeout=60)
+    with pytest.raises(httpx2.HTTPError):
+        httpx2.get(f"http://{agent}/health", timeout=60)
     stop = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     harness.client.task_svc.Stop(stop, timeout=60)
     harness.ended(job)
@@ -236,13 +235,13 @@ def test_agents_are_read_by_those_who_may(cluster: Cluster, harness: Harness) ->
 
 def test_the_master_speaks_with_those_who_have_a_certificate(cluster: Cluster) -> None:
     (master,) = (part.addresses["http"] for part in cluster.components() if part.kind == "mesos-master")
-    with pytest.raises(httpx.HTTPError):
-        httpx.get(f"http://{master}/health", timeout=60)
+    with pytest.raises(httpx2.HTTPError):
+        httpx2.get(f"http://{master}/health", timeout=60)
     context = https(cluster)
-    with pytest.raises(httpx.HTTPError):
-        httpx.get(f"https://{master}/health", timeout=60, verify=context)
+    with pytest.raises(httpx2.HTTPError):
+        httpx2.get(f"https://{master}/health", timeout=60, verify=context)
     context.load_cert_chain(*cluster.layout.certificate_of(CLIENT))
-    assert httpx.get(f"https://{master}/health", timeout=60, verify=context).status_code == 200
+    assert httpx2.get(f"https://{master}/health", timeout=60, verify=context).status_code == 200
 
 
 def test_files_are_their_owners_only_whatever_the_umask(cluster: Cluster, harness: Harness) -> None:
@@ -312,12 +311,14 @@ def test_files_with_secrets_are_their_owners_only(cluster: Cluster) -> None:
     folder = cluster.layout.auth
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
-    assert modes == dict.fromkeys(("secret-keys", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600)
+    assert modes == dict.fromkeys(
+        ("secret-keys", "task-keys", "users.yaml", "admin.yaml", "viewer.yaml"), 0o600
+    )
     assert stat.S_IMODE(cluster.layout.certificates.stat().st_mode) == 0o700
     keys = {
         file.stem: stat.S_IMODE(file.stat().st_mode) for file in cluster.layout.certificates.glob("*.key")
     }
-    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, MASTER, AGENT, "web", "ca"), 0o600)
+    assert keys == dict.fromkeys((*CERTIFIED, CLIENT, TASK, MASTER, AGENT, "web", "ca"), 0o600)
 
 
 def test_what_users_change_is_written_down(cluster: Cluster, harness: Harness) -> None:

@@ -13,7 +13,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_pb
 from peloton.cli.__main__ import main
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2
-from peloton.wire.v1alpha.twins import filled_job
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 
 from .conftest import Harness, wait_for
 from .service_job import SECONDS, ServiceJob

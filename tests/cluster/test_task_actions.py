@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 
@@ -85,3 +87,46 @@ def test_add_instances_while_it_runs(harness: Harness) -> None:
     assert "cannot shrink" in refused.error.invalidConfig.message
     jobs.Stop(job_pb2.StopRequest(id=job.wire), timeout=SECONDS)
     assert harness.ended(job.id).taskStats["KILLED"] == 4
+
+
+def test_instances_are_added_and_released_again_and_again(harness: Harness, tmp_path: Path) -> None:
+    """No number has two runs at a time; a new instance has the next run, even where a leader falls."""
+    here = f"{tmp_path}/$PELOTON_INSTANCE_ID"
+    alone = f"mkdir {here} || touch {tmp_path}/twice; trap 'rmdir {here}; exit 1' TERM; sleep 600 & wait"
+    config = harness.config(FOREVER)
+    config.defaultConfig.command.value = alone
+    job_id = harness.create(config)
+    client, wire = harness.client, peloton_pb2.JobID(value=job_id)
+
+    def states() -> dict[int, str]:
+        tasks = harness.tasks(job_id)
+        return {i: task_pb2.TaskState.Name(tasks[i].runtime.state) for i in sorted(tasks)}
+
+    def await_running(*numbers: int) -> None:
+        wanted = dict.fromkeys(numbers, "RUNNING")
+        wait_for(lambda: states() == wanted, 2 * SECONDS, lambda: str(states()))
+
+    await_running(0)
+    for number in range(1, 7):
+        config.instanceCount = 5
+        answer = client.job_svc.Update(job_pb2.UpdateRequest(id=wire, config=config), timeout=SECONDS)
+        assert list(answer.addedInstances) == [1, 2, 3, 4], answer
+        await_running(0, 1, 2, 3, 4)
+        runs = {i: int(task.runtime.mesosTaskId.value[-1]) for i, task in harness.tasks(job_id).items()}
+        assert runs == {0: 1, 1: number, 2: number, 3: number, 4: number}
+        assert client.jobs.release(job_id, [4, 1, 2, 3]) == [1, 2, 3, 4]
+        if number == 3:
+            harness.cluster.kill(["jobmgr0"])
+            harness.cluster.start(["jobmgr0"])
+        await_running(0)
+        info = client.jobs.get(job_id)
+        assert (info.config.instanceCount, info.runtime.releasedInstances) == (1, 4)
+        assert dict(info.runtime.taskStats) == {"RUNNING": 1}
+        wait_for(lambda: [each.name for each in tmp_path.iterdir()] == ["0"], SECONDS)
+    request = task_pb2.GetPodEventsRequest(jobId=wire, instanceId=3)
+    events = client.task_svc.GetPodEvents(request, timeout=SECONDS).result
+    assert {each.taskId.value for each in events} == {f"{job_id}-3-{run}" for run in range(1, 7)}
+    client.jobs.release(job_id, [3])
+    assert [each.instanceId for each in client.jobs.instances(job_id)] == [0]
+    client.job_svc.Stop(job_pb2.StopRequest(id=wire), timeout=SECONDS)
+    assert dict(harness.ended(job_id).taskStats) == {"KILLED": 1}

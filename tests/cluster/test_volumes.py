@@ -97,7 +97,9 @@ def test_a_volume_is_deleted_only_while_nobody_uses_it(harness: Harness) -> None
     with pytest.raises(grpc.RpcError) as used:
         database.delete(volume_id)
     assert used.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert f"volume {volume_id} is in use: run 1 of instance 0 is RUNNING on {host}" in used.value.details()
+    assert f"volume {volume_id} is in use: run 1 of instance 0 is RUNNING on {host}" in str(
+        used.value.details()
+    )
     database.act("Stop")
     wait_for(lambda: harness.tasks(database.id)[0].runtime.state == task_pb2.KILLED, SECONDS)
     assert database.folders(volume_id)

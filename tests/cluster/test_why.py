@@ -136,11 +136,11 @@ def test_a_gang_over_a_limit_is_reported_and_not_queued(harness: Harness, why: W
 
     def refused() -> bool:
         told.update(why("task", job_id, "1"))
-        return "cpu: gang 1.5 > limit 1 of /small" in told["text"]
+        return "cpu: gang 1.5 cores > limit 1 core of /small" in told["text"]
 
     wait_for(refused, SECONDS, lambda: str(told))
     assert told["state"] == "INITIALIZED"
-    assert harness.tasks(job_id)[2].runtime.reason == "cpu: gang 1.5 > limit 1 of /small"
+    assert harness.tasks(job_id)[2].runtime.reason == "cpu: gang 1.5 cores > limit 1 core of /small"
     assert groups(why("job", job_id)) == {"INITIALIZED": 3}
 
 

@@ -56,6 +56,9 @@ def check(history: History) -> Verdict:
     return Verdict(
         [
             *_jobs_kept(history),
+            *_deletions_kept(history),
+            *_answers_in_order(history),
+            *_nothing_left(history),
             *_counts_add_up(history),
             *_stops_kept(history),
             *_stays_stopped(history),
@@ -93,6 +96,24 @@ def _jobs_kept(history: History) -> Iterator[Violation]:
         elif job.count != count or set(job.instances) != set(range(count)):
             actual = f"config {job.count}, tasks {sorted(job.instances)}"
             yield Violation("update lost", f"{job_id} was acknowledged with {count} instances, has {actual}")
+
+
+def _deletions_kept(history: History) -> Iterator[Violation]:
+    """What was deleted and was gone does not come back."""
+    for job_id in history.end.undeleted:
+        yield Violation("deletion lost", f"{job_id} was deleted, and is there")
+
+
+def _answers_in_order(history: History) -> Iterator[Violation]:
+    """A call is answered or refused: errors of the daemons themselves reach nobody."""
+    for answer in history.end.answers:
+        yield Violation("internal error", answer)
+
+
+def _nothing_left(history: History) -> Iterator[Violation]:
+    """Where no job runs any more, no host is claimed, held or reserved, and nothing is allocated."""
+    for story in history.end.left:
+        yield Violation("left behind", story)
 
 
 def _stops_kept(history: History) -> Iterator[Violation]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from tests.faults.fault import Fault, FaultContext
+from tests.faults.fault import Fault, FaultContext, FaultWithin
 from tests.faults.history import DaemonJob
 from tests.faults.testbed import until
 from tests.faults.workload import ENDLESS, TRY
@@ -20,19 +19,8 @@ SECONDS = 90.0
 """Until a daemon job is on its hosts."""
 
 
-@dataclass(frozen=True, slots=True)
-class InDaemonGrowth:
+class InDaemonGrowth(FaultWithin):
     """Create a daemon job, end an agent for good, start another in its place, and strike while it joins."""
-
-    fault: Fault
-    needs: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "needs", self.fault.needs)
-
-    @property
-    def long(self) -> bool:
-        return self.fault.long
 
     def strike(self, at: FaultContext) -> None:
         """Raise TimeoutError where the job did not come to its hosts before the fault."""

@@ -50,3 +50,18 @@ class Fault(Protocol):
         ...
 
     def strike(self, at: FaultContext) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FaultWithin:
+    """A fault that strikes in the middle of something else, which `strike` of a subclass does."""
+
+    fault: Fault
+    needs: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needs", self.fault.needs)
+
+    @property
+    def long(self) -> bool:
+        return self.fault.long

@@ -11,7 +11,8 @@ from tests.faults import crash_points
 from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
 from tests.faults.daemon_faults import in_daemon_growth
 from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
-from tests.faults.maintenance_faults import in_maintenance
+from tests.faults.maintenance_faults import InMaintenance, in_maintenance
+from tests.faults.service_faults import in_services
 from tests.faults.testbed import LEADERS, PING_SECONDS, PINGS, until
 from tests.faults.workflow_faults import in_workflows
 from tests.faults.workload import NO_RETRIES
@@ -22,6 +23,17 @@ AGENT = "mesos-agent{}"
 AGENTS = 3
 LAUNCH_SECONDS = 30.0
 """Until a new job's runs are launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """No fault."""
+
+    needs: frozenset[str] = NOTHING
+    long: bool = False
+
+    def strike(self, at: FaultContext) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +354,17 @@ IN_DAEMON_GROWTH: Mapping[str, Fault] = in_daemon_growth(_DAEMONS_END)
 """Daemons killed and frozen while a daemon job follows a new agent."""
 IN_MAINTENANCE: Mapping[str, Fault] = in_maintenance({f"kill-{role}": KillLeader(role) for role in LEADERS})
 """Leaders killed in the maintenance of a host."""
+IN_SERVICES: Mapping[str, Fault] = in_services(
+    {
+        **_DAEMONS_END,
+        "agent-restarts": AgentRestarts(),
+        "agent-gone": AgentGone(),
+        "agent-back": AgentBack(),
+        "drain": InMaintenance(Quiet()),
+        "drain-kill-hostmgr": InMaintenance(KillLeader("hostmgr")),
+    }
+)
+"""Daemons killed and frozen, agents ended and hosts drained while services go through everything at once."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
@@ -378,6 +401,7 @@ FAULTS: Mapping[str, Fault] = {
     **IN_WORKFLOWS,
     **IN_DAEMON_GROWTH,
     **IN_MAINTENANCE,
+    **IN_SERVICES,
     "sessions-expired": SessionsExpired(),
     "zookeeper-down": ZooKeeperDown(),
     "cassandra-slow": CassandraSlow(),

@@ -166,6 +166,12 @@ class End:
     jobs: Mapping[str, Job]
     live: Sequence[tuple[Run, str]]
     """Runs that Mesos' agents have, with the agent."""
+    undeleted: Sequence[str] = ()
+    """Jobs that were deleted, and are there."""
+    answers: Sequence[str] = ()
+    """Answers that no call may get."""
+    left: Sequence[str] = ()
+    """What is left behind where no job runs: claims, holds, reservations, allocation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from tests.faults.daemon_faults import HOSTS
-from tests.faults.fault import Fault, FaultContext
+from tests.faults.fault import Fault, FaultContext, FaultWithin
 from tests.faults.testbed import until
 from tests.faults.workload import TRY
 
@@ -16,19 +15,8 @@ SECONDS = 120.0
 """Until a host is in its next state."""
 
 
-@dataclass(frozen=True, slots=True)
-class InMaintenance:
+class InMaintenance(FaultWithin):
     """Start the maintenance of a host, strike while it drains or comes back, and bring it up again."""
-
-    fault: Fault
-    needs: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "needs", self.fault.needs)
-
-    @property
-    def long(self) -> bool:
-        return self.fault.long
 
     def strike(self, at: FaultContext) -> None:
         """Raise TimeoutError where the host does not go down, or does not come back."""

@@ -42,6 +42,7 @@ WRITES = {
     "volumes": {"write"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},
+    "known_hosts": {"write"},
     "host_pools": {"write"},
     "lockdowns": {"write", "delete"},
 }
@@ -176,10 +177,10 @@ def recorded_client(client: Any, journal: Journal) -> Any:
     """The class `peloton.rpc.client.LeaderClient` with points before and after each call."""
 
     class RecordedClient(client):  # type: ignore[misc]
-        async def call(self, method: str, request: Any, *arguments: Any, **named: Any) -> Any:
-            await journal.reach(f"before {method}", lambda job: job in str(request))
-            answer = await super().call(method, request, *arguments, **named)
-            await journal.reach(f"after {method}", lambda job: job in str(request))
+        async def call(self, rpc: Any, request: Any, *arguments: Any, **named: Any) -> Any:
+            await journal.reach(f"before {rpc.name}", lambda job: job in str(request))
+            answer = await super().call(rpc, request, *arguments, **named)
+            await journal.reach(f"after {rpc.name}", lambda job: job in str(request))
             return answer
 
     return RecordedClient
@@ -208,7 +209,8 @@ def main(argv: list[str]) -> int:
     shell: Any = importlib.import_module("peloton.daemon.lifecycle")
     shell.LeaderClient = recorded_client(shell.LeaderClient, journal)
     if role == "hostmgr":
-        daemon.MesosDriver = recorded_driver(daemon.MesosDriver, journal)
+        composition: Any = importlib.import_module("hostmgr.composition.mesos")
+        composition.MesosDriver = recorded_driver(composition.MesosDriver, journal)
     return int(daemon.main())
 
 

@@ -8,15 +8,21 @@ import urllib.error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import grpc
+
+from peloton.client.discovery import DiscoveryError
 from peloton.errors import Unavailable
 from tests.faults.checker import check
 from tests.faults.fault import Fault, FaultContext
 from tests.faults.history import TERMINAL, End, History, Run, of_jobs
 from tests.faults.testbed import Testbed, until
 from tests.faults.workload import Api, Workload
+from tests.leftovers import left_after
 
 SETTLE_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
+LEFT_SECONDS = 30.0
+"""In which everything follows the last job: claims of processes that died end after 15 s."""
 WORK_SECONDS, WORK_SECONDS_QUICK = 12.0, 4.0
 
 
@@ -76,7 +82,7 @@ def play(
         workload.staying = []
         deaths += _settle(testbed, workload)
         lap()
-        final, unavoidable = _proof(testbed, workload, began)
+        final, unavoidable = _proof(testbed, workload, began, alone=True)
         wrong += final
     except (TimeoutError, Unavailable) as error:  # Unavailable: a component that was started again
         wrong.append(f"no rest: {error}")
@@ -137,9 +143,26 @@ def _live(testbed: Testbed) -> list[tuple[Run, str]]:
         time.sleep(0.3)
 
 
-def _proof(testbed: Testbed, workload: Workload, since: float) -> tuple[list[str], Sequence[str]]:
+def _left(testbed: Testbed) -> list[str]:
+    """Return what is left behind. Raise TimeoutError where nobody answers."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            return left_after(testbed.client, LEFT_SECONDS)
+        except (grpc.RpcError, DiscoveryError) as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nobody says what is left: {error}") from error
+        time.sleep(0.3)
+
+
+def _proof(
+    testbed: Testbed, workload: Workload, since: float, alone: bool = False
+) -> tuple[list[str], Sequence[str]]:
+    """With `alone`, no job runs any more: then nothing is to be left behind."""
     jobs = {job_id: job for job_id in workload.jobs if (job := workload.api.job(job_id)) is not None}
-    events = of_jobs(testbed.events(since), workload.jobs)
-    end, actions = End(jobs, _live(testbed)), testbed.actions.since(since)
+    events = of_jobs(testbed.events(since), [*workload.jobs, *workload.deleted])
+    still = [job_id for job_id in workload.deleted if workload.api.job(job_id) is not None]
+    end = End(jobs, _live(testbed), still, workload.answers, _left(testbed) if alone else [])
+    actions = testbed.actions.since(since)
     verdict = check(History(events, workload.api.calls, end, actions, workload.workflows, workload.daemons))
     return [str(violation) for violation in verdict.violations], verdict.unavoidable

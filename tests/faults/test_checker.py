@@ -85,6 +85,12 @@ def test_a_missing_job_is_lost() -> None:
     assert rules(replace(GOOD, end=End({}, []))) == ["job lost"]
 
 
+def test_what_is_left_behind_comes_back_or_breaks_is_told() -> None:
+    left = replace(GOOD.end, undeleted=["job"], answers=["stop of job: INTERNAL"], left=["host0 is held"])
+    found = rules(replace(GOOD, end=left))
+    assert found == ["deletion lost", "internal error", "left behind"]
+
+
 def test_an_update_that_left_no_instances_is_lost() -> None:
     more = Call("update", JOB, 2.0, instances=3)
     assert rules(replace(GOOD, calls=[CREATED, more])) == ["update lost"]

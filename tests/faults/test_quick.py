@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import lacking
-from tests.faults.faults import AT_STATES, FAULTS, IN_DAEMON_GROWTH, IN_MAINTENANCE, IN_WORKFLOWS, InTurn
+from tests.faults.faults import (
+    AT_STATES,
+    FAULTS,
+    IN_DAEMON_GROWTH,
+    IN_MAINTENANCE,
+    IN_SERVICES,
+    IN_WORKFLOWS,
+    InTurn,
+)
 from tests.faults.rounds import play
 from tests.faults.testbed import Setup, Testbed
 from tests.servers.maven import Missing
@@ -28,6 +36,7 @@ ROUNDS = {
     "agents": ("agent-restarts", "agent-restarts-launching", "agent-gone-launching", "agent-back"),
     "workflows": ("kill-jobmgr-in-update",),
     "daemons": ("kill-jobmgr-in-daemon-growth",),
+    "services": ("kill-hostmgr-in-services", "kill-jobmgr-in-services"),
     "maintenance": ("kill-hostmgr-in-maintenance",),
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
@@ -36,11 +45,12 @@ FAILOVER = "mesos-failover"
 
 
 def test_no_fault_is_left_out() -> None:
-    """Of those at states, in workflows, in daemon jobs and in maintenance some stand for all, as of those
-    with agents that launch or do not."""
+    """Of those at states, in workflows, in daemon jobs, in maintenance and among services some stand for
+    all, as of those with agents that launch or do not."""
     played = {FAILOVER, *(name for names in ROUNDS.values() for name in names)}
     others = {"agent-gone", "agent-back-launching"}
-    series = (AT_STATES.keys(), IN_WORKFLOWS.keys(), IN_DAEMON_GROWTH.keys(), IN_MAINTENANCE.keys())
+    sets = AT_STATES, IN_WORKFLOWS, IN_DAEMON_GROWTH, IN_MAINTENANCE, IN_SERVICES
+    series = [each.keys() for each in sets]
     assert played.union(others, *series) == FAULTS.keys()
     assert all(played & each for each in series)
 

@@ -15,6 +15,8 @@ import pytest
 
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.calls.jobmgr import KILL_TASKS, LAUNCH_TASKS
+from peloton.calls.rpc import Rpc
 from peloton.errors import Fenced
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import LaunchableTask, LaunchTasksRequest
 from storage import interface
@@ -168,8 +170,8 @@ class Client:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def call(self, method: str, request: object, timeout: float = 1.0) -> str:
-        self.asked.append(method)
+    async def call(self, rpc: Rpc[object, object], request: object, timeout: float = 1.0) -> str:
+        self.asked.append(rpc.name)
         return "done"
 
 
@@ -179,15 +181,15 @@ async def test_a_trigger_at_a_call_kills_before_it_is_sent_or_after_its_answer(
     client = recorded_client(Client, Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"))()
     request = LaunchTasksRequest(tasks=[LaunchableTask(taskId=mesos_pb2.TaskID(value="a-0-1"))])
     set_trigger(tmp_path, "jobmgr", "before LaunchTasks", Trigger("a-0"))
-    assert await client.call("KillTasks", request, timeout=2.0) == "done"
+    assert await client.call(KILL_TASKS, request, timeout=2.0) == "done"
     with pytest.raises(Died):
-        await client.call("LaunchTasks", request)
+        await client.call(LAUNCH_TASKS, request)
     assert client.asked == ["KillTasks"]
     set_trigger(tmp_path, "jobmgr", "after LaunchTasks", Trigger("a-1"))
-    assert await client.call("LaunchTasks", request) == "done"
+    assert await client.call(LAUNCH_TASKS, request) == "done"
     set_trigger(tmp_path, "jobmgr", "after LaunchTasks", Trigger("a-0"))
     with pytest.raises(Died):
-        await client.call("LaunchTasks", request)
+        await client.call(LAUNCH_TASKS, request)
     assert client.asked == ["KillTasks", "LaunchTasks", "LaunchTasks"]
 
 
@@ -198,7 +200,7 @@ async def test_a_daemon_that_survives_a_trigger_is_held_and_continues(
     trigger = Trigger(target=bystander.pid, number=signal.SIGTERM, hold=0.05)
     set_trigger(tmp_path, "jobmgr", "before LaunchTasks", trigger)
     began = time.monotonic()
-    assert await client.call("LaunchTasks", LaunchTasksRequest()) == "done"
+    assert await client.call(LAUNCH_TASKS, LaunchTasksRequest()) == "done"
     assert time.monotonic() - began >= 0.05
     assert bystander.wait(10) == -signal.SIGTERM
 

@@ -191,7 +191,7 @@ class Testbed:
 
     def _settings(self) -> ClusterSettings:
         common = {**self._membership(), **self._storage()}
-        jobmgr = {**common, "goal_state": {"rows_per_turn": ROWS}}
+        jobmgr = {**common, "goal_state": {"rows_per_cycle": ROWS}}
         placement = {name: tree for name, tree in common.items() if name == "membership"}
         proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
         mesos = {"mesos": {**proxied, "agents_interval": 2.0}}

@@ -185,6 +185,10 @@ class Workload:
     """Of services, which are among `staying` too."""
     daemons: list[DaemonJob] = field(default_factory=list)
     """Daemon jobs, which are among `staying` too."""
+    deleted: list[str] = field(default_factory=list)
+    """Services that were deleted; not among the others."""
+    answers: list[str] = field(default_factory=list)
+    """Answers to calls that no call may get."""
     troubles: list[str] = field(default_factory=list)
     _steps: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _thread: threading.Thread | None = None

@@ -22,6 +22,7 @@ import hostmgr.__main__ as hostmgr
 import jobmgr.__main__ as jobmgr
 import placement.__main__ as placement
 import resmgr.__main__ as resmgr
+from hostmgr.composition import mesos as hostmgr_mesos
 from hostmgr.config import HostmgrSettings, MesosSettings
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
@@ -46,7 +47,7 @@ START_SECONDS = 60.0
 Metadata = Sequence[tuple[str, str]]
 
 
-class Aborted(grpc.aio.AbortError):  # type: ignore[misc]
+class Aborted(grpc.aio.AbortError):
     """A servicer ended the call."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
@@ -342,7 +343,7 @@ async def running(folder: Path) -> AsyncIterator[Daemons]:
     async with AsyncExitStack() as stack:
         logging.getLogger().addHandler(errors)
         stack.callback(logging.getLogger().removeHandler, errors)
-        stack.enter_context(patch.object(hostmgr, "_mesos", mesos))
+        stack.enter_context(patch.object(hostmgr_mesos, "mesos_backend", mesos))
         for role, settings, build in _settings(folder):
             daemon = Daemon(settings, role)
             daemon.membership = shared

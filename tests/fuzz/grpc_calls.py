@@ -38,6 +38,8 @@ RENEWED = 3_000
 """Inputs after which there are jobs and pools as in the beginning again."""
 DAEMON_LIFE = 25_000
 """Inputs that the same daemons get."""
+TWICE = 0.05
+"""Part of the inputs that are sent twice at once: a state may change between a check and a write."""
 WAITING_SECONDS, LONGEST_SECONDS = 0.02, 30.0
 CANARY_SECONDS = 120.0
 DEFECTS = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}
@@ -215,7 +217,9 @@ class Batch:
         kind, answer_kind = self.calls.types[path]
         raw = Maker(rng, self.corpus).request(kind.DESCRIPTOR)
         self._recent = [*self._recent[-2 * AT_ONCE :], f"{path} {raw.hex()[:4000]}"]
-        what, outcome = await self._attempt(path, raw)
+        again = self._attempt(path, raw) if rng.random() < TWICE else _no_attempt()
+        (what, outcome), (also, _) = await asyncio.gather(self._attempt(path, raw), again)
+        what = what or also
         if what:
             self._found(what, number, await self._smallest(path, raw, what))
             return
@@ -369,6 +373,10 @@ def _without_one(message: Message) -> list[Message]:
                 (target[at] if field.is_repeated else target).CopyFrom(smaller)
                 found.append(less)
     return found
+
+
+async def _no_attempt() -> tuple[str, Outcome | None]:
+    return "", None
 
 
 async def batch(seed: int, first: int, count: int, report: Report) -> int:

@@ -121,7 +121,7 @@ class Maker:
         self._corpus = corpus
 
     def request(self, descriptor: Any) -> bytes:
-        """Return the bytes of a request: made, changed, broken, or anything."""
+        """Return the bytes of a request: made, changed, broken, with text that is not UTF-8, or anything."""
         kind = self._rng.random()
         if kind < 0.03:
             return self._rng.randbytes(self._rng.randrange(60))
@@ -131,6 +131,8 @@ class Maker:
         else:
             message = self.made(descriptor, "", 0)
         raw = message.SerializePartialToString()
+        if kind > 0.97:
+            return values.broken_text(self._rng, raw)
         return values.mutated(self._rng, raw) if kind > 0.9 else raw
 
     def made(self, descriptor: Descriptor, name: str, depth: int, density: float = 0.5) -> Message:

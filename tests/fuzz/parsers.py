@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from google.protobuf.message import Message
 
-from hostmgr.drivers.load_scores import scores_from_query
+from hostmgr.drivers.load_sources import scores_from_query
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.codec import MalformedMessage, codec
 from hostmgr.mesos.http import BrokenHttp
@@ -20,7 +20,9 @@ from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.session import Session, SessionBroken
 from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from hostmgr.mesos.utf8 import replace_invalid_agent_text
-from jobmgr.services.common.sandbox import address_of, directories, files
+from jobmgr.clients.matching import agent_from
+from jobmgr.services.common.agent_listings import directories, files
+from jobmgr.services.common.sandbox import address_of
 from mesos.v1.master import master_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -369,7 +371,7 @@ def agents(rng: random.Random) -> Attempt:
         hosts = _MANAGERS.take().manager.hosts
         hosts.set_agents(found.agents)
         for each in answer.get_agents.agents:
-            address_of(cast(Any, each))
+            address_of(agent_from(each))
         return "taken"
 
     return repr(raw), attempt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 from google.protobuf.descriptor import FieldDescriptor as F
@@ -14,7 +15,10 @@ FLOATS = (
 )
 SMALL = (0, 0, 1, 1, 2, 3, 5, 10)
 EDGES = {32: (2**31 - 1, -(2**31), -1, 10**6, 2**30), 64: (2**63 - 1, -(2**63), -1)}
-UNSIGNED = {32: (2**32 - 1, 2**31, 10**6), 64: (2**64 - 1, 2**63, 2**53 + 1, 10**18)}
+UNSIGNED = {
+    32: (2**32 - 1, 2**32 - 1, 2**31, 10**6, 150_000, 20_000),
+    64: (2**64 - 1, 2**63, 2**53 + 1, 10**18),
+}
 TIMES = (10**9, 1_700_000_000, 1_700_000_000_000, 10**18, 253402300799, 253402300800, 2**40)
 TEXTS = (
     *(
@@ -121,6 +125,19 @@ def text(rng: random.Random, known: Sequence[str], name: str) -> str:
 
 def octets(rng: random.Random) -> bytes:
     return rng.choice((b"", b"\x00", b"\xff\xfe", b"a" * 5000, b"\x08\x01", rng.randbytes(16)))
+
+
+_WORD = re.compile(rb"[ -~]{4,}")
+
+
+def broken_text(rng: random.Random, raw: bytes) -> bytes:
+    """Return bytes of the same length in which one of the texts is not UTF-8."""
+    words = list(_WORD.finditer(raw))
+    if not words:
+        return raw
+    data, word = bytearray(raw), rng.choice(words)
+    data[rng.randrange(word.start() + 1, word.end())] = rng.choice((0xC3, 0xFF))
+    return bytes(data)
 
 
 def mutated(rng: random.Random, raw: bytes, longest: int = 200_000) -> bytes:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from peloton.rpc.fair_queue import Bounds, Counts, FairQueue, Pacer, Refusal, Turn
+from peloton.rpc.fair_queue import Arrival, Bounds, Counts, FairQueue, Overload, Pacer
 
 PRINCIPALS = ("ann", "bob", "cay", "dan", "eve")
 keys = st.sampled_from(PRINCIPALS)
@@ -32,7 +32,7 @@ class Calls(RuleBasedStateMachine):
     def come(self, key: str, size: int) -> None:
         held = self.held(key)
         turn = self.queue.arrive(key, size, self.now)
-        if isinstance(turn, Refusal):
+        if isinstance(turn, Overload):
             full = {
                 "principal_bytes": held > 0 and held + size > BOUNDS.principal_bytes,
                 "principal_waiting": len(self.waiting[key]) == BOUNDS.principal_waiting,
@@ -44,7 +44,7 @@ class Calls(RuleBasedStateMachine):
         assert held + size <= BOUNDS.principal_bytes or not held
         self.made += 1
         self.sizes[self.made] = size
-        if turn is Turn.BEGIN:
+        if turn is Arrival.BEGIN:
             self.running[self.made] = key
         else:
             self.queue.wait(key, self.made, size)
@@ -114,10 +114,10 @@ def served(queued: dict[str, int], bounds: Bounds, costs: dict[str, float], ends
     for key, count in queued.items():
         for number in range(count):
             turn = queue.arrive(key, 0, 0.0)
-            if turn is Turn.BEGIN:
+            if turn is Arrival.BEGIN:
                 running.append(key)
             else:
-                assert turn is Turn.WAIT
+                assert turn is Arrival.WAIT
                 queue.wait(key, (key, number), 0)
     begun = []
     for _ in range(min(ends, sum(queued.values()))):

@@ -10,10 +10,10 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hostmgr.core.columns import Agent, PortRanges
-from hostmgr.core.feasibility import gains, shortage
-from hostmgr.core.offers import Free
-from hostmgr.core.table import HostTable
+from hostmgr.core.state.columns import Agent, PortRanges
+from hostmgr.core.state.feasibility import gains, shortage
+from hostmgr.core.state.offers import Free
+from hostmgr.core.state.table import HostTable
 from hostmgr.services.feasibility import shape_from
 from peloton.api.v0.task import task_pb2
 from peloton.model.constraint import (

@@ -12,8 +12,7 @@ from playwright.sync_api import Browser, StorageState, expect, sync_playwright
 from minicluster.credentials import ADMIN, VIEWER
 
 from .watched import CHROMIUM, FLAGS, SECONDS, Watched, session, tab
-from .world import World
-from .world import world as made_world
+from .world import World, temporary_world
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +27,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with made_world(tmp_path_factory.mktemp("minicluster")) as made:
+def world() -> Iterator[World]:
+    with temporary_world() as made:
         yield made
 
 

@@ -58,7 +58,7 @@ def test_one_sees_why_a_job_waits_and_stops_it(it: Watched) -> None:
     it.open("/jobs")
     find_job(it.page, "hopeless")
     waiting = it.page.locator('[data-live="waiting"]')
-    expect(waiting).to_contain_text("needs 40 cpu")
+    expect(waiting).to_contain_text("needs 40 cores")
     expect(waiting).to_contain_text("What would help")
     it.page.get_by_role("link", name="Stop", exact=True).click()
     expect(it.page.get_by_role("heading", name="What it will do")).to_be_visible()

@@ -96,8 +96,10 @@ def world(folder: Path) -> Iterator[World]:
 @contextmanager
 def temporary_world() -> Iterator[World]:
     """Bring it up in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="peloton-web-") as folder, world(Path(folder)) as made:
-        yield made
+    with tempfile.TemporaryDirectory(prefix="peloton-web-") as folder:
+        Path(folder).chmod(0o711)  # tasks are users of their own, and some look for files that tests leave
+        with world(Path(folder)) as made:
+            yield made
 
 
 def _users(layout: Layout) -> Mapping[str, BasicAuth]:

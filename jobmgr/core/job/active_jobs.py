@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.change import Change, Timestamps
+from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.in_flight import InFlight
-from jobmgr.core.task.actions import Limits, TaskActions
+from jobmgr.core.state.limits import Limits
+from jobmgr.core.state.revisions import Timestamps
+from jobmgr.core.task.actions import TaskActions
 from jobmgr.core.task.orphans import Orphans
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
@@ -47,8 +49,9 @@ class ActiveJobs:
         """Replace a job by what was read from the store; its pending operations go on."""
         in_flight = self.jobs[job.job_id]
         job.add_up()
-        job.pending_reasons = in_flight.job.pending_reasons
+        job.pending_reasons, job.saved = in_flight.job.pending_reasons, in_flight.job.saved
         in_flight.job, in_flight.next_to_create = job, 0
+        in_flight.gang_due, in_flight.gang_ends = job.spec.bound_members > 0, False
         self.sweep(job.job_id)
         self.compare(job.job_id)
 

@@ -9,6 +9,7 @@ from operator import countOf
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.availability import Availability, availability_of
 from peloton.model.job import JobSpec
+from peloton.model.plural import plural
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskRuntime
 
@@ -33,7 +34,7 @@ class Disruption:
 
     def __str__(self) -> str:
         """Describe the effect for an error message."""
-        are = "1 instance is" if self.unavailable == 1 else f"{self.unavailable} instances are"
+        are = plural(self.unavailable, "instance is", "instances are")
         return (
             f"{are} unavailable, {self.added} more would be, and maximumUnavailableInstances is {self.limit}"
         )
@@ -53,6 +54,8 @@ def disruption(
 ) -> Disruption:
     """Return the effect of killing `kills`, which are some of `tasks`, all instances of a job.
 
+    A stopped one among them is started by what kills it, and is unavailable until it is up.
+
     Only the class UNAVAILABLE counts: instances that are stopped or are being removed are not wanted, and
     those that a workflow is still to add have never been promised. Batch jobs have no limit.
     """
@@ -60,5 +63,7 @@ def disruption(
     if not limit or goal in ENDING_JOB_GOALS:
         return Disruption(limit, 0, 0)
     unavailable = countOf(map(availability_of, tasks), Availability.UNAVAILABLE)
-    added = countOf(map(availability_of, kills), Availability.AVAILABLE)
+    classes = [availability_of(task) for task in kills]
+    unavailable += classes.count(Availability.KILLED)
+    added = classes.count(Availability.AVAILABLE)
     return Disruption(limit, unavailable, added)

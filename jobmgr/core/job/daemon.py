@@ -141,7 +141,7 @@ def _follow(active: ActiveJobs, daemons: Daemons, cycle: Cycle, change: Change) 
         return
     found = plan(match, ((instance, change.task(instance)) for instance in range(change.size)))
     adds = () if change.goal is JobState.KILLED else found.adds
-    limit = active.actions.limits.rows_per_turn
+    limit = active.actions.limits.rows_per_cycle
     for instance in found.removes[:limit]:
         _remove(active, change, instance)
     left = limit - len(found.removes)

@@ -6,6 +6,7 @@ SLA).
 
 from __future__ import annotations
 
+from jobmgr.core.state.cache import is_reached
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.job_states import ended_tasks
@@ -17,6 +18,8 @@ def dispatch(change: Change) -> None:
     """Enqueue the gangs that may go."""
     if change.in_flight.missing:
         _dispatch_missing(change)
+    if change.in_flight.parked:
+        _unpark(change)
     left = free_slots(change)
     while left > 0 and (instance := change.in_flight.first_ready()) is not None:
         gang = _next_gang(change, instance)
@@ -49,23 +52,57 @@ def _next_gang(change: Change, first: int) -> list[int] | None:
     in_flight, size = change.in_flight, change.spec_of(first).gang_size
     if first >= size:
         in_flight.take_ready()
-        return [first] if _is_ready(change, first) else []
-    if _is_to_be_examined(change, size):
+        if not _is_ready(change, first) or (change.spec.has_peers and _is_parked(change, first)):
+            return []
+        return [first]
+    if _is_to_be_compared(change, size):
         return None
     gang = []
     while (instance := in_flight.first_ready()) is not None and instance < size:
         in_flight.take_ready()
         if _is_ready(change, instance):
             gang.append(instance)
-    return gang
+    return _bound_gang(change) if change.spec.bound_members else gang
 
 
-def _is_to_be_examined(change: Change, size: int) -> bool:
-    """Return whether some of the first `size` instances are not created, evaluated and compared yet."""
+def _is_parked(change: Change, instance: int) -> bool:
+    """Set an instance aside whose peer has no host yet; return whether that was done."""
+    peer = change.task_spec(instance).workload.peer
+    if peer is None or peer == instance or is_reached(change.task(peer)):
+        return False
+    change.in_flight.parked.setdefault(peer, set()).add(instance)
+    return True
+
+
+def _unpark(change: Change) -> None:
+    """Queue the instances whose peers have hosts by now."""
+    parked = change.in_flight.parked
+    for peer in [peer for peer in parked if is_reached(change.task(peer))]:
+        for instance in parked.pop(peer):
+            change.in_flight.mark_ready(instance)
+
+
+def _bound_gang(change: Change) -> list[int]:
+    """Return all ready members of a bound gang; none while one of them waits before its next try."""
+    members, pending = range(change.spec.bound_members), change.in_flight.pending
+    if any(pending.get(member) is PendingOp.BACKOFF for member in members):
+        return []
+    return [member for member in members if _is_ready(change, member)]
+
+
+def is_to_be_examined(change: Change, size: int) -> bool:
+    """Return whether some of the first `size` instances are not created or evaluated yet."""
+    in_flight = change.in_flight
+    return (in_flight.next_to_create < size and change.incomplete) or (
+        in_flight.sweep is not None and in_flight.sweep < size
+    )
+
+
+def _is_to_be_compared(change: Change, size: int) -> bool:
+    """Return whether some of the first `size` instances are not examined yet, or not compared with resmgr."""
     in_flight = change.in_flight
     return (
-        (in_flight.next_to_create < size and change.incomplete)
-        or (in_flight.sweep is not None and in_flight.sweep < size)
+        is_to_be_examined(change, size)
         or (in_flight.compare is not None and in_flight.compare < size)
         or (size > 0 and (in_flight.comparing > 0 or bool(change.spans)))
     )
@@ -91,7 +128,7 @@ def _dispatch_missing(change: Change) -> None:
     missing, in_flight.missing = in_flight.missing, set()
     in_gang = {i for i in missing if change.spec_of(i).in_gang(i)}
     size = max((change.spec_of(i).gang_size for i in in_gang), default=0)
-    if _is_to_be_examined(change, size):
+    if _is_to_be_compared(change, size):
         in_flight.missing = in_gang
     pending = sorted(i for i in missing - in_flight.missing if _is_to_run(change, i, TaskState.PENDING))
     together = [i for i in pending if i in in_gang]
@@ -107,6 +144,7 @@ def _dispatch_missing(change: Change) -> None:
 def _enqueue(change: Change, gang: list[int]) -> None:
     if not gang:
         return
+    assert len(set(gang)) == len(gang), f"{change.job_id}: a gang has an instance twice: {gang}"
     known = False
     for instance in gang:
         again = change.task(instance).state is TaskState.PENDING

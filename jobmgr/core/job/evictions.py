@@ -12,9 +12,10 @@ from jobmgr.core.job.availability import disruption
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Draining, Preempted
-from jobmgr.core.task.status_rules import MAX_MESSAGE
+from jobmgr.core.state.instructions import Keep
+from jobmgr.core.task.status_rules import MAX_MESSAGE_CHARACTERS
 from peloton.model.availability import Availability, availability_of
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, Run
 from peloton.model.states import TerminationReason
 
 
@@ -29,18 +30,21 @@ class _Eviction(NamedTuple):
 def on_preempted(active: ActiveJobs, cycle: Cycle, event: Preempted) -> None:
     """Evict preempted runs that are current, as far as the SLA of their service allows.
 
-    resmgr has those that are kept as RUNNING again after its time-out, and may preempt them later.
+    resmgr is told of those that are kept: it spares them, and may preempt them later.
     """
     by_job: defaultdict[JobId, list[_Eviction]] = defaultdict(list)
     for run, reason in event.runs:
         change = active.change(cycle, run.job_id)
         if change is not None and change.task(run.instance).run == run.run:
-            texts = f"preempted: {reason}", f"to be preempted ({reason})"
+            texts = f"preempted: {reason}", f"was to be preempted ({reason})"
             by_job[run.job_id].append(_Eviction(run.instance, *texts))
     for job_id, evictions in by_job.items():
         change = active.change(cycle, job_id)
         if change is not None:
-            _evict(active, change, evictions, TerminationReason.PREEMPTED_RESOURCES)
+            kept = _evict(active, change, evictions, TerminationReason.PREEMPTED_RESOURCES)
+            if kept:
+                runs = [Run(job_id, instance, change.task(instance).run) for instance in kept]
+                cycle.instructions.append(Keep(tuple(runs)))
 
 
 def on_draining(active: ActiveJobs, cycle: Cycle, event: Draining) -> None:
@@ -69,8 +73,12 @@ def on_draining(active: ActiveJobs, cycle: Cycle, event: Draining) -> None:
 
 def _evict(
     active: ActiveJobs, change: Change, evictions: Sequence[_Eviction], reason: TerminationReason
-) -> None:
-    """Evict instances of one job, in order; keep those whose end would break its SLA, with the reason."""
+) -> list[int]:
+    """Evict instances of one job, in order; keep those whose end would break its SLA, with the reason.
+
+    Return those that are kept.
+    """
+    stay: list[int] = []
     before = disruption(change.spec, change.goal, map(change.task, range(change.size)), ())
     evicted = 0
     for instance, done, kept in evictions:
@@ -79,9 +87,11 @@ def _evict(
         serves = availability_of(change.task(instance)) is Availability.AVAILABLE
         effect = replace(before, unavailable=before.unavailable + evicted, added=int(serves))
         if effect.allowed:
-            active.actions.evict(change, instance, reason, done[:MAX_MESSAGE])
+            active.actions.evict(change, instance, reason, done[:MAX_MESSAGE_CHARACTERS])
             evicted += serves
             continue
-        message = f"{kept}, but the SLA would break: {effect}"[:MAX_MESSAGE]
+        stay.append(instance)
+        message = f"{kept}, but the SLA would break: {effect}"[:MAX_MESSAGE_CHARACTERS]
         if change.task(instance).message != message:
             change.revise(instance, message=message)
+    return stay

@@ -10,7 +10,8 @@ from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.host_pool import implicit_pool
 from peloton.model.ids import JobId
-from peloton.model.job import JobSpec
+from peloton.model.job import JobSpec, instance_count
+from peloton.model.plural import plural
 from peloton.model.states import JobType, TaskType
 from peloton.model.task import TaskSpec
 
@@ -33,7 +34,9 @@ class Concern:
         """Describe it in one line."""
         one = len(self.hosts) == 1
         names = ", ".join(self.hosts)
-        count = "its only instance" if self.of == 1 else f"{self.instances} of its {self.of} instances"
+        count = (
+            "its only instance" if self.of == 1 else f"{self.instances} of its {plural(self.of, 'instance')}"
+        )
         until = f"until {'the host is' if one else 'one of the hosts is'} UP again"
         if self.volumes:
             return f"job {self.job_name} ({self.job_id}): {count} would wait {until}: volumes are on {names}"
@@ -71,20 +74,25 @@ def without_a_host(
     `matches` are numbers of instances with the hosts in service that can run them; `leaving` the hosts that
     would be in maintenance.
     """
-    lost = [(count, hosts) for count, hosts in matches if hosts and not set(hosts).difference(leaving)]
-    instances = sum(count for count, _ in lost)
+    gone = frozenset(leaving)
+    lost = [(count, hosts) for count, hosts in matches if hosts and gone.issuperset(hosts)]
+    of = instance_count(job.spec, job.runtime)
+    instances = min(sum(count for count, _ in lost), of)
     if not instances:
         return None
     hosts = tuple(host for host in leaving if any(host in found for _, found in lost))
-    return Concern(job.job_id, job.spec.name, instances, job.spec.instance_count, hosts)
+    return Concern(job.job_id, job.spec.name, instances, of, hosts)
 
 
 def with_volumes_on(job: CachedJob, leaving: Sequence[str]) -> Concern | None:
     """Return the instances whose volumes are on hosts that would be in maintenance."""
+    if not any(spec.stateful for spec in job.specs.values()):
+        return None
     bound = [
         task.desired_host for _, task in job.created() if task.volume_id and task.desired_host in leaving
     ]
     if not bound:
         return None
     hosts = tuple(host for host in leaving if host in bound)
-    return Concern(job.job_id, job.spec.name, len(bound), job.spec.instance_count, hosts, volumes=True)
+    of = instance_count(job.spec, job.runtime)
+    return Concern(job.job_id, job.spec.name, len(bound), of, hosts, volumes=True)

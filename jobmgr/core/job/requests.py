@@ -22,6 +22,7 @@ from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task import volumes
 from jobmgr.core.task.authors import asked_end
 from jobmgr.core.task.creation import first_runtime
+from jobmgr.core.task.gang import note_end
 from jobmgr.core.task.goal import STOPPED, Goal, goal_of
 from peloton.errors import Conflict, PelotonError, Refused
 from peloton.model.ids import JobId
@@ -29,8 +30,6 @@ from peloton.model.states import JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import EntityVersion
 
-STALE = "unexpected entity version"
-"""Clients know this message: nothing is added to it."""
 Answer = list[int] | PelotonError
 """The instances that a request applies to, or why it is refused."""
 
@@ -72,15 +71,11 @@ def on_start_requested(active: ActiveJobs, cycle: Cycle, event: StartRequested) 
 
 
 def on_restart_requested(active: ActiveJobs, cycle: Cycle, event: RestartRequested) -> Answer:
-    """Restart instances that are not stopped; return them.
+    """Restart instances, and start those that are stopped; return them.
 
     Conflict, and nothing is restarted, where the SLA is to be checked and would break.
     """
-
-    def eligible(task: TaskRuntime) -> bool:
-        return task.goal not in STOPPED
-
-    wanted = _NextRuns("restart", eligible, event.check_sla, event.by)
+    wanted = _NextRuns("restart", lambda task: True, event.check_sla, event.by)
     return _begin_next_runs(active, cycle, event.job_id, event.instances, wanted)
 
 
@@ -103,9 +98,11 @@ def _stop_task(active: ActiveJobs, change: Change, instance: int, by: str) -> bo
 
 
 def _stop_waiting(change: Change, instance: int, task: TaskRuntime) -> bool:
-    """Stop a service's instance that waits for its next run; whether it is one."""
-    if not change.service or task.goal is TaskState.KILLED:
+    """Stop an ended instance of a service, or one of a gang that runs again; whether it is one."""
+    waits = change.service or task.desired_run > task.run
+    if not waits or task.goal is TaskState.KILLED:
         return False
+    note_end(change, instance)
     change.revise(instance, goal=TaskState.KILLED, desired_run=task.run)
     return True
 
@@ -125,7 +122,7 @@ def on_job_goal_requested(
         start_service(active, change)
     else:
         stop_service(active, change, event.goal, event.by)
-    return version_of(change)
+    return change.version
 
 
 def on_volume_deletion_requested(
@@ -154,14 +151,7 @@ def _refused_goal(change: Change, goal: JobState) -> PelotonError | None:
 
 def stale(change: Change, expected: EntityVersion | None) -> Conflict | None:
     """Return the refusal of a caller who has not seen the job as it is."""
-    if expected is None or expected == version_of(change):
-        return None
-    return Conflict(STALE)
-
-
-def version_of(change: Change) -> EntityVersion:
-    """Return the version of a job with what this cycle changes about it."""
-    return EntityVersion(change.spec.version, change.desired_state_version, change.workflow_version)
+    return change.version.refusal(expected)
 
 
 def start_service(active: ActiveJobs, change: Change) -> None:
@@ -178,14 +168,14 @@ def resume_service(change: Change) -> None:
     """Let the job run; its stopped instances stay as they are."""
     if change.goal is not JobState.RUNNING:
         change.goal = JobState.RUNNING
-        change.desired_state_version += 1
+        change.raise_desired_state()
 
 
 def stop_service(active: ActiveJobs, change: Change, goal: JobState, by: str) -> list[int]:
     """Stop all instances of a service; those that had not ended."""
     if change.goal is not goal:
         change.goal, change.goal_by = goal, by
-        change.desired_state_version += 1
+        change.raise_desired_state()
     running = [i for i in range(change.size) if not change.task(i).state.terminal]
     for instance in range(change.size):
         task = change.task(instance)
@@ -226,7 +216,7 @@ def _begin_next_runs(
         resume_service(change)
         change.goal_by = wanted.by
     if change.goal in ENDING_JOB_GOALS:
-        return Refused(f"cannot {verb} tasks in a job that is being stopped")
+        return Refused(f"cannot {verb} tasks in a job that {_ending(change)}")
     accepted = [i for i in _created(change, instances) if wanted.eligible(change.task(i))]
     if wanted.check_sla and (breach := _breach(change, accepted)) is not None:
         return breach
@@ -234,6 +224,15 @@ def _begin_next_runs(
         if goal_of(change.goal, change.task(instance)) is not Goal.RESTART:
             _begin_next_run(active, change, instance, wanted)
     return accepted
+
+
+def _ending(change: Change) -> str:
+    """Say what becomes of a job whose goal is KILLED or DELETED."""
+    if change.goal is JobState.DELETED:
+        return "is being deleted"
+    if change.job.runtime.state is JobState.KILLED:
+        return "is stopped: start or restart the job"
+    return "is being stopped"
 
 
 def _breach(change: Change, instances: Sequence[int]) -> Conflict | None:

@@ -9,9 +9,11 @@ from operator import attrgetter
 from sys import intern
 from typing import NamedTuple
 
+from jobmgr.core.state.free_numbers import FreeNumbers
+from jobmgr.core.state.throttling import is_throttled
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.states import JobType, TaskState
+from peloton.model.states import ON_HOST_TASK_STATES, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.model.volume import Volume, VolumeId
 from peloton.model.workflow import Workflow
@@ -43,18 +45,32 @@ class PendingReason(NamedTuple):
     reason: str
 
 
+def is_reached(peer: TaskRuntime) -> bool:
+    """Return whether a task has a host, where others reach it."""
+    return bool(peer.host) and peer.state in ON_HOST_TASK_STATES
+
+
+def waits_for(peer: int, other: TaskRuntime | None) -> str:
+    """Tell that an instance waits for another one, whose address it needs, to have a host."""
+    state = "not created yet" if other is None else other.state.name
+    return f"waits until instance {peer}, whose address it needs, has a host: it is {state}"
+
+
 class CachedJob:
     """A job as it is stored. Readers never change it."""
 
     __slots__ = (
         "counts",
         "desired_versions",
+        "free",
         "job_id",
         "pending_reasons",
         "runtime",
+        "saved",
         "spec",
         "specs",
         "tasks",
+        "throttled",
         "volumes",
         "workflow",
     )
@@ -77,8 +93,14 @@ class CachedJob:
         """Number of tasks by state; states without tasks are left out."""
         self.desired_versions: dict[int, int] = {}
         """Number of tasks by the version that they get with their next run."""
+        self.free = FreeNumbers()
+        """Of a batch job: the numbers of instances that were released and have ended."""
         self.pending_reasons: dict[int, PendingReason] = {}
         """Why instances wait in resmgr, as far as it has reported a reason."""
+        self.saved: dict[int, tuple[int, int]] = {}
+        """By instance, a run that has saved its work, and when, as far as agents have told this leader."""
+        self.throttled: set[int] = set()
+        """Instances of a service that failed and wait before their next run."""
         self.volumes: dict[VolumeId, Volume] = {}
         """The volumes of the job that are not deleted."""
 
@@ -134,8 +156,23 @@ class CachedJob:
         task = self.task(instance)
         if task is None:
             return ""
+        if self.spec.has_peers and task.state is TaskState.INITIALIZED and not task.reason:
+            return self._peer_reason(instance)
         pending = self.pending_reasons.get(instance)
         return pending.reason if pending is not None and pending.run == task.run else task.reason
+
+    def saved_at(self, instance: int) -> int:
+        """Return when the live run of an instance has saved its work; 0 where that is not known."""
+        task, (run, saved_at) = self.task(instance), self.saved.get(instance, (0, 0))
+        return saved_at if task is not None and task.run == run and not task.state.terminal else 0
+
+    def _peer_reason(self, instance: int) -> str:
+        """Return why an instance waits for another one, whose address it needs; empty where it does not."""
+        peer = self.task_spec(instance).workload.peer
+        if peer is None or peer == instance:
+            return ""
+        other = self.task(peer)
+        return "" if other is not None and is_reached(other) else waits_for(peer, other)
 
     def set_pending_reason(self, instance: int, run: int, state: TaskState, reason: str) -> None:
         """Note why a run waits in resmgr; an empty reason means that nothing holds it up."""
@@ -171,17 +208,29 @@ class CachedJob:
         Rows of a batch job beyond the last instance are left out: they are of an update that did not take
         effect. Those of a service are still to be removed.
         """
+        assert min(rows, default=0) >= 0, f"{self.job_id}: there is no instance {min(rows)}"
         tasks, size = self.tasks, self.spec.instance_count
         if self.spec.type is not JobType.BATCH:
             self.extend(max(rows, default=0) + 1)
+            self.note_throttled(rows)
         elif rows and max(rows) >= size:
             rows = {instance: task for instance, task in rows.items() if instance < size}
         for instance, task in rows.items():
             tasks[instance] = task
         for state, count in Counter(map(_state, rows.values())).items():
+            if state is TaskState.DELETED and self.spec.type is JobType.BATCH:
+                self.free.add(i for i, task in rows.items() if task.state is TaskState.DELETED)
             if state in _NOT_THERE:
                 continue
             self.counts[state] = self.counts.get(state, 0) + count
+
+    def note_throttled(self, tasks: Mapping[int, TaskRuntime]) -> None:
+        """Keep `throttled` up to date with instances that changed."""
+        for instance, task in tasks.items():
+            if is_throttled(task):
+                self.throttled.add(instance)
+            else:
+                self.throttled.discard(instance)
 
     def add_up(self) -> None:
         """Compute the runtime's sums from the tasks.
@@ -191,16 +240,18 @@ class CachedJob:
         versions: dict[int, int] = {}
         desired: dict[int, int] = {}
         used: dict[str, float] = {}
-        started = 0
+        started = released = 0
         kinds = {id(task): task for task in self.tasks}
         for number, count in Counter(map(id, self.tasks)).items():
             task = kinds[number]
+            for kind, amount in task.resource_usage.items():
+                used[kind] = used.get(kind, 0.0) + amount * count
+            if task.goal is TaskState.DELETED:
+                released += count
             if task.state in _NOT_THERE:
                 continue
             versions[task.config_version] = versions.get(task.config_version, 0) + count
             desired[task.desired_config_version] = desired.get(task.desired_config_version, 0) + count
-            for kind, amount in task.resource_usage.items():
-                used[kind] = used.get(kind, 0.0) + amount * count
             if task.start_time and (not started or task.start_time < started):
                 started = task.start_time
         self.desired_versions = desired
@@ -210,10 +261,12 @@ class CachedJob:
             task_counts=self.counts,
             config_counts=versions,
             resource_usage=used,
+            released=released if self.spec.type is JobType.BATCH else 0,
         )
 
     def grow(self, spec: JobSpec) -> None:
         """Take the version that the job goes by, which may have more instances."""
+        assert spec.version > 0, f"{self.job_id}: version {spec.version} is not stored"
         self.spec = self.specs[spec.version] = spec
         self.extend(spec.instance_count)
 

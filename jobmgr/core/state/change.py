@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from operator import attrgetter
-from typing import TypeVar, Unpack
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Unpack
 
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.events import RunOf, Span
 from jobmgr.core.state.in_flight import InFlight
-from jobmgr.core.state.job_states import MACHINE, SERVICE_MACHINE, JobCause, batch_cause, service_cause
+from jobmgr.core.state.job_states import (
+    MACHINE,
+    SERVICE_MACHINE,
+    JobCause,
+    batch_cause,
+    gang_cause,
+    service_cause,
+)
+from jobmgr.core.state.revisions import Timestamps, next_revision, pod_event
+from jobmgr.core.state.tallies import Tallies, total
 from jobmgr.core.state.task_states import Cause, Details, state_after
 from peloton.model.cluster import cluster_of
 from peloton.model.ids import JobId
@@ -18,73 +27,22 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType, TaskState
 from peloton.model.task import PodEvent, TaskRuntime, TaskSpec, Termination
 from peloton.model.volume import Volume, VolumeId, VolumeState
-from peloton.model.workflow import Workflow, WorkflowEvent, WorkflowId, WorkflowType
-
-K = TypeVar("K")
-_values = attrgetter(*(each.name for each in fields(TaskRuntime)))
-
-
-def next_revision(old: TaskRuntime, state: TaskState, updated_at: int, details: Details) -> TaskRuntime:
-    """Return the next revision of a runtime.
-
-    This is `dataclasses.replace` in a fraction of the time: every step of every run is made here.
-    """
-    new = TaskRuntime(*_values(old))
-    changed = {**details, "state": state, "revision": old.revision + 1, "updated_at": updated_at}
-    for name, value in changed.items():
-        setattr(new, name, value)  # it is not shared yet
-    return new
-
-
-def pod_event(job_id: JobId, instance: int, task: TaskRuntime) -> PodEvent:
-    """Return the event of a task's last step, for its history."""
-    return PodEvent(
-        job_id,
-        instance,
-        task.run,
-        task.state,
-        task.goal,
-        task.updated_at,
-        task.config_version,
-        task.desired_config_version,
-        task.previous_run,
-        task.desired_run,
-        task.agent_id,
-        task.host,
-        task.message,
-        task.reason,
-        task.health,
-        task.termination,
-    )
-
-
-class Timestamps:
-    """Wall times that never repeat: the history of an instance is kept by time."""
-
-    __slots__ = ("last",)
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def next(self, wall: int) -> int:
-        """Return `wall`, or a time just after the last one where that is later."""
-        self.last = wall if wall > self.last else self.last + 1
-        return self.last
+from peloton.model.workflow import EntityVersion, Workflow, WorkflowEvent, WorkflowId, WorkflowType
 
 
 class Change:
     """The next state of a job. It is read and written here, and reaches the cache with `commit`."""
 
     __slots__ = (
-        "_desired",
+        "_desired_state_version",
+        "_freed",
         "_now",
         "_ran",
+        "_taken",
+        "_tallies",
         "_timestamps",
         "_top",
-        "_usage",
-        "_versions",
-        "counts",
-        "desired_state_version",
+        "_workflow_version",
         "events",
         "gangs",
         "gangs_again",
@@ -94,6 +52,8 @@ class Change:
         "in_flight",
         "job",
         "kills",
+        "lost_seconds",
+        "released",
         "runtime",
         "spans",
         "spec",
@@ -103,7 +63,6 @@ class Change:
         "withdrawals",
         "workflow",
         "workflow_events",
-        "workflow_version",
         "workflows",
     )
 
@@ -117,8 +76,8 @@ class Change:
         self.specs: dict[int, JobSpec] = job.specs
         self.goal: JobState = job.runtime.goal
         self.goal_by = job.runtime.goal_by
-        self.desired_state_version = job.runtime.desired_state_version
-        self.workflow_version = job.runtime.workflow_version
+        self._desired_state_version = job.runtime.desired_state_version
+        self._workflow_version = job.runtime.workflow_version
         self.workflow: Workflow | None = job.workflow
         """The one that runs, or ran last."""
         self.workflows: dict[WorkflowId, Workflow] = {}
@@ -127,7 +86,12 @@ class Change:
         self.volumes: dict[VolumeId, Volume] = {}
         """Those that this cycle creates or changes."""
         self.tasks: dict[int, TaskRuntime] = {}
-        self.counts: dict[TaskState, int] = dict(job.counts)
+        self.released = job.runtime.released
+        """Instances of a batch job that are released, ended or not."""
+        self._freed: set[int] = set()
+        self._taken: set[int] = set()
+        """Free numbers that this cycle uses again."""
+        self._tallies = Tallies(job.counts)
         self.events: list[PodEvent] = []
         self.runtime: JobRuntime | None = None
         self.gangs: list[tuple[RunOf, ...]] = []
@@ -140,11 +104,8 @@ class Change:
         """Runs to kill, by Mesos cluster."""
         self.held: list[tuple[RunOf, str]] = []
         """Those of the killed runs whose hosts are to be held for the next runs."""
-        self._usage: dict[str, float] = {}
-        self._versions: dict[int, int] = {}
-        """Change of the number of instances, by the version that they have."""
-        self._desired: dict[int, int] = {}
-        """Change of the number of instances, by the version that they get with their next run."""
+        self.lost_seconds = 0.0
+        """Of work since the last checkpoints of runs that end."""
         self._ran = False
         self._top = 0
         """One more than the highest instance that this cycle creates."""
@@ -152,9 +113,27 @@ class Change:
         self._now = wall
 
     @property
+    def counts(self) -> dict[TaskState, int]:
+        """The number of instances by state."""
+        return self._tallies.by_state
+
+    @property
     def job_id(self) -> JobId:
         """The id of the job."""
         return self.job.job_id
+
+    @property
+    def version(self) -> EntityVersion:
+        """The version of the job with what this cycle changes about it."""
+        return EntityVersion(self.spec.version, self._desired_state_version, self._workflow_version)
+
+    def raise_desired_state(self) -> None:
+        """Count a change of what the job is to do: earlier entity versions are stale."""
+        self._desired_state_version += 1
+
+    def raise_workflow(self) -> None:
+        """Count a workflow that begins, or a request to it: earlier entity versions are stale."""
+        self._workflow_version += 1
 
     @property
     def service(self) -> bool:
@@ -187,6 +166,16 @@ class Change:
         """Whether the job has an instance on each host that matches, in place of a number of instances."""
         return self.spec.type is JobType.DAEMON
 
+    @property
+    def instances(self) -> int:
+        """Number of instances that a batch job has, those that are being released among them."""
+        return self.spec.instance_count - len(self.job.free) - len(self._freed) + len(self._taken)
+
+    def free_numbers(self, most: int) -> list[int]:
+        """Return the lowest free numbers of a batch job, `most` at most."""
+        free = (i for i in self.job.free if i not in self._taken)
+        return list(islice(free, max(most, 0)))
+
     def next_host(self, task: TaskRuntime, host: str) -> str:
         """Return the desired host of a task's next run: `host`, but of a daemon job always the task's own."""
         return task.desired_host if self.follows_hosts else host
@@ -215,16 +204,20 @@ class Change:
 
     def create(self, instances: Sequence[int], task: TaskRuntime) -> None:
         """Create the rows of instances, which share a runtime."""
+        assert instances and min(instances) >= 0, f"{self.job_id}: no instances to create: {instances}"
         for instance in instances:
             self.tasks[instance] = task
             self.events.append(pod_event(self.job_id, instance, task))
         self._top = max(self._top, *(instance + 1 for instance in instances))
-        _add(self.counts, task.state, len(instances))
-        _add(self._versions, task.config_version, len(instances))
-        _add(self._desired, task.desired_config_version, len(instances))
+        self._tallies.count(task, len(instances))
 
     def put_workflow(self, workflow: Workflow, *events: WorkflowEvent) -> None:
         """Take the job's workflow as it is from now on."""
+        held = self.workflow
+        assert workflow.job_id == self.job_id, f"{workflow.id} is of {workflow.job_id}, not {self.job_id}"
+        assert held is None or held.id != workflow.id or held.revision <= workflow.revision, (
+            f"{workflow.id}: revision {workflow.revision} follows {held.revision}"
+        )
         self.workflow = self.workflows[workflow.id] = workflow
         self.workflow_events += events
 
@@ -238,6 +231,7 @@ class Change:
 
     def kill(self, instance: int, task: TaskRuntime) -> None:
         """Kill the run that an instance has."""
+        assert task.run > 0, f"{self.job_id}-{instance} has no run to kill: it is {task.state.name}"
         self.kills.setdefault(cluster_of(task.host), []).append((instance, task.run))
 
     def move(self, instance: int, cause: Cause, **details: Unpack[Details]) -> TaskRuntime:
@@ -307,11 +301,13 @@ class Change:
 
     def add_usage(self, amounts: dict[str, float]) -> None:
         """Add to the resource usage of the job, limit × seconds by kind."""
-        for kind, amount in amounts.items():
-            self._usage[kind] = self._usage.get(kind, 0.0) + amount
+        self._tallies.use(amounts)
 
     def grow(self, spec: JobSpec) -> None:
-        """Take a version as the one that the job goes by."""
+        """Take a version as the one that the job goes by: the newest, or one that is in use."""
+        assert spec.version in self.specs or spec.version > max(self.specs), (
+            f"{self.job_id}: version {spec.version} follows {max(self.specs)}, and is none of those in use"
+        )
         self.spec = spec
         self.specs = {**self.specs, spec.version: spec}
 
@@ -323,10 +319,11 @@ class Change:
         """
         if self.workflow is not None:
             return False
-        return sum(self.counts.values()) < self.spec.instance_count
+        return sum(self.counts.values()) < self.instances
 
     def close(self) -> None:
         """Compute the runtime of the job, if it changes."""
+        assert min(self.counts.values(), default=0) >= 0, f"{self.job_id}: less than no tasks: {self.counts}"
         old = self.job.runtime
         spec = self.spec
         state = self._state(old.state)
@@ -341,12 +338,13 @@ class Change:
             config_version=spec.version,
             start_time=old.start_time or (now if self._ran else 0),
             completion_time=(old.completion_time or now) if state.terminal else 0,
-            workflow_version=self.workflow_version,
-            desired_state_version=self.desired_state_version,
+            workflow_version=self._workflow_version,
+            desired_state_version=self._desired_state_version,
             update_id=self.workflow.id if self.workflow is not None else old.update_id,
             task_counts=self.counts,
-            config_counts=_sum(old.config_counts, self._versions),
-            resource_usage=self._used(old),
+            config_counts=total(old.config_counts, self._tallies.versions),
+            resource_usage=self._tallies.used(old.resource_usage),
+            released=self.released,
             revision=old.revision + 1,
             updated_at=now,
         )
@@ -354,25 +352,44 @@ class Change:
     def _state(self, old: JobState) -> JobState:
         if self.service:
             return SERVICE_MACHINE.next(
-                old, service_cause(self.counts, self.goal, self.incomplete), self.job_id
+                old, service_cause(self.counts, self.goal, self.incomplete, self._stopped), self.job_id
             )
         controller = self.task(0).state if self.task_spec(0).controller else None
-        cause: JobCause = batch_cause(self.counts, self.spec.instance_count, self.goal, controller)
+        cause: JobCause = batch_cause(self.counts, self.instances, self.goal, controller)
+        if self.spec.bound_members:
+            cause = gang_cause(cause, self.counts, self.goal, self.in_flight.gang_due)
         return MACHINE.next(old, cause, self.job_id)
+
+    def _stopped(self) -> bool:
+        """Whether a service has all its instances, each was stopped, and no workflow is to start one."""
+        there = 0
+        for instance in range(self.size):
+            task = self.task(instance)
+            if task.state in (TaskState.UNKNOWN, TaskState.DELETED):
+                continue
+            if task.goal is not TaskState.KILLED or task.desired_run > task.run:
+                return False
+            there += 1
+        return there >= max(self.spec.instance_count, 1)
 
     def _is_other(self, old: JobRuntime) -> bool:
         """Whether something of the job's runtime changes beside its state and what follows from its tasks."""
         return (
             self.goal is not old.goal
             or self.spec is not self.job.spec
-            or self.workflow_version != old.workflow_version
-            or self.desired_state_version != old.desired_state_version
+            or self._workflow_version != old.workflow_version
+            or self._desired_state_version != old.desired_state_version
             or (self.workflow is not None and self.workflow.id != old.update_id)
         )
 
     def commit(self) -> None:
         """Bring the cache up to the change, which is stored."""
         job = self.job
+        # Otherwise it was read again meanwhile: what was decided about the old one is not about this one.
+        assert self.in_flight.job is job, f"{self.job_id} is not in memory any more as it was changed"
+        assert self.runtime is None or self.runtime.revision == job.runtime.revision + 1, (
+            f"{self.job_id}: revision {self.runtime.revision} follows {job.runtime.revision}"
+        )
         job.workflow = self.workflow
         for volume in self.volumes.values():
             if volume.goal is VolumeState.DELETED:
@@ -389,11 +406,18 @@ class Change:
             if reasons and task.state is not TaskState.PENDING:
                 reasons.pop(instance, None)
         job.counts = self.counts
+        if self._taken:
+            job.free.take(self._taken)
+        if self._freed:
+            job.free.add(self._freed)
         if self.runtime is not None:
             job.runtime = self.runtime
-        if self._versions or self._desired:
-            job.desired_versions = _sum(job.desired_versions, self._desired)
-        if len(job.specs) > 1 and (another or self.workflows or self._versions or self._desired):
+        versions, desired = self._tallies.versions, self._tallies.desired
+        if versions or desired:
+            job.desired_versions = total(job.desired_versions, desired)
+        if self.service:
+            job.note_throttled(self.tasks)
+        if len(job.specs) > 1 and (another or self.workflows or versions or desired):
             job.drop_unused_specs()
 
     @property
@@ -412,42 +436,17 @@ class Change:
             self._ran = True
         if new.state is not old.state or new.run != old.run or new.health is not old.health:
             self.events.append(pod_event(self.job_id, instance, new))
-        if new.state is not old.state:
-            _add(self.counts, old.state, -1)
-            _add(self.counts, new.state, 1)
-        if new.config_version != old.config_version:
-            _add(self._versions, old.config_version, -1)
-            _add(self._versions, new.config_version, 1)
-        if new.desired_config_version != old.desired_config_version:
-            _add(self._desired, old.desired_config_version, -1)
-            _add(self._desired, new.desired_config_version, 1)
+        self._tallies.follow(old, new)
 
     def _put_removed(self, instance: int, old: TaskRuntime, new: TaskRuntime) -> None:
         """Count an instance that leaves the job, or comes back."""
         self.events.append(pod_event(self.job_id, instance, new))
-        step, counted = (-1, old) if new.state is TaskState.DELETED else (1, new)
-        _add(self.counts, counted.state, step)
-        _add(self._versions, counted.config_version, step)
-        _add(self._desired, counted.desired_config_version, step)
-
-    def _used(self, old: JobRuntime) -> dict[str, float]:
-        used = dict(old.resource_usage)
-        for kind, amount in self._usage.items():
-            used[kind] = used.get(kind, 0.0) + amount
-        return used
-
-
-def _add(counts: dict[K, int], key: K, step: int) -> None:
-    """Change a count; one of zero is left out."""
-    count = counts.get(key, 0) + step
-    if count:
-        counts[key] = count
-    else:
-        counts.pop(key, None)
-
-
-def _sum(counts: Mapping[K, int], changes: Mapping[K, int]) -> dict[K, int]:
-    result = dict(counts)
-    for key, step in changes.items():
-        _add(result, key, step)
-    return result
+        left = new.state is TaskState.DELETED
+        self._tallies.count(old if left else new, -1 if left else 1)
+        if self.service:
+            return
+        now, before = (self._freed, self._taken) if left else (self._taken, self._freed)
+        if instance in before:
+            before.discard(instance)
+        else:
+            now.add(instance)

@@ -71,6 +71,30 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    """Take instances out of a batch job, running ones after their end; their numbers are free afterwards.
+
+    All are checked; as many as a cycle has rows are released.
+    """
+
+    job_id: JobId
+    instances: Sequence[int]
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseRequested:
+    """Add instances to a batch job by free numbers, until it has `count`.
+
+    At most `most` are added, and as many as a cycle has rows.
+    """
+
+    job_id: JobId
+    count: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartRequested:
     """Start instances that were stopped; None: all of them."""
 
@@ -81,7 +105,7 @@ class StartRequested:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequested:
-    """Restart instances that are not stopped; None: all of them."""
+    """Restart instances, and start those that are stopped; None: all of them."""
 
     job_id: JobId
     instances: Sequence[int] | None
@@ -281,6 +305,8 @@ class HostsMatched:
 WorkflowRequest = WorkflowRequested | WorkflowSteered | WorkflowRepeated
 JobEvent = (
     JobUpdated
+    | ReleaseRequested
+    | ReuseRequested
     | StopRequested
     | StartRequested
     | RestartRequested

@@ -5,13 +5,14 @@ All of it can be rebuilt from the store.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from heapq import heappop, heappush
 
 from jobmgr.core.state.cache import CachedJob
+from peloton.model.task import TaskRuntime, TaskStatus
 
 
-class PendingOp(Enum):
+class PendingOp(StrEnum):
     """An operation of an instance that has no result yet; no other begins meanwhile."""
 
     ENQUEUE = "enqueue"
@@ -36,11 +37,16 @@ class InFlight:
         "compare",
         "comparing",
         "enqueuing",
+        "gang_due",
+        "gang_ends",
         "job",
+        "lost",
         "missing",
         "next_to_create",
+        "parked",
         "pending",
         "recovered",
+        "survivors",
         "sweep",
         "unconfirmed",
     )
@@ -59,14 +65,25 @@ class InFlight:
         """Instances on a host without a status since this leader began, or since their launch."""
         self.missing: set[int] = set()
         """PENDING instances that resmgr does not hold."""
+        self.lost: dict[int, TaskRuntime] = {}
+        """Lost runs, as they were before, whose replacements are not launched: they may live."""
+        self.survivors: dict[int, TaskStatus | None] = {}
+        """Instances whose replacement is taken back because a run in `lost` lives: its last status. None: it
+        has ended meanwhile."""
         self.compare: int | None = None
         """Next instance to compare with what resmgr holds; None: no comparison is under way."""
         self.comparing = 0
         """Number of comparisons that resmgr has not answered."""
+        self.gang_due = recovered and job.spec.bound_members > 0
+        """Whether the bound gang is to be examined: the run of a member ends, or may have ended."""
+        self.gang_ends = False
+        """Whether the bound gang is known to end by a member."""
         self.next_to_create = 0
-        """All instances below have a row."""
+        """All instances below have a row, unless it is for a workflow to add them."""
         self.sweep: int | None = None
         """Next instance to evaluate; None: no sweep is under way."""
+        self.parked: dict[int, set[int]] = {}
+        """Instances that wait for another one, whose address they need, to have a host; by that one."""
         self._ready: list[int] = []
         self._ready_set: set[int] = set()
 
@@ -84,6 +101,7 @@ class InFlight:
             return
         del self.pending[instance]
         if op is PendingOp.ENQUEUE:
+            assert self.enqueuing > 0, f"{self.job.job_id}-{instance} was enqueued, and none is counted"
             self.enqueuing -= 1
 
     def count_failure(self, instance: int) -> int:

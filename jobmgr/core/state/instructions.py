@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jobmgr.core.state.events import RunOf, Span
 from peloton.model.cluster import UNNAMED
-from peloton.model.ids import JobId, Run
+from peloton.model.ids import JobId, Run, TaskId
 from peloton.model.states import TaskState
 from peloton.model.volume import Volume
 from peloton.model.workflow import WorkflowId
@@ -69,6 +69,26 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseHolds:
+    """Release what is held of hosts for instances: they are to end, or go elsewhere."""
+
+    instances: tuple[TaskId, ...]
+    cluster: str = UNNAMED
+    """The Mesos cluster of these hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewHolds:
+    """Hold hosts anew for instances of a job that come back with another config than before."""
+
+    job_id: JobId
+    holds: tuple[tuple[int, str], ...]
+    """Each instance with the host."""
+    cluster: str = UNNAMED
+    """The Mesos cluster of these hosts."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShutDown:
     """Shut down the executors of runs that kills do not end."""
 
@@ -76,6 +96,13 @@ class ShutDown:
     """With the agent's id."""
     cluster: str = UNNAMED
     """The Mesos cluster of these runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Report to resmgr the runs that it preempts and that stay because of the SLA of their service."""
+
+    runs: tuple[Run, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +162,10 @@ Instruction = (
     | Launch
     | Release
     | Kill
+    | ReleaseHolds
+    | RenewHolds
     | ShutDown
+    | Keep
     | Settle
     | Reconcile
     | Retire

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from peloton.model.states import TERMINAL_TASK_STATES, JobState, TaskState
 from peloton.statemachine import StateMachine
 
 
-class JobCause(Enum):
+class JobCause(StrEnum):
     """Why a job's state changes: the states of its tasks, and its goal."""
 
     CREATING = "creating"
@@ -128,14 +128,35 @@ def batch_cause(
     return JobCause.RUNNING if counts.get(TaskState.RUNNING) else JobCause.WAITING
 
 
-def service_cause(counts: Mapping[TaskState, int], goal: JobState, creating: bool) -> JobCause:
-    """Return what the tasks make of a service. `creating`: some instances are to get their first row."""
+def gang_cause(cause: JobCause, counts: Mapping[TaskState, int], goal: JobState, due: bool) -> JobCause:
+    """Return the cause of the next state of a batch job whose gang ends as one, by that without the gang.
+
+    Where members are `due` to be examined, they may run again. Those that were ended with one that failed
+    do not make the job KILLED.
+    """
     if goal in ENDING_JOB_GOALS:
-        over = not creating and ended_tasks(counts) == sum(counts.values())
+        return cause
+    if due and cause in (JobCause.SUCCEEDED, JobCause.FAILED, JobCause.KILLED):
+        return JobCause.WAITING
+    failed = counts.get(TaskState.FAILED, 0) or counts.get(TaskState.LOST, 0)
+    return JobCause.FAILED if cause is JobCause.KILLED and failed else cause
+
+
+def service_cause(
+    counts: Mapping[TaskState, int], goal: JobState, creating: bool, stopped: Callable[[], bool]
+) -> JobCause:
+    """Return what the tasks make of a service. `creating`: some instances are to get their first row.
+
+    `stopped` says whether each instance was stopped by itself; it is asked only where all have ended.
+    """
+    over = not creating and ended_tasks(counts) == sum(counts.values())
+    if goal in ENDING_JOB_GOALS:
         return JobCause.KILLED if over else JobCause.STOPPING
     if counts.get(TaskState.RUNNING):
         return JobCause.RUNNING
-    return JobCause.CREATING if creating else JobCause.WAITING
+    if creating:
+        return JobCause.CREATING
+    return JobCause.KILLED if over and stopped() else JobCause.WAITING
 
 
 def _end(counts: Mapping[TaskState, int], instances: int) -> JobCause:

@@ -13,9 +13,10 @@ def ports_needed(run: Run, task: TaskRuntime | None, specs: Mapping[int, JobSpec
     """Return the number of dynamic ports of a run; None where it is unknown.
 
     `task` is the instance as it is now, `specs` are the versions in use. The version of a run that is not the
-    current one is unknown: its ports are known where all versions have the same number of them.
+    current one, or whose instance was removed long ago, is unknown: its ports are known where all versions
+    have the same number of them.
     """
-    if task is not None and task.run == run.run:
+    if task is not None and task.run == run.run and task.config_version in specs:
         return specs[task.config_version].task(run.instance).dynamic_ports
     needs = {spec.task(run.instance).dynamic_ports for spec in specs.values()}
     return needs.pop() if len(needs) == 1 else None

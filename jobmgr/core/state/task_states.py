@@ -7,7 +7,7 @@ IllegalTransition.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import TypedDict
 
 from peloton.model.ids import JobId, task_id
@@ -16,7 +16,7 @@ from peloton.model.task import TaskRuntime, Termination
 from peloton.statemachine import StateMachine
 
 
-class Cause(Enum):
+class Cause(StrEnum):
     """Why a task's state changes."""
 
     CREATED = "created"
@@ -44,6 +44,8 @@ class Cause(Enum):
     """The run was to end before it was launched."""
     KILL = "kill"
     """The run is to end: Mesos is asked to kill it."""
+    SURVIVED = "survived"
+    """A lost run lives, and nothing has replaced it: it is the current one again."""
     NEXT_RUN = "next run"
     REMOVED = "removed"
     """The instance is taken out of its job. Its row stays, unseen, for the number of its last run."""
@@ -65,6 +67,7 @@ MACHINE: StateMachine[TaskState, Cause] = StateMachine(
         (_S.INITIALIZED, _C.KILLED): _S.KILLED,
         (_S.INITIALIZED, _C.NOT_STARTED): _S.LOST,
         (_S.INITIALIZED, _C.CANCELLED): _S.KILLED,
+        (_S.INITIALIZED, _C.SURVIVED): _S.RUNNING,
         (_S.PENDING, _C.ENQUEUE_REFUSED): _S.INITIALIZED,
         (_S.PENDING, _C.PLACED): _S.LAUNCHED,
         (_S.PENDING, _C.REPORTED_LAUNCHED): _S.LAUNCHED,
@@ -75,6 +78,7 @@ MACHINE: StateMachine[TaskState, Cause] = StateMachine(
         (_S.PENDING, _C.KILLED): _S.KILLED,
         (_S.PENDING, _C.NOT_STARTED): _S.LOST,
         (_S.PENDING, _C.CANCELLED): _S.KILLED,
+        (_S.PENDING, _C.SURVIVED): _S.RUNNING,
         (_S.LAUNCHED, _C.REPORTED_STARTING): _S.STARTING,
         (_S.LAUNCHED, _C.REPORTED_RUNNING): _S.RUNNING,
         (_S.LAUNCHED, _C.SUCCEEDED): _S.SUCCEEDED,
@@ -154,6 +158,9 @@ class Details(TypedDict, total=False):
     desired_host: str
     volume_id: str
     resource_usage: Mapping[str, float]
+    throttled: bool
+    killed_for: str
+    previous_state: TaskState
 
 
 def state_after(job_id: JobId, instance: int, task: TaskRuntime, cause: Cause) -> TaskState:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from jobmgr.core.state.change import Change
-from jobmgr.core.state.events import Now
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.task_states import ENDED, Cause
-from jobmgr.core.task.authors import asked_within_sla, author_of_end, told_end, unlaunched, with_author
+from jobmgr.core.state.throttling import THROTTLED, throttled_for
+from jobmgr.core.task.authors import asked_within_sla, author_of_end, told_end, with_author
+from jobmgr.core.task.deadlines import TaskDeadlines
+from jobmgr.core.task.gang import ended_with_gang, gang_runs_again, is_bound, is_ending, note_end
 from jobmgr.core.task.goal import ENDING_GOALS, RULES, Action, Goal, goal_of
 from jobmgr.core.task.retry import (
-    THROTTLED,
     EndCause,
     counts_for_service,
     delay,
@@ -19,19 +20,20 @@ from jobmgr.core.task.retry import (
     explain_end,
     runs_again,
     stored_cause,
-    throttled_for,
 )
+from jobmgr.core.task.saving import LOST, lost_seconds
 from jobmgr.core.task.status_rules import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_CHARACTERS,
     end_state,
     ended_run_message,
+    moment,
     restart_reason,
     termination,
 )
-from jobmgr.core.task.usage import NANOSECONDS, added, used
-from jobmgr.core.task.volumes import home_for_next_run, note_ended, volume_host
-from peloton.deadlines import Deadlines
-from peloton.model.ids import JobId
+from jobmgr.core.task.survivors import WAITING, give_up, note_lost, take_back
+from jobmgr.core.task.usage import added, used
+from jobmgr.core.task.volumes import give_up_unstarted, home_for_next_run, note_ended, volume_host
+from peloton.model.amounts import elapsed
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
 
@@ -40,57 +42,26 @@ EVICTIONS = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.
 NO_PORTS: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of the engine, in seconds unless stated otherwise."""
-
-    stuck_after: float = 180 * 60.0
-    """A task that is LAUNCHED or STARTING for longer starts over; the executor of one that is KILLING for
-    longer is shut down."""
-    news_after: float = 300.0
-    """Mesos is asked about a task that is LAUNCHED for longer without a status."""
-    ask_after: float = 1.0
-    """Delay before Mesos is asked about a launch whose outcome is unknown: the call may still arrive."""
-    confirm_after: float = 60.0
-    """Mesos is asked about STARTING and RUNNING tasks for which a new leader has no status by then."""
-    kill_again_after: float = 10.0
-    """First delay before a kill is repeated; it doubles up to `kill_again_most`."""
-    kill_again_most: float = 600.0
-    refusals_at_once: int = 3
-    """Number of refused launches in a row before a task waits between its tries."""
-    throttle_first: float = 30.0
-    """Pause of a service's instance after its first failure; it doubles up to `throttle_most`."""
-    throttle_most: float = 3600.0
-    """Longest pause of a service's instance before its next run."""
-    rows_per_turn: int = 2000
-    """Number of tasks that one cycle creates or evaluates."""
-
-
-Key = tuple[JobId, int]
-
-
-class TaskActions:
+class TaskActions(TaskDeadlines):
     """Acts on single tasks of all jobs, with their deadlines."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.deadlines: Deadlines[Key] = Deadlines()
-        self.now = Now(0, 0.0)
 
     def evaluate(self, change: Change, instance: int) -> None:
         """Begin what the rules require in the task's present state."""
         task = change.task(instance)
         goal = goal_of(change.goal, task)
         pending = change.in_flight.pending.get(instance)
-        if pending is PendingOp.BACKOFF and goal is not Goal.RUN:
+        survives = instance in change.in_flight.survivors and task.state in WAITING
+        if pending is PendingOp.BACKOFF and (goal is not Goal.RUN or survives):
             change.in_flight.finish(instance)
         elif pending is not None:
             return
         action = RULES[task.state, goal]
-        if action is Action.ENQUEUE:
+        if survives and goal is Goal.RUN:
+            self._take_back(change, instance)
+        elif action is Action.ENQUEUE:
             change.in_flight.mark_ready(instance)
         elif action is Action.WATCH:
-            self._watch(change, instance, task)
+            self.watch(change, instance, task)
         elif action is Action.WITHDRAW:
             self._withdraw(change, instance, task)
         elif action is Action.KILL:
@@ -101,12 +72,22 @@ class TaskActions:
             self._clear(change, instance)
             change.move(instance, Cause.REMOVED)
         elif action is Action.NEXT_RUN:
-            self.next_run(change, instance, task)
+            self._run_again(change, instance, task)
         elif action is Action.RETRY:
             self._retry(change, instance, task)
 
+    def _take_back(self, change: Change, instance: int) -> None:
+        """Take back the replacement of a lost run that lives; watch the run where that is done at once."""
+        take_back(change, instance, self.now.wall)
+        task = change.task(instance)
+        if task.state is TaskState.RUNNING:
+            self.watch(change, instance, task)
+
     def _retry(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Start the next run of a task whose run has ended, now or later, if its policy grants one."""
+        if is_bound(change, instance):
+            note_end(change, instance)
+            return
         if not change.service:
             if runs_again(stored_cause(task), task.failure_count, change.task_spec(instance)):
                 self.next_run(change, instance, task)
@@ -115,8 +96,9 @@ class TaskActions:
         if not seconds:
             self.next_run(change, instance, task)
             return
-        if task.message != THROTTLED:
-            change.revise(instance, message=THROTTLED, desired_host=change.next_host(task, volume_host(task)))
+        if not task.throttled:
+            home = change.next_host(task, volume_host(task))
+            change.revise(instance, throttled=True, message=THROTTLED, desired_host=home)
         self.set_deadline(change, instance, seconds)
 
     def resume(self, change: Change, instance: int) -> None:
@@ -127,36 +109,37 @@ class TaskActions:
             in_flight.unconfirmed.add(instance)
         self.evaluate(change, instance)
 
-    def set_deadline(self, change: Change, instance: int, seconds: float) -> None:
-        """Evaluate the task again after so many seconds, in place of its present deadline."""
-        self.deadlines.set((change.job_id, instance), self.now.monotonic + max(seconds, 0.0))
+    def _run_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
+        """Begin the next run of a task whose run has ended, or note that its gang is to run again."""
+        if not is_bound(change, instance):
+            self.next_run(change, instance, task)
+            return
+        note_end(change, instance)
+        if task.desired_run <= task.run:
+            change.revise(instance, desired_run=task.run + 1)
 
-    def clear_deadline(self, change: Change, instance: int) -> None:
-        """Remove the task's deadline."""
-        self.deadlines.cancel((change.job_id, instance))
-
-    def age(self, task: TaskRuntime) -> float:
-        """Return the seconds since the task's last step."""
-        return max(self.now.wall - task.updated_at, 0) / NANOSECONDS
-
-    def next_run(self, change: Change, instance: int, task: TaskRuntime) -> None:
+    def next_run(self, change: Change, instance: int, task: TaskRuntime, number: int = 0) -> None:
         """Begin the next run, with the version of the config that is desired.
 
-        A run that was asked for keeps the host that it is to go to; a stateful one goes to its volume.
+        A run that was asked for keeps the host that it is to go to; a stateful one goes to its volume. Its
+        number is the one that is given, else the one after the last.
         """
+        number = number or task.run + 1
+        assert number > task.run, f"{change.job_id}-{instance}: run {number} cannot follow run {task.run}"
         in_flight = change.in_flight
         spec = change.specs[task.desired_config_version].task(instance)
         home = home_for_next_run(change, instance, task, task.desired_config_version)
         free = task.desired_run > task.run and not (spec.stateful or task.volume_id)
         in_flight.finish(instance)
         in_flight.unconfirmed.discard(instance)
+        give_up(change, instance)
         self.clear_deadline(change, instance)
         change.move(
             instance,
             Cause.NEXT_RUN,
             goal=change.running_goal,
-            run=task.run + 1,
-            desired_run=task.run + 1,
+            run=number,
+            desired_run=number,
             previous_run=task.run,
             config_version=task.desired_config_version,
             host="",
@@ -170,6 +153,9 @@ class TaskActions:
             volume_id=home.volume_id,
             reason="",
             message=ended_run_message(task.run, task.state, task.message),
+            throttled=False,
+            killed_for="",
+            previous_state=task.state,
         )
         in_flight.mark_ready(instance)
 
@@ -179,8 +165,15 @@ class TaskActions:
             self.end_unlaunched(change, instance, message)
             return
         tries = change.in_flight.count_failure(instance)
-        lost = change.move(instance, Cause.NOT_STARTED, message=message[:MAX_MESSAGE], reason=reason)
-        self.next_run(change, instance, lost)
+        lost = change.move(
+            instance, Cause.NOT_STARTED, message=message[:MAX_MESSAGE_CHARACTERS], reason=reason
+        )
+        self._run_again(change, instance, lost)
+        if not is_bound(change, instance):
+            self.pause_after_refusals(change, instance, tries)
+
+    def pause_after_refusals(self, change: Change, instance: int, tries: int) -> None:
+        """Let a run wait that follows many tries of which none started."""
         if tries > self.limits.refusals_at_once:
             change.in_flight.begin(instance, PendingOp.BACKOFF)
             self.set_deadline(change, instance, delay(tries - self.limits.refusals_at_once))
@@ -200,22 +193,29 @@ class TaskActions:
         goal = goal_of(change.goal, change.task(instance))
         change.in_flight.finish(instance)
         self._clear(change, instance)
+        give_up(change, instance)
         restarted = goal is Goal.RESTART
         reason = restart_reason(change.task(instance)) if restarted else TerminationReason.KILLED_ON_REQUEST
         by = author_of_end(change, change.task(instance))
+        with_gang = ended_with_gang(change.task(instance))
+        killed_for = change.task(instance).killed_for if with_gang else by and with_author("stopped", by)
+        note_end(change, instance)
         task = change.move(
             instance,
             Cause.CANCELLED,
             goal=TaskState.KILLED if goal is Goal.STOP else change.task(instance).goal,
             completion_time=self.now.wall,
             termination=Termination(reason, by=by),
-            message=unlaunched(message, by)[:MAX_MESSAGE],
+            killed_for=killed_for,
+            message=told_end(killed_for, message)[:MAX_MESSAGE_CHARACTERS],
             reason="",
             health=_health_at_end(change.task_spec(instance)),
         )
         if restarted:
-            self.next_run(change, instance, task)
-        elif goal is not Goal.STOP:
+            self._run_again(change, instance, task)
+            return
+        give_up_unstarted(change, instance)
+        if goal is not Goal.STOP:
             # To be removed, or wanted again since it was withdrawn.
             self.evaluate(change, instance)
 
@@ -225,20 +225,29 @@ class TaskActions:
         running = goal_of(change.goal, task) is Goal.RUN
         cause = end_cause(task.state, status)
         counts = counts_for_service(cause, status.state) if change.service else cause.is_failure
-        failures = task.failure_count + (running and counts)
+        bound = running and is_bound(change, instance)
+        follows = bound and cause is not EndCause.SUCCESS and is_ending(change)
+        failures = task.failure_count + (running and counts and not follows)
         note_ended(change, task, cause, status)
-        again = running and not change.service and runs_again(cause, failures, change.task_spec(instance))
+        if bound:
+            again = follows or gang_runs_again(change, instance, cause)
+        else:
+            again = running and not change.service and runs_again(cause, failures, change.task_spec(instance))
         if running and not (change.service and counts):
             status = replace(status, message=explain_end(cause, status.message, again or change.service))
         if running and cause is EndCause.NOT_STARTED:
             change.in_flight.finish(instance)
             self.not_started(change, instance, status.message, status.reason)
+            note_lost(change, instance, task, cause)
             return
         self._end(change, instance, task, status, failures)
         if again:
-            self.next_run(change, instance, change.task(instance))
+            self._run_again(change, instance, change.task(instance))
         else:
+            give_up_unstarted(change, instance)
             self.evaluate(change, instance)
+        if running:
+            note_lost(change, instance, task, cause)
 
     def _end(
         self, change: Change, instance: int, task: TaskRuntime, status: TaskStatus, failures: int
@@ -246,18 +255,22 @@ class TaskActions:
         """Note how the run ended."""
         goal = goal_of(change.goal, task)
         state = end_state(task, status, goal is not Goal.RUN)
-        completed = status.timestamp or self.now.wall
+        completed = max(moment(status, task, self.now.wall), task.start_time)
         spec = change.task_spec(instance)
         usage = used(spec.resources, (task.start_time, completed))
+        if lost := lost_seconds(change, instance, task, state, completed):
+            usage[LOST] = lost
+            change.lost_seconds += lost
         change.in_flight.finish(instance)
         self._clear(change, instance)
         change.add_usage(usage)
+        note_end(change, instance)
         requested = task.termination if task.state is TaskState.KILLING else None
-        evicted = requested is not None and requested.reason in EVICTIONS
+        evicted = requested is not None and (requested.reason in EVICTIONS or ended_with_gang(task))
         done = evicted and state is TaskState.SUCCEEDED
         stays = evicted and task.goal is TaskState.PREEMPTING
         asked = requested is not None and bool(requested.by) and state is TaskState.KILLED
-        message = told_end(task, status) if asked or (evicted and not done) else status.message
+        killed_for = task.killed_for if asked or (evicted and not done) else ""
         change.move(
             instance,
             ENDED[state],
@@ -265,7 +278,8 @@ class TaskActions:
             desired_run=task.run if done else task.desired_run,
             completion_time=completed,
             agent_id=task.agent_id or status.agent_id,
-            message=message[:MAX_MESSAGE],
+            message=told_end(killed_for, status.message)[:MAX_MESSAGE_CHARACTERS],
+            killed_for=killed_for,
             reason=status.reason,
             termination=termination(state, requested, status.message),
             failure_count=failures,
@@ -277,7 +291,12 @@ class TaskActions:
         """Store KILLING, and kill the run for its removal, update or restart, or on request."""
         goal, by = goal_of(change.goal, task), author_of_end(change, task)
         restarts = goal is Goal.RESTART and (not change.updating or asked_within_sla(task))
-        if goal is Goal.REMOVE:
+        if task.termination is not None and ended_with_gang(task):
+            stays = TaskState.KILLED if goal is Goal.STOP else task.goal
+            self._kill(change, instance, stays, task.termination, task.killed_for, task.killed_for)
+        elif goal is Goal.REMOVE and not change.service:
+            self._kill_by(change, instance, task.goal, TerminationReason.KILLED_ON_REQUEST, "released", by)
+        elif goal is Goal.REMOVE:
             self._kill_by(change, instance, task.goal, TerminationReason.KILLED_FOR_UPDATE, "removed", by)
         elif restarts:
             self._kill_by(change, instance, task.goal, restart_reason(task), "restarted", by)
@@ -294,8 +313,9 @@ class TaskActions:
     def _kill_by(
         self, change: Change, instance: int, goal: TaskState, reason: TerminationReason, done: str, by: str
     ) -> None:
-        message = with_author(done, by) if by else f"to be {done}"
-        self._kill(change, instance, goal, Termination(reason, by=by), message)
+        killed_for = by and with_author(done, by)
+        message = killed_for or f"to be {done}"
+        self._kill(change, instance, goal, Termination(reason, by=by), message, killed_for)
 
     def evictable(self, change: Change, instance: int) -> bool:
         """Return whether a run is on a host, is not to end anyway, and has no pending operation."""
@@ -311,12 +331,12 @@ class TaskActions:
         task = change.task(instance)
         preempted = reason is TerminationReason.PREEMPTED_RESOURCES
         if preempted and change.task_spec(instance).kill_on_preempt:
-            self._kill(change, instance, TaskState.PREEMPTING, Termination(reason), message)
+            self._kill(change, instance, TaskState.PREEMPTING, Termination(reason), message, message)
             return
         change.revise(
             instance, desired_run=task.run + 1, desired_host=change.next_host(task, volume_host(task))
         )
-        self._kill(change, instance, task.goal, Termination(reason), message)
+        self._kill(change, instance, task.goal, Termination(reason), message, message)
 
     def kill_again(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Kill the run, and set the deadline at which the kill is repeated.
@@ -331,7 +351,13 @@ class TaskActions:
         self.set_deadline(change, instance, delay(tries, limits.kill_again_after, limits.kill_again_most))
 
     def _kill(
-        self, change: Change, instance: int, goal: TaskState, termination: Termination, message: str
+        self,
+        change: Change,
+        instance: int,
+        goal: TaskState,
+        termination: Termination,
+        message: str,
+        killed_for: str = "",
     ) -> None:
         task = change.move(
             instance,
@@ -339,48 +365,24 @@ class TaskActions:
             goal=goal,
             termination=termination,
             message=message,
+            killed_for=killed_for,
             reason="",
         )
         change.in_flight.attempts.pop(instance, None)
         change.in_flight.unconfirmed.discard(instance)
+        note_end(change, instance)
         self.kill_again(change, instance, task)
 
     def start_over(self, change: Change, instance: int, task: TaskRuntime) -> None:
         """Give up a run without a status, kill it in case it lives, and begin the next one."""
         change.kill(instance, task)
-        silent = f"{task.state.name} without news for {self.age(task):.0f} s"
+        silent = f"{task.state.name} without news for {elapsed(self.age(task))}"
         lost = change.move(instance, Cause.SILENT, message=silent, completion_time=self.now.wall)
-        self.next_run(change, instance, lost)
-
-    def _watch(self, change: Change, instance: int, task: TaskRuntime) -> None:
-        """Set the deadline by which a run on a host must have a status, or must have ended."""
-        in_flight, limits = change.in_flight, self.limits
-        if task.state is TaskState.RUNNING:
-            in_flight.attempts.pop(instance, None)
-            seconds = self.time_left(change, instance)
-            if instance in in_flight.unconfirmed:
-                seconds = min(limits.confirm_after, seconds or limits.confirm_after)
-        elif task.state is TaskState.STARTING and change.service:
-            seconds = limits.confirm_after if instance in in_flight.unconfirmed else None
-        elif task.state is TaskState.LAUNCHED:
-            seconds = limits.ask_after if instance in in_flight.unconfirmed else limits.news_after
-        else:
-            stuck = limits.stuck_after - self.age(task)
-            seconds = min(limits.confirm_after, stuck) if instance in in_flight.unconfirmed else stuck
-        if seconds is None:
-            self.clear_deadline(change, instance)
-        else:
-            self.set_deadline(change, instance, seconds)
-
-    def time_left(self, change: Change, instance: int) -> float | None:
-        """Return the seconds that a RUNNING task has left of its maxRunningTime; None: no limit."""
-        longest = change.spec_of(instance).sla.max_running_time
-        if not longest:
-            return None
-        return longest - (self.now.wall - change.task(instance).start_time) / NANOSECONDS
+        self._run_again(change, instance, lost)
 
     def _withdraw(self, change: Change, instance: int, task: TaskRuntime) -> None:
         in_flight = change.in_flight
+        note_end(change, instance)
         if task.state is TaskState.INITIALIZED and not in_flight.recovered:
             self.end_unlaunched(change, instance, "stopped before it was enqueued")
             return

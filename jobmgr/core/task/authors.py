@@ -6,17 +6,12 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.goal import Goal, goal_of
 from peloton.model.states import TaskState, TerminationReason
-from peloton.model.task import TaskRuntime, TaskStatus, Termination
+from peloton.model.task import TaskRuntime, Termination
 
 
 def with_author(what: str, by: str) -> str:
     """Return what was done to a task, and by whom, where that is known."""
     return f"{what} by {by}" if by else what
-
-
-def unlaunched(message: str, by: str) -> str:
-    """Return the message of a run that was stopped before it was launched."""
-    return f"stopped by {by}; {message}" if by else message
 
 
 def author_of_end(change: Change, task: TaskRuntime) -> str:
@@ -50,6 +45,6 @@ def asked_within_sla(task: TaskRuntime) -> bool:
     return how is not None and how.reason is TerminationReason.KILLED_FOR_SLA_AWARE_RESTART
 
 
-def told_end(task: TaskRuntime, status: TaskStatus) -> str:
-    """Return the message of the end of a run that was killed: why, and what Mesos says."""
-    return "; ".join(part for part in (task.message, status.message) if part)
+def told_end(killed_for: str, message: str) -> str:
+    """Return the message of the end of a run that may have been killed: why, and what else is known."""
+    return "; ".join(part for part in (killed_for, message) if part)

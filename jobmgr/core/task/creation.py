@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.task_states import Cause, state_after
 from jobmgr.core.task.actions import NO_PORTS
-from jobmgr.core.task.authors import unlaunched
+from jobmgr.core.task.authors import told_end, with_author
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
@@ -14,6 +14,7 @@ def first_runtime(change: Change, instance: int, stopped: bool, by: str = "") ->
     """Return the first runtime of an instance; one that was `stopped` before it was created has ended."""
     who = by or change.goal_by
     cause = Cause.CREATED_STOPPED if stopped else Cause.CREATED
+    killed_for = with_author("stopped", who) if stopped and who else ""
     state = state_after(change.job_id, instance, change.task(instance), cause)
     version, now = change.spec.version, change.timestamp()
     return TaskRuntime(
@@ -26,7 +27,8 @@ def first_runtime(change: Change, instance: int, stopped: bool, by: str = "") ->
         ports=NO_PORTS,
         completion_time=now if stopped else 0,
         termination=Termination(TerminationReason.KILLED_ON_REQUEST, by=who) if stopped else None,
-        message=unlaunched("stopped before it was enqueued", who) if stopped else "",
+        killed_for=killed_for,
+        message=told_end(killed_for, "stopped before it was enqueued") if stopped else "",
         created_at=now,
         updated_at=now,
     )
@@ -46,7 +48,7 @@ def come_back(
     return change.move(
         instance,
         Cause.CREATED_STOPPED if stopped else Cause.CREATED,
-        goal=TaskState.KILLED if stopped else TaskState.RUNNING,
+        goal=TaskState.KILLED if stopped else change.running_goal,
         run=task.run + 1,
         desired_run=task.run + 1,
         previous_run=task.run,
@@ -58,6 +60,8 @@ def come_back(
         start_time=0,
         completion_time=change.timestamp() if stopped else 0,
         termination=None,
+        killed_for="",
+        previous_state=TaskState.UNKNOWN,
         failure_count=0,
         health=HealthState.DISABLED,
         desired_host=desired_host,

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from jobmgr.core.task.status_rules import MAX_MESSAGE, ended_run_message, termination
+from jobmgr.core.task.authors import told_end
+from jobmgr.core.task.status_rules import (
+    MAX_MESSAGE_CHARACTERS,
+    SKEW_NANOSECONDS,
+    ended_run_message,
+    termination,
+)
 from jobmgr.core.task.usage import more_used
 from peloton.model.resources import Resources
-from peloton.model.states import TaskState, TerminationReason
+from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -43,8 +49,7 @@ def previous_run_message(task: TaskRuntime, run: int, status: TaskStatus) -> str
     """Return the message of a waiting task with an update of the end of its last run; empty where not new."""
     if run != task.previous_run or not status.uuid or task.state not in _WAITS:
         return ""
-    known = task.message.startswith(ended_run_message(run, status.state, ""))
-    new = known and not _contains(task.message, status)
+    new = status.state is task.previous_state and not _contains(task.message, status)
     return ended_run_message(run, status.state, status.message) if new else ""
 
 
@@ -63,8 +68,9 @@ def _is_start(task: TaskRuntime, status: TaskStatus) -> bool:
 
 def _of_end(task: TaskRuntime, status: TaskStatus) -> Corrections:
     changes: Corrections = {}
-    completed = status.timestamp or task.completion_time
-    if completed != task.completion_time:
+    completed = status.timestamp
+    first, last = task.start_time - SKEW_NANOSECONDS, task.completion_time + SKEW_NANOSECONDS
+    if completed and completed != task.completion_time and first <= completed <= last:
         changes["completion_time"] = completed
     message = _message(task, status)
     if message != task.message:
@@ -78,13 +84,11 @@ def _of_end(task: TaskRuntime, status: TaskStatus) -> Corrections:
 
 
 def _message(task: TaskRuntime, status: TaskStatus) -> str:
-    if _contains(task.message, status):
-        return task.message
-    requested = task.termination
-    if requested is not None and (requested.by or requested.reason is TerminationReason.PREEMPTED_RESOURCES):
-        return f"{task.message}; {status.message}"[:MAX_MESSAGE]
-    return status.message[:MAX_MESSAGE]
+    if task.throttled or _contains(task.message, status):
+        return task.message  # of a throttled one it tells that it waits
+    return told_end(task.killed_for, status.message)[:MAX_MESSAGE_CHARACTERS]
 
 
 def _contains(message: str, status: TaskStatus) -> bool:
-    return status.message[: MAX_MESSAGE // 2] in message
+    """Return whether a message has what an update tells already, which an explanation may stand before."""
+    return status.message[: MAX_MESSAGE_CHARACTERS // 2] in message

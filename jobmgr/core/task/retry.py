@@ -5,7 +5,7 @@ The rules are those of docs/behaviour/tasks.md, Retry.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from peloton.model.backoff import exponential
 from peloton.model.states import TaskState
@@ -29,11 +29,7 @@ stands for an agent that disappeared."""
 _NOT_STARTED = frozenset({TaskState.INITIALIZED, TaskState.PENDING, TaskState.LAUNCHED})
 
 
-THROTTLED = "Task throttled due to failure"
-"""The message of a service's instance that waits before its next run."""
-
-
-class EndCause(Enum):
+class EndCause(StrEnum):
     """What ended a run, for the retry policy."""
 
     SUCCESS = "success"
@@ -108,21 +104,6 @@ def counts_for_service(cause: EndCause, end: TaskState) -> bool:
     return end is not TaskState.LOST and cause is not EndCause.NOT_STARTED
 
 
-def throttled_for(task: TaskRuntime, age: float, first: float, longest: float) -> float:
-    """Return the seconds that a service's instance still waits before its next run; 0: none.
-
-    `age` is the seconds since its run ended. The wait doubles from `first` with each failure in a row.
-    """
-    if task.state is TaskState.LOST or not task.failure_count:
-        return 0.0
-    return max(exponential(task.failure_count, first, longest) - age, 0.0)
-
-
-def is_throttled(task: TaskRuntime) -> bool:
-    """Return whether a service's instance waits before its next run; one that was stopped does not."""
-    return task.message == THROTTLED and task.goal is TaskState.RUNNING and task.state.terminal
-
-
 def explain_end(cause: EndCause, message: str, again: bool) -> str:
     """Return the message of an end, with an explanation where the task did not cause it."""
     suffix = f": {message}" if message else ""
@@ -141,4 +122,4 @@ def explain_end(cause: EndCause, message: str, again: bool) -> str:
 
 def delay(attempt: int, first: float = 1.0, longest: float = LONGEST_DELAY) -> float:
     """Return the seconds before the next try after `attempt` failed ones; they double from `first`."""
-    return min(first * 2.0 ** min(max(attempt - 1, 0), 30), longest)
+    return exponential(attempt, first, longest)

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from enum import Enum
 
 from jobmgr.core.task.retry import EndCause, end_cause
+from jobmgr.core.task.usage import NANOSECONDS
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 
 _EXITED = re.compile(r"exited with status (-?\d+)")
 _SIGNALLED = re.compile(r"terminated with signal ([^\n]+)")
 
-MAX_MESSAGE = 2000
+MAX_MESSAGE_CHARACTERS = 2000
 """Characters of a message that are stored."""
+SKEW_NANOSECONDS = 60 * NANOSECONDS
+"""By how much an agent's clock may differ from that of the job manager before its times are not used."""
 PROGRESS: Mapping[TaskState, int] = {
     TaskState.INITIALIZED: 0,
     TaskState.PENDING: 0,
@@ -41,6 +44,16 @@ class Verdict(Enum):
     """Note the health."""
     END = "end"
     """End the run."""
+
+
+def moment(status: TaskStatus, task: TaskRuntime, now: int) -> int:
+    """Return when a status says that something happened to a run; `now` where that cannot be.
+
+    The clocks of agents may be wrong and jump: nothing happens after now, or before the run was launched or
+    started. All times are nanoseconds since 1970.
+    """
+    since = max(task.start_time, task.updated_at if task.state is TaskState.LAUNCHED else 0)
+    return status.timestamp if since - SKEW_NANOSECONDS <= status.timestamp <= now + SKEW_NANOSECONDS else now
 
 
 def judge(task: TaskRuntime, run: int, status: TaskStatus) -> Verdict:
@@ -78,7 +91,7 @@ def end_state(task: TaskRuntime, status: TaskStatus, stopping: bool) -> TaskStat
 def ended_run_message(run: int, state: TaskState, message: str) -> str:
     """Return the message of a task whose run ended so and is followed by the next one."""
     suffix = f": {message}" if message else ""
-    return f"run {run} {state.name}{suffix}"[:MAX_MESSAGE]
+    return f"run {run} {state.name}{suffix}"[:MAX_MESSAGE_CHARACTERS]
 
 
 def termination(end: TaskState, requested: Termination | None, message: str) -> Termination | None:

@@ -77,6 +77,8 @@ def give_up_unused(change: Change) -> None:
         used = volume.id in (task.volume_id, volume_id(change.job_id, volume.instance, task.run))
         if volume.state is VolumeState.INITIALIZED and not used:
             _give_up(change, volume)
+        elif volume.id == task.volume_id:
+            give_up_unstarted(change, volume.instance)
 
 
 def note_started(change: Change, task: TaskRuntime) -> None:
@@ -91,6 +93,15 @@ def note_ended(change: Change, task: TaskRuntime, cause: EndCause, status: TaskS
     unstarted = cause in (EndCause.NOT_STARTED, EndCause.SYSTEM) or status.reason == _INVALID
     if not (unstarted and task.state in _BEFORE_START):
         note_started(change, task)
+
+
+def give_up_unstarted(change: Change, instance: int) -> None:
+    """Give up the volume of an instance that has ended, where no run has started with it."""
+    task = change.task(instance)
+    volume = change.volume(task.volume_id)
+    if task.state.terminal and volume is not None and volume.state is VolumeState.INITIALIZED:
+        _give_up(change, volume)
+        change.revise(instance, volume_id="", desired_host="")
 
 
 def deletion_refused(change: Change, volume: Volume) -> PelotonError | None:

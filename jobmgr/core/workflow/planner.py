@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from jobmgr.core.state.throttling import is_throttled
 from jobmgr.core.workflow.stages import Aim, Stage, is_held, is_underway, stage_of
+from peloton.model.amounts import duration
 from peloton.model.availability import Availability, availability_of
+from peloton.model.plural import plural
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import Workflow, WorkflowState, WorkflowType
@@ -127,7 +130,23 @@ def batch_size(workflow: Workflow, count: int) -> int:
 
 def silence(workflow: Workflow, now: int) -> int:
     """Return the nanoseconds since a workflow has made progress."""
-    return now - max(workflow.updated_at, workflow.created_at)
+    return max(now - max(workflow.updated_at, workflow.created_at), 0)
+
+
+def waits_for_throttled_only(instances: Instances, now: int) -> bool:
+    """Return whether a workflow waits only for instances throttled after failures of the user's program.
+
+    One that has just been run again counts: its next failure is a matter of time.
+    """
+    in_flight = instances.by_stage[Stage.CURRENT]
+    if not in_flight or instances.count(Stage.ENDING):
+        return False
+    return all(_crashes(instances.task(i), now) for i in in_flight)
+
+
+def _crashes(task: TaskRuntime, now: int) -> bool:
+    trying = task.failure_count > 0 and now - task.updated_at < SILENT_NANOSECONDS
+    return is_throttled(task) or trying
 
 
 def plan(workflow: Workflow, instances: Instances, now: int, limit: int = 2**31) -> Plan:
@@ -212,7 +231,7 @@ def _first(some: Iterable[int], limit: int) -> tuple[int, ...]:
 
 def _failures(instances: Instances, failed: int, most: int) -> str:
     named = _named(instances.by_stage[Stage.FAILED])
-    return f"{failed} instances failed ({named}), which is not below the limit of {most}"
+    return f"{plural(failed, 'instance')} failed ({named}), which is not below the limit of {most}"
 
 
 def _waiting(workflow: Workflow, instances: Instances, now: int) -> str:
@@ -230,7 +249,11 @@ def _waiting(workflow: Workflow, instances: Instances, now: int) -> str:
     if held and not current:
         parts.append(f"{len(held)} to be stopped before the update ({_named(held)})")
     silent = silence(workflow, now)
-    late = f"; no progress for {silent // 60_000_000_000} min" if silent >= SILENT_NANOSECONDS else ""
+    late = ""
+    if waits_for_throttled_only(instances, now):
+        late = "; they crash-loop: their program fails again and again"
+    elif silent >= SILENT_NANOSECONDS:
+        late = f"; no progress for {duration(silent // 60_000_000_000 * 60)}"
     return "waits for instances: " + "; ".join(parts) + late
 
 

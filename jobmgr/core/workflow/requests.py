@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.job.requests import resume_service, stale, version_of
+from jobmgr.core.job.requests import resume_service, stale
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import WorkflowAction, WorkflowRepeated, WorkflowRequested, WorkflowSteered
-from jobmgr.core.workflow.rounds import Rollouts, event_of, moved, roll_back
+from jobmgr.core.workflow.moves import event_of, moved
+from jobmgr.core.workflow.rollback import roll_back
+from jobmgr.core.workflow.rounds import Rollouts
 from jobmgr.core.workflow.stages import Aim, Stage, is_changed, stage_of
 from jobmgr.core.workflow.states import WorkflowCause
 from peloton.errors import Conflict, InvalidArgument, PelotonError, Refused, Unavailable
@@ -50,7 +52,7 @@ def asked(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: WorkflowR
     _begin(change, event, change.timestamp())
     rollouts.forget(event.job_id)
     rollouts.wake(event.job_id)
-    return version_of(change)
+    return change.version
 
 
 def repeated(active: ActiveJobs, cycle: Cycle, event: WorkflowRepeated) -> Answer:
@@ -63,8 +65,8 @@ def repeated(active: ActiveJobs, cycle: Cycle, event: WorkflowRepeated) -> Answe
     if refused is not None:
         return refused
     _take_opaque(change, running, event.opaque_data)
-    change.workflow_version += 1
-    return version_of(change)
+    change.raise_workflow()
+    return change.version
 
 
 def steered(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: WorkflowSteered) -> Answer:
@@ -84,7 +86,7 @@ def steered(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, event: Workflo
     except InvalidArgument as error:
         return error
     rollouts.wake(event.job_id)
-    return version_of(change)
+    return change.version
 
 
 def diff(aim: Aim, size: int, task_of: Callable[[int], TaskRuntime]) -> ConfigDiff:
@@ -111,12 +113,12 @@ def diff(aim: Aim, size: int, task_of: Callable[[int], TaskRuntime]) -> ConfigDi
 def _begin(change: Change, event: WorkflowRequested, now: int) -> None:
     previous = change.spec.version
     change.grow(event.spec)
-    change.workflow_version += 1
+    change.raise_workflow()
     fresh = replace(
         event.workflow,
         config_version=event.spec.version,
         previous_version=previous,
-        workflow_version=change.workflow_version,
+        workflow_version=change.version.workflow,
         created_at=now,
         updated_at=now,
     )
@@ -130,7 +132,7 @@ def _begin(change: Change, event: WorkflowRequested, now: int) -> None:
         remaining=change.size,
     )
     change.put_workflow(fresh, event_of(fresh, WHOLE_WORKFLOW, WorkflowState.INITIALIZED, now))
-    if fresh.type is WorkflowType.START or (update and fresh.options.start_tasks):
+    if fresh.starts_stopped:
         resume_service(change)
         change.goal_by = fresh.by
 
@@ -201,7 +203,7 @@ def _steer(change: Change, workflow: Workflow, action: WorkflowAction, now: int,
     else:
         _turn_back(change, workflow, now, by)
         return  # it counts the version itself
-    change.workflow_version += 1
+    change.raise_workflow()
 
 
 def _turn_back(change: Change, workflow: Workflow, now: int, by: str) -> None:

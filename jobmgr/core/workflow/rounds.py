@@ -14,16 +14,24 @@ from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import come_back, first_runtime
 from jobmgr.core.task.usage import NANOSECONDS
 from jobmgr.core.task.volumes import home_for_next_run, volume_host
-from jobmgr.core.workflow.planner import SILENT_NANOSECONDS, Instances, Plan, plan, silence
+from jobmgr.core.workflow.moves import event_of, moved
+from jobmgr.core.workflow.planner import (
+    SILENT_NANOSECONDS,
+    Instances,
+    Plan,
+    plan,
+    silence,
+    waits_for_throttled_only,
+)
+from jobmgr.core.workflow.rollback import roll_back, rolls_back
 from jobmgr.core.workflow.stages import Aim, Stage
-from jobmgr.core.workflow.states import MACHINE, WorkflowCause
+from jobmgr.core.workflow.states import WorkflowCause
 from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import (
     WHOLE_WORKFLOW,
     Workflow,
-    WorkflowEvent,
     WorkflowState,
     WorkflowStatus,
     WorkflowType,
@@ -67,40 +75,6 @@ class Rollouts:
         self.silent.discard(job_id)
 
 
-def moved(change: Change, workflow: Workflow, cause: WorkflowCause, now: int, reason: str = "") -> Workflow:
-    """Take the workflow to the state that `cause` leads to. Raises IllegalTransition."""
-    state = MACHINE.next(workflow.state, cause, workflow.id)
-    new = replace(
-        workflow,
-        state=state,
-        previous_state=workflow.state,
-        rolling_back=workflow.rolling_back or cause is WorkflowCause.ROLL_BACK,
-        reason=reason,
-        revision=workflow.revision + 1,
-        updated_at=now,
-        completed_at=now if state.terminal else 0,
-    )
-    change.put_workflow(new, event_of(new, WHOLE_WORKFLOW, state, now))
-    return new
-
-
-def event_of(workflow: Workflow, instance: int, state: WorkflowState, now: int) -> WorkflowEvent:
-    """Return an event of a workflow (WHOLE_WORKFLOW) or of one of its instances."""
-    return WorkflowEvent(workflow.id, workflow.job_id, instance, workflow.type, state, now)
-
-
-def roll_back(change: Change, workflow: Workflow, now: int, reason: str) -> Workflow:
-    """Cycle an update round: the job goes by the config before, and instances get their attempts anew."""
-    new = moved(change, workflow, WorkflowCause.ROLL_BACK, now, reason)
-    change.grow(change.specs[workflow.previous_version])
-    change.workflow_version += 1
-    for instance in range(change.size):
-        task = change.task(instance)
-        if task.failure_count and task.state is not TaskState.DELETED:
-            change.revise(instance, failure_count=0)
-    return new
-
-
 def advance(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle) -> None:
     """Give a round to each workflow that this cycle has to do with."""
     concerned = [job_id for job_id, change in cycle.changes.items() if change.workflow is not None]
@@ -133,11 +107,12 @@ def _round(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, change: Change)
 def _report_silence(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, workflow: Workflow) -> None:
     """Report a workflow without progress, and once more each SILENT_NANOSECONDS while that lasts.
 
-    One that a user has paused waits for the user, and is not reported.
+    One that a user has paused waits for the user, and one of throttled instances for the user's program:
+    they are not reported.
     """
     job_id, deadlines = workflow.job_id, active.actions.deadlines
     left = SILENT_NANOSECONDS - silence(workflow, cycle.now.wall)
-    if workflow.state is WorkflowState.PAUSED or left > 0:
+    if workflow.state is WorkflowState.PAUSED or left > 0 or _crashes(rollouts, job_id, cycle.now.wall):
         rollouts.silent.discard(job_id)
     elif deadlines.get((job_id, WHOLE_WORKFLOW)) is None:
         rollouts.silent.add(job_id)
@@ -145,6 +120,12 @@ def _report_silence(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, workfl
     if deadlines.get((job_id, WHOLE_WORKFLOW)) is None:
         seconds = (left if left > 0 else SILENT_NANOSECONDS) / NANOSECONDS
         deadlines.set((job_id, WHOLE_WORKFLOW), cycle.now.monotonic + seconds)
+
+
+def _crashes(rollouts: Rollouts, job_id: JobId, now: int) -> bool:
+    """Return whether all that a workflow waits for is that the user's program stops failing."""
+    held = rollouts.instances.get(job_id)
+    return held is not None and waits_for_throttled_only(held, now)
 
 
 class _Round:
@@ -162,7 +143,7 @@ class _Round:
         self._instances = self._current_instances()
 
     def run(self) -> None:
-        limit = self._active.actions.limits.rows_per_turn
+        limit = self._active.actions.limits.rows_per_cycle
         next_ = plan(self._workflow, self._instances, self._now, limit)
         self._apply(next_)
         if next_.too_many_failed:
@@ -264,8 +245,13 @@ class _Round:
         self._active.actions.evaluate(self._change, instance)
 
     def _host_for(self, task: TaskRuntime) -> str:
-        """Return the host that the next run is to go to; empty: any."""
-        return volume_host(task) or (task.host if self._workflow.options.in_place else "")
+        """Return the host that the next run is to go to; empty: any.
+
+        An instance that is on its way back to a host has none, but goes on to the same one.
+        """
+        return volume_host(task) or (
+            (task.host or task.desired_host) if self._workflow.options.in_place else ""
+        )
 
     def _stop(self, instance: int, task: TaskRuntime) -> None:
         version = self._workflow.target_version
@@ -313,9 +299,7 @@ class _Round:
     def _fail(self, next_: Plan) -> None:
         self._count(next_)
         workflow, change = self._workflow, self._change
-        options, back = workflow.options, workflow.rolling_back
-        cycles = options.rollback_on_failure and not back and workflow.previous_version
-        if cycles and workflow.type is WorkflowType.UPDATE:
+        if rolls_back(workflow):
             roll_back(change, workflow, self._now, next_.reason)
             self._rollouts.wake(change.job_id)
         elif workflow.state is WorkflowState.PAUSED:

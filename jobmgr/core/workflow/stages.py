@@ -144,8 +144,7 @@ def _starts(aim: Aim, task: TaskRuntime, taken: bool) -> bool:
     """Return whether the workflow starts a stopped instance. One taken up was stopped again since."""
     if is_held(task):
         return True
-    wanted = aim.workflow.type is WorkflowType.START or aim.workflow.options.start_tasks
-    return wanted and not taken and not aim.workflow.rolling_back
+    return aim.workflow.starts_stopped and not taken and not aim.workflow.rolling_back
 
 
 def _resting(task: TaskRuntime, target: int) -> Stage:

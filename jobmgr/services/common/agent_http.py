@@ -8,11 +8,12 @@ from typing import Any
 
 from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import NotFound, Unavailable
+from peloton.model.amounts import byte_size, duration
 from peloton.plainjson import parse_json
 
 TIMEOUT = 10.0
 """Seconds for one answer, the connection included."""
-MAX_ANSWER = 64 * 1024 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 CONCURRENT_REQUESTS = 4
 
 
@@ -20,44 +21,48 @@ class AgentHttp:
     """A client of any agent's HTTP server."""
 
     def __init__(
-        self, timeout: float = TIMEOUT, max_answer: int = MAX_ANSWER, access: AgentAccess = PLAIN
+        self, timeout: float = TIMEOUT, max_answer_bytes: int = MAX_ANSWER_BYTES, access: AgentAccess = PLAIN
     ) -> None:
         self._access = access
         self._timeout = timeout
-        self._max_answer = max_answer
+        self._max_answer_bytes = max_answer_bytes
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
-    async def get(self, address: str, path: str, query: Mapping[str, str] | None = None) -> Any:
+    async def get(self, address: str, path: str, query: Mapping[str, str] | None = None) -> object:
         """Return the JSON at `<address><path>`. Raise NotFound for a 404, else Unavailable."""
-        import httpx  # slow to import, and most job managers never ask an agent
+        return _parsed(f"{address}{path}", await self.read(address, path, query))
+
+    async def read(self, address: str, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Return what is at `<address><path>`. Raise NotFound for a 404, else Unavailable."""
+        import httpx2  # slow to import, and most job managers never ask an agent
 
         url = f"{self._access.scheme}://{address}{path}"
         async with self._slots:
             try:
                 async with asyncio.timeout(self._timeout):
-                    return _parsed(url, await self._body(url, dict(query or {})))
-            except httpx.HTTPError as error:
+                    return await self._body(url, dict(query or {}))
+            except httpx2.HTTPError as error:
                 raise Unavailable(f"{url} cannot be reached: {type(error).__name__}") from error
             except TimeoutError:
-                raise Unavailable(f"{url} did not end its answer within {self._timeout:g} s") from None
+                raise Unavailable(f"{url} did not end its answer within {duration(self._timeout)}") from None
 
     async def _body(self, url: str, query: dict[str, str]) -> bytes:
-        import httpx
+        import httpx2
 
         # Without `trust_env`: agents are never behind the user's proxy.
         async with (
-            httpx.AsyncClient(trust_env=False, timeout=self._timeout, verify=self._access.verify) as client,
+            httpx2.AsyncClient(trust_env=False, timeout=self._timeout, verify=self._access.verify) as client,
             client.stream("GET", url, params=query, headers=self._access.headers) as answer,
         ):
-            if answer.status_code == httpx.codes.NOT_FOUND:
+            if answer.status_code == httpx2.codes.NOT_FOUND:
                 raise NotFound(f"{url}: 404")
-            if answer.status_code != httpx.codes.OK:
+            if answer.status_code != httpx2.codes.OK:
                 raise Unavailable(f"{url} answered {answer.status_code}")
             held = bytearray()
             async for chunk in answer.aiter_bytes():
                 held += chunk
-                if len(held) > self._max_answer:
-                    raise Unavailable(f"{url} answered more than {self._max_answer} bytes")
+                if len(held) > self._max_answer_bytes:
+                    raise Unavailable(f"{url} answered more than {byte_size(self._max_answer_bytes)}")
             return bytes(held)
 
 

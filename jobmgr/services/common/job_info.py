@@ -16,8 +16,8 @@ from peloton.model.payload import Payload
 from peloton.model.states import JobType, TaskState
 from peloton.model.workflow import WorkflowStatus
 from peloton.wire.payload import v1alpha_spec
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 from peloton.wire.v1alpha.job_status import job_status, job_summary
-from peloton.wire.v1alpha.twins import filled_job
 from peloton.wire.v1alpha.workflow import workflow_status
 
 

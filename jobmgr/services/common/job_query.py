@@ -19,9 +19,9 @@ from peloton.model.states import TERMINAL_JOB_STATES, JobState
 from peloton.wire.constraint import labels_from
 
 DEFAULT_LIMIT, MAX_LIMIT = 10, 100
-ENDED_REACH = 7 * 24 * 3600 * NANOSECONDS
+ENDED_REACH_NANOSECONDS = 7 * 24 * 3600 * NANOSECONDS
 """How far back a query for terminal states without a range goes."""
-LATEST = 2**63 - 1
+LATEST_NANOSECONDS = 2**63 - 1
 """The last time: times are 64-bit nanoseconds since 1970, and later ones count as this."""
 SORTED_BY = ("creation_time", "completion_time", "name", "owner", "state")
 
@@ -55,7 +55,7 @@ def job_query(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig], now: i
         else None
     )
     if created == TimeRange() and completed is None and states & TERMINAL_JOB_STATES:
-        created = TimeRange(start=now - ENDED_REACH)
+        created = TimeRange(start=now - ENDED_REACH_NANOSECONDS)
     page = page_of(spec.pagination, SORTED_BY, "spec.pagination")
     return JobQuery(
         labels=labels_from(spec.labels),
@@ -64,6 +64,7 @@ def job_query(request: job_pb2.QueryRequest, pools: Sequence[PoolConfig], now: i
         pool_id=_pool(request, pools),
         owner=spec.owner,
         name=spec.name,
+        reference=spec.reference,
         created=created,
         completed=completed,
         order=page.order or (("creation_time", True),),
@@ -127,6 +128,6 @@ def _nanoseconds(wire: Timestamp, path: str) -> int:
         wire.ToJsonString()  # checks that it is a time
     except ValueError:
         raise InvalidArgument(
-            path, f"{wire.seconds} s {wire.nanos} ns", "a time from the year 1 to 9999"
+            path, f"seconds: {wire.seconds} nanos: {wire.nanos}", "a time from the year 1 to 9999"
         ) from None
-    return max(-LATEST, min(wire.seconds * NANOSECONDS + wire.nanos, LATEST))
+    return max(-LATEST_NANOSECONDS, min(wire.seconds * NANOSECONDS + wire.nanos, LATEST_NANOSECONDS))

@@ -23,10 +23,11 @@ async def launched_run(job: JobView, instance: int, wanted: str) -> LaunchedRun:
     Raises NotFound where it never was on a host, InvalidArgument for what is no run of the instance.
     """
     runtime = await job.task(instance)
-    if runtime is None:
+    last = await job.removed_run(instance) if runtime is None else runtime.run
+    if not last:
         raise NotFound(f"instance {instance} has not been created yet")
-    run = run_number(job.job_id, instance, wanted) if wanted else runtime.run
-    if run == runtime.run and runtime.agent_id:
+    run = run_number(job.job_id, instance, wanted) if wanted else last
+    if runtime is not None and run == runtime.run and runtime.agent_id:
         return LaunchedRun(run, runtime.host, runtime.agent_id)
     events = await job.store.pod_events.list(job.job_id, instance, run)
     host, agent_id = place_of(events, run)

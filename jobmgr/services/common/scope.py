@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 import grpc
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.task_callers import check_call, require_alive
 from jobmgr.services.common.view import view
 from peloton.api.v0.job import job_pb2
-from peloton.errors import InvalidArgument, NotFound, PermissionDenied
+from peloton.errors import InvalidArgument, NotFound, PermissionDenied, shown
 from peloton.identity.methods import scoped as is_scoped
-from peloton.identity.principal import EVERYTHING, Scope, current, granted, require
+from peloton.identity.principal import EVERYTHING, Kind, administers, current, granted, require
 from peloton.model.ids import JobId, PoolId, is_uuid, parse_task_id
-from peloton.model.job import JobQuery, JobScope, JobSpec
+from peloton.model.job import JobSpec
 from peloton.model.pool import pool_path
 from peloton.rpc.server import Service
 
-LISTING = frozenset({"Query", "QueryJobs", "ListJobs", "GetActiveJobs", "GetJobIDFromJobName"})
-"""Methods about many jobs, which leave out what the caller may not read (`limited`, `readable`)."""
+LISTING = frozenset(
+    {"Query", "QueryJobs", "ListJobs", "GetActiveJobs", "GetJobIDFromJobName", "Watch", "Cancel"}
+)
+"""Methods about many jobs, which leave out what the caller may not read (`jobmgr.services.common.reach`)."""
 
 
 def scoped(service: Service, engine: Engine) -> Service:
@@ -44,8 +46,7 @@ def _scoped(name: str, handler: Any, engine: Engine) -> Any:
 def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, engine: Engine) -> Any:
     @wraps(method)
     async def call(request: Any, context: Any) -> Any:
-        if granted() != EVERYTHING:
-            await _check(engine, name, request)
+        await _check(engine, name, request)
         return await method(request, context)
 
     return call
@@ -54,9 +55,11 @@ def _unary(method: Callable[[Any, Any], Awaitable[Any]], name: str, engine: Engi
 def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str, engine: Engine) -> Any:
     @wraps(method)
     async def call(request: Any, context: Any) -> Any:
-        if granted() != EVERYTHING:
-            await _check(engine, name, request)
+        await _check(engine, name, request)
+        caller = current()
         async for answer in method(request, context):
+            if caller.kind is Kind.TASK:
+                await require_alive(engine, caller)
             yield answer
 
     return call
@@ -65,28 +68,43 @@ def _stream(method: Callable[[Any, Any], AsyncIterator[Any]], name: str, engine:
 async def _check(engine: Engine, name: str, request: Any) -> None:
     """Raise PermissionDenied where a request is about a job, or a new spec, beyond the grant.
 
-    What is not there is left to the method, whose answer has a form for it.
+    New specs get their owner. What is not there is left to the method, whose answer has a form for it.
     """
-    if name in LISTING and not _named(request):
+    if current().kind is Kind.TASK:
+        await _check_task(engine, name, request)
         return
-    pools = await engine.store.pools.all()
-    found = False
-    held: JobSpec | None = None
-    try:
-        job_id = await _job_of(engine, request)
-        if job_id is not None:
-            found, held = True, (await view(engine, job_id)).spec
-    except (NotFound, InvalidArgument):
-        found = True
+    everything = granted() == EVERYTHING
+    specs = list(_specs(request)) if not everything or current().kind is Kind.USER else []
+    if (everything and not specs) or (name in LISTING and not _named(request)):
+        return
+    found, held = await _held(engine, request)
+    pools = await engine.store.pools.all() if not everything else ()
     if held is not None:
         require(pool_path(held.pool_id, pools), held.owner, "the job")
-    for new in _specs(request):
+    for new in specs:
         found = True
         pool = _pool_of(new) or (held.pool_id if held is not None else "")
-        _own(new)
+        _give_owner(new, held)
         require(pool_path(pool, pools), new.owner, "the new spec")
-    if not found:
+    if not found and not everything:
         raise PermissionDenied(f"{current()} may call {name} for single jobs only")
+
+
+async def _check_task(engine: Engine, name: str, request: Any) -> None:
+    """Raise PermissionDenied where the call of a task is beyond its own job."""
+    _, held = await _held(engine, request)
+    await check_call(engine, name, request, held)
+    for new in _specs(request):
+        new.owner = "" if held is None else held.owner
+
+
+async def _held(engine: Engine, request: Any) -> tuple[bool, JobSpec | None]:
+    """Return whether a request names a job, and the spec of that; None where it is not there."""
+    try:
+        job_id = await _job_of(engine, request)
+        return job_id is not None, None if job_id is None else (await view(engine, job_id)).spec
+    except (NotFound, InvalidArgument):
+        return True, None
 
 
 def _named(request: Any) -> list[Any]:
@@ -110,7 +128,7 @@ async def _job_of(engine: Engine, request: Any) -> JobId | None:
         if kind == "UpdateID":
             if not is_uuid(value):
                 raise NotFound("update not found")
-            return (await engine.workflows.find(value)).workflow.job_id
+            return (await engine.store.workflows.get(value)).job_id
         return (await engine.store.volumes.get(value)).job_id
     return None
 
@@ -129,38 +147,19 @@ def _pool_of(spec: Any) -> PoolId:
     return str((spec.respoolID if v0 else spec.respool_id).value)
 
 
-def _own(spec: Any) -> None:
-    """Make the caller the owner of a spec without one, where it may only have jobs of its own."""
-    if not spec.owner and all(scope.own for scope in granted()):
-        spec.owner = current().name
+def _give_owner(spec: Any, held: JobSpec | None) -> None:
+    """Fill in the owner of a new spec: that of the job as it is, of a new job the caller.
 
-
-async def limited(query: JobQuery, engine: Engine) -> JobQuery:
-    """Return a query for what the caller may read."""
-    if granted() == EVERYTHING:
-        return query
-    pools = await engine.store.pools.all()
-    paths = {pool.id: pool_path(pool.id, pools) for pool in pools}
-
-    def part(scope: Scope) -> JobScope:
-        held = frozenset(pool for pool, path in paths.items() if Scope(scope.pools).holds(path, owned=True))
-        return JobScope(held if scope.pools else None, current().name if scope.own else None)
-
-    return replace(query, within=tuple(map(part, granted())))
-
-
-async def readable(jobs: list[JobId], engine: Engine) -> list[JobId]:
-    """Return those of some active jobs that the caller may read."""
-    if granted() == EVERYTHING:
-        return jobs
-    pools = await engine.store.pools.all()
-    found = []
-    for job_id in jobs:
-        job = engine.job(job_id)
-        if job is None:
-            continue
-        owned = bool(current().name) and job.spec.owner == current().name
-        path = pool_path(job.spec.pool_id, pools)
-        if any(scope.holds(path, owned) for scope in granted()):
-            found.append(job_id)
-    return found
+    Raises PermissionDenied for another's name, unless the caller administers the cluster.
+    """
+    caller = current()
+    if caller.kind is not Kind.USER:
+        return
+    kept = caller.name if held is None else held.owner
+    if not spec.owner:
+        spec.owner = kept
+    elif spec.owner not in (kept, caller.name) and not administers():
+        raise PermissionDenied(
+            f"owner: {shown(spec.owner)} is not {caller}: leave it out, and it is "
+            + (shown(kept) if kept else "nobody")
+        )

@@ -15,9 +15,12 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.amounts import byte_size
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.payload import SecretBytes, SecretRef
+from peloton.model.plural import plural
 from peloton.wire.secrets import check_no_secrets, check_takes_secrets, mounted
+from peloton.wire.validation.workload import gives_tokens
 from storage.interface import Secrets
 
 MOST_BYTES = 1024 * 1024
@@ -81,8 +84,14 @@ class SecretChecks:
     """Check the secrets of requests and compare them with those that are stored."""
 
     def __init__(
-        self, stored: Secrets, enabled: bool, new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+        self,
+        stored: Secrets,
+        enabled: bool,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        tokens: bool = True,
     ) -> None:
+        """Refuse secrets unless `enabled`, and tasks that ask for tokens unless there are `tokens`."""
+        self._tokens = tokens
         self._stored = stored
         self._enabled = enabled
         self._new_id = new_id
@@ -100,6 +109,7 @@ class SecretChecks:
         comes without content, or with the same, keeps its content; another content gets another key.
         Raises InvalidArgument, with the path of the field.
         """
+        self._check_tokens(config)
         if given and not self._enabled:
             raise InvalidArgument("secrets", _counted(given), "taken by this server: secrets are not enabled")
         held = _matched(given, existing)
@@ -118,9 +128,18 @@ class SecretChecks:
 
         Raises InvalidArgument where the config has no place for them.
         """
+        self._check_tokens(config)
         if existing:
             _check_container([GivenSecret(ref.id, ref.path, None) for ref in existing], config)
         return Prepared(tuple(existing), {})
+
+    def _check_tokens(self, config: job_pb2.JobConfig) -> None:
+        if gives_tokens(config) and not self._tokens:
+            raise InvalidArgument(
+                "workload.token",
+                "true",
+                "given by this server, which asks callers who they are: task_access.keys_file is not set",
+            )
 
     async def _prepared(
         self, job_id: JobId, given: Sequence[GivenSecret], held: Sequence[SecretRef | None]
@@ -177,7 +196,7 @@ def _check(given: Sequence[GivenSecret]) -> None:
         paths.add(secret.path)
         size += len(secret.data or b"")
     if size > MOST_BYTES:
-        raise InvalidArgument("secrets", f"{size} bytes", f"at most {MOST_BYTES} bytes in all")
+        raise InvalidArgument("secrets", byte_size(size), f"at most {byte_size(MOST_BYTES)} in all")
 
 
 def _check_path(path: str, at: str) -> None:
@@ -203,4 +222,4 @@ def _overrides(config: job_pb2.JobConfig) -> list[tuple[str, task_pb2.TaskConfig
 
 
 def _counted(given: Sequence[GivenSecret]) -> str:
-    return f"{len(given)} secret{'' if len(given) == 1 else 's'}"
+    return plural(len(given), "secret")

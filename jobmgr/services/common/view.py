@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.crash_loops import explained
+from jobmgr.services.common.reasons import reason_of
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import MAX_INSTANCES, JobRuntime, JobSpec, JobSummary, instance_count
 from peloton.model.payload import Payload
-from peloton.model.states import JobType
+from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.overrides import task_config
 from peloton.wire.payload import job_config
@@ -62,8 +64,28 @@ class JobView:
 
     @property
     def instance_count(self) -> int:
-        """Number of instances: of a daemon job as many as there are now, of others as the spec has it."""
+        """Number of instances: of a daemon job as many as there are now, of others those not released."""
         return instance_count(self.spec, self.runtime)
+
+    def is_released(self, instance: int) -> bool:
+        """Return whether an instance of an active batch job is released, ended or not."""
+        tasks = [] if self.cached is None else self.cached.tasks
+        return 0 <= instance < len(tasks) and tasks[instance].goal is TaskState.DELETED
+
+    async def removed_run(self, instance: int) -> int:
+        """Return the last run of an instance that has left the job; 0 for any other."""
+        if self.cached is not None:
+            tasks = self.cached.tasks
+            task = tasks[instance] if 0 <= instance < len(tasks) else None
+        else:
+            task = await self._stored(instance)
+        return task.run if task is not None and task.state is TaskState.DELETED else 0
+
+    async def _stored(self, instance: int) -> TaskRuntime | None:
+        try:
+            return await self.store.tasks.get(self.job_id, instance)
+        except NotFound:
+            return None
 
     @property
     def config(self) -> job_pb2.JobConfig:
@@ -89,14 +111,12 @@ class JobView:
         return held or await self.store.jobs.config(self.job_id, version)
 
     async def task(self, instance: int) -> TaskRuntime | None:
-        """Return the runtime of an instance; None where its row is not stored yet."""
+        """Return the runtime of an instance; None where it has no row yet, or has left the job."""
         if self.cached is not None:
             task = self.cached.task(instance)
-            return None if task is None else replace(task, reason=self.cached.reason(instance))
-        try:
-            return await self.store.tasks.get(self.job_id, instance)
-        except NotFound:
-            return None
+            return None if task is None else replace(task, reason=reason_of(self.cached, instance))
+        task = await self._stored(instance)
+        return None if task is None or task.state is TaskState.DELETED else task
 
     async def tasks(self, first: int = 0, end: int | None = None) -> AsyncIterator[tuple[int, TaskRuntime]]:
         """Yield the instances first … end-1 that have a row, in order, with the reason why they wait."""
@@ -108,7 +128,7 @@ class JobView:
     async def _rows(self, first: int, end: int | None) -> AsyncIterator[tuple[int, TaskRuntime]]:
         if self.cached is None:
             async for page in self.store.tasks.list(self.job_id, first, end):
-                for row in page.items():
+                for row in _there(page):
                     yield row
             return
         for instance, task in self.cached.created(first, end):
@@ -121,7 +141,7 @@ class JobView:
         """
         if self.cached is None:
             async for page in self.store.tasks.list(self.job_id, 0, None):
-                yield list(page.items())
+                yield list(_there(page))
             return
         held = self.cached.created()
         while batch := list(islice(held, YIELD_EVERY)):
@@ -135,7 +155,7 @@ class JobView:
 
     def reason(self, instance: int, task: TaskRuntime) -> str:
         """Return why an instance is in its state."""
-        return task.reason if self.cached is None else self.cached.reason(instance)
+        return task.reason if self.cached is None else reason_of(self.cached, instance)
 
     async def info(self, instance: int, runtime: TaskRuntime | None) -> task_pb2.TaskInfo:
         """Return a task with its merged config."""
@@ -152,13 +172,18 @@ class JobView:
             info.runtime.CopyFrom(runtime_to(self.job_id, instance, runtime))
 
 
+def _there(page: Mapping[int, TaskRuntime]) -> Iterable[tuple[int, TaskRuntime]]:
+    """Return the rows of a page without those of instances that have left the job."""
+    return (row for row in page.items() if row[1].state is not TaskState.DELETED)
+
+
 async def view(engine: Engine, job_id: JobId) -> JobView:
     """Return the view of a job. Raises NotFound, also for a text that is not a job id."""
     if not is_uuid(job_id):
         raise NotFound(JOB_NOT_FOUND)
     cached = engine.job(job_id)
     if cached is not None:
-        return JobView(job_id, cached.spec, cached.runtime, engine.store, cached)
+        return JobView(job_id, cached.spec, explained(cached, engine.limits), engine.store, cached)
     summary = await engine.summary(job_id)
     return JobView(job_id, summary.spec, summary.runtime, engine.store, None)
 
@@ -166,7 +191,7 @@ async def view(engine: Engine, job_id: JobId) -> JobView:
 def as_cached(engine: Engine, job: JobSummary) -> JobSummary:
     """Return an active job with the runtime in memory, which is newer than the index."""
     cached = engine.job(job.job_id)
-    return job if cached is None else replace(job, runtime=cached.runtime)
+    return job if cached is None else replace(job, runtime=explained(cached, engine.limits))
 
 
 @lru_cache(maxsize=32)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from collections.abc import AsyncIterator
 from typing import Any
 
 from jobmgr.core.job.availability import instance_availability
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.task.retry import is_throttled
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.job_info import cached_job
 from jobmgr.services.common.view import JOB_NOT_FOUND, YIELD_EVERY, view
 from peloton.api.v1alpha import peloton_pb2
 from peloton.errors import NotFound
-from peloton.model.ids import is_uuid
+from peloton.model.ids import JobId, is_uuid
 from peloton.model.states import JobState, JobType
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2, jobmgrsvc_pb2_grpc
 from peloton.wire.v1alpha.pod_status import pod_name
@@ -55,12 +53,12 @@ class JobManagerService(jobmgrsvc_pb2_grpc.JobManagerServiceServicer):
     ) -> jobmgrsvc_pb2.GetThrottledPodsResponse:
         """Return the pods of services that failed and wait before their next run, by job and instance."""
         answer = jobmgrsvc_pb2.GetThrottledPodsResponse()
-        async for job in self._services():
-            for instance, task in job.created():
-                if instance % YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
-                if is_throttled(task):
-                    answer.throttled_pods.append(pod_name(job.job_id, instance))
+        for number, job_id in enumerate(sorted(self._engine.active_jobs()), 1):
+            if number % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            job = await self._service(job_id)
+            for instance in sorted(job.throttled) if job is not None else ():
+                answer.throttled_pods.append(pod_name(job_id, instance))
         return answer
 
     async def GetJobCache(
@@ -85,19 +83,17 @@ class JobManagerService(jobmgrsvc_pb2_grpc.JobManagerServiceServicer):
             answer.instance_availability_map[instance] = found.name
         return answer
 
-    async def _services(self) -> AsyncIterator[CachedJob]:
-        """Yield the services that shall run. Those that are not in memory yet are read first."""
-        for job_id in sorted(self._engine.active_jobs()):
+    async def _service(self, job_id: JobId) -> CachedJob | None:
+        """Return a job if it is a service that shall run; one that is not in memory yet is read first."""
+        job = self._engine.job(job_id)
+        if job is None:
             try:
                 job = await self._engine.find(job_id)
             except NotFound:  # deleted since
-                continue
-            if (
-                job is not None
-                and job.spec.type is not JobType.BATCH
-                and job.runtime.goal is JobState.RUNNING
-            ):
-                yield job
+                return None
+        if job is None or job.spec.type is JobType.BATCH or job.runtime.goal is not JobState.RUNNING:
+            return None
+        return job
 
 
 def _matches(job: CachedJob, spec: jobmgrsvc_pb2.QueryJobCacheRequest.CacheQuerySpec) -> bool:

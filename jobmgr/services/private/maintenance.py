@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from jobmgr.core.job.host_needs import (
     Concern,
@@ -16,73 +15,56 @@ from jobmgr.core.job.host_needs import (
 )
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
+from jobmgr.ports.hostmgr import HostNeeds, LeavingHosts, PooledNeeds
 from peloton.model.job import JobSpec
 from peloton.model.task import TaskSpec
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.private.hostmgr.matching import matching_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2 as pb
 from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
-from peloton.rpc.client import Caller
-from peloton.wire.constraint import constraint_to
-from peloton.wire.feasibility import host_filter
-from peloton.wire.task import resources_to
 
-SECONDS = 10.0
-FILTERS_PER_CALL = 1000
-JOBS_AT_ONCE = 100
-Want = tuple[bytes, str]
-"""A serialised filter and a host pool."""
-Hosts = Mapping[Want, frozenset[str]]
-"""The hosts that match."""
+JOBS_AT_ONCE = 50
+Needs = Sequence[tuple[int, PooledNeeds]]
+"""What the instances of a job ask for, with their numbers."""
+Hosts = Mapping[PooledNeeds, frozenset[str]]
+"""The hosts that are the last ones that match."""
 
 
 class MaintenanceService(maintenance_pb2_grpc.MaintenanceServiceServicer):
     """Compare the needs of active jobs with the hosts that would be left."""
 
-    def __init__(self, engine: Engine, matching: Caller) -> None:
-        """Ask `matching`, hostmgr's MatchingService, for hosts."""
+    def __init__(self, engine: Engine, hostmgrs: LeavingHosts) -> None:
+        """Ask `hostmgrs` for hosts."""
         self._engine = engine
-        self._matching = matching
+        self._hostmgrs = hostmgrs
 
-    async def CheckHosts(self, request: pb.CheckHostsRequest, context: Any) -> pb.CheckHostsResponse:
+    async def CheckHosts(self, request: pb.CheckHostsRequest, context: object) -> pb.CheckHostsResponse:
         """Return the instances that could run nowhere else. Raises Unavailable."""
-        leaving = list(dict.fromkeys(request.hostnames))
+        leaving = list(dict.fromkeys(request.hostnames, True))
         found = [self._engine.job(job_id) for job_id in self._engine.active_jobs()]
-        jobs = [job for job in found if job is not None and is_bound_to_hosts(job)]
-        hosts = await self._matches(jobs)
-        answer = pb.CheckHostsResponse()
-        for number, job in enumerate(jobs):
+        needs: list[tuple[CachedJob, Needs]] = []
+        for number, job in enumerate(found):
             if number % JOBS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            answer.concerns.extend(map(_concern_to, _concerns(job, hosts, leaving)))
+            if job is not None and is_bound_to_hosts(job):
+                needs.append((job, _needs(job.spec)))
+        wanted = dict.fromkeys((want for _, each in needs for _, want in each), True)
+        last = await self._hostmgrs.last_hosts([*wanted], leaving)
+        answer = pb.CheckHostsResponse()
+        for number, (job, each) in enumerate(needs):
+            if number % JOBS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            answer.concerns.extend(map(_concern_to, _concerns(job, each, last, leaving)))
         return answer
 
-    async def _matches(self, jobs: Sequence[CachedJob]) -> Hosts:
-        wanted = list(
-            dict.fromkeys(_want(job.spec, task) for job in jobs for task, _ in task_specs(job.spec))
-        )
-        matches: dict[Want, frozenset[str]] = {}
-        for at in range(0, len(wanted), FILTERS_PER_CALL):
-            some = wanted[at : at + FILTERS_PER_CALL]
-            request = matching_pb2.MatchHostsRequest(
-                filters=[hostsvc_pb2.HostFilter.FromString(each) for each, _ in some],
-                by_size=True,
-                host_pools=[pool for _, pool in some],
-            )
-            answer: matching_pb2.MatchHostsResponse = await self._matching.call(
-                "MatchHosts", request, timeout=SECONDS
-            )
-            matches |= {
-                key: frozenset(each.hostnames) for key, each in zip(some, answer.matches, strict=True)
-            }
-        return matches
+
+def _needs(spec: JobSpec) -> Needs:
+    return [(count, _want(spec, task)) for task, count in task_specs(spec)]
 
 
-def _concerns(job: CachedJob, hosts: Hosts, leaving: Sequence[str]) -> Iterator[Concern]:
+def _concerns(job: CachedJob, needs: Needs, last: Hosts, leaving: Sequence[str]) -> Iterator[Concern]:
     bound = with_volumes_on(job, leaving)
     if bound is not None:
         yield bound
-    matches = [(count, hosts.get(_want(job.spec, task), frozenset())) for task, count in task_specs(job.spec)]
+    matches = [(count, last.get(want, frozenset())) for count, want in needs]
     concern = without_a_host(job, matches, leaving)
     if concern is not None:
         yield concern
@@ -98,8 +80,7 @@ def _concern_to(concern: Concern) -> pb.Concern:
     )
 
 
-def _want(spec: JobSpec, task: TaskSpec) -> Want:
-    constraint = None if task.constraint is None else constraint_to(task.constraint)
+def _want(spec: JobSpec, task: TaskSpec) -> PooledNeeds:
     revocable = spec.sla.revocable or task.revocable
-    wire = host_filter(resources_to(task.resources), task.dynamic_ports, revocable, constraint)
-    return wire.SerializeToString(deterministic=True), host_pool(spec, task)
+    needs = HostNeeds(task.resources, task.dynamic_ports, revocable, task.constraint)
+    return PooledNeeds(needs, host_pool(spec, task))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.calls.jobmgr import PLAN_GANGS
+from peloton.calls.rpc import Caller
 from peloton.errors import InvalidArgument, Refused
 from peloton.model.job import JobSpec
 from peloton.model.states import JobType, TaskState
@@ -17,7 +18,6 @@ from peloton.model.task import TaskRuntime
 from peloton.private.plan import plan_pb2 as pb
 from peloton.private.plan import plan_pb2_grpc
 from peloton.private.resmgr.planning import planning_pb2
-from peloton.rpc.client import Caller
 from peloton.wire.resmgr import resmgr_task
 
 SECONDS = 30.0
@@ -41,12 +41,12 @@ class PlanService(plan_pb2_grpc.PlanServiceServicer):
         check_v1alpha: Callable[[stateless_pb2.JobSpec], Awaitable[JobSpec]],
         resmgr: Caller,
     ) -> None:
-        """Validate new jobs by the checks. `resmgr` calls the PlanningService."""
+        """Validate new jobs by the checks, and plan them by `resmgr`."""
         self._check_v0 = check_v0
         self._check_v1alpha = check_v1alpha
         self._resmgr = resmgr
 
-    async def PlanJob(self, request: pb.PlanJobRequest, context: Any) -> pb.PlanJobResponse:
+    async def PlanJob(self, request: pb.PlanJobRequest, context: object) -> pb.PlanJobResponse:
         """Return a plan.
 
         Raises InvalidArgument as the creation of the job, Refused for a job of too many kinds of instances,
@@ -70,7 +70,7 @@ class PlanService(plan_pb2_grpc.PlanServiceServicer):
         )
         # Not tried again: what resmgr waits for in vain would be lost behind a time-out here.
         answer: planning_pb2.PlanGangsResponse = await self._resmgr.call(
-            "PlanGangs", asked, timeout=SECONDS, retry=False
+            PLAN_GANGS, asked, timeout=SECONDS, retry=False
         )
         return pb.PlanJobResponse(
             instances=spec.instance_count,

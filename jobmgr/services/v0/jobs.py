@@ -8,11 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.engine.engine import Engine
-from jobmgr.engine.workflows import Begun
+from jobmgr.engine.workflows import Begun, Workflows
+from jobmgr.services.common.crash_loops import crash_looping, explained
+from jobmgr.services.common.growth import check_updatable, growth, shown_config
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.ranges import chosen
-from jobmgr.services.common.scope import limited, readable
+from jobmgr.services.common.reach import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
+from jobmgr.services.common.spec_warnings import SpecWarnings
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -20,11 +23,12 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.query import query_pb2
 from peloton.clock import Clock
 from peloton.daemon.tracing import note_caller
-from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused
+from peloton.errors import AlreadyExists, Conflict, InvalidArgument, NotFound, Refused, StaleVersion
 from peloton.identity.principal import current
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
-from peloton.model.states import JobState, JobType
+from peloton.model.plural import plural
+from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
@@ -47,14 +51,19 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     def __init__(
         self,
         engine: Engine,
+        workflows: Workflows,
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         enable_secrets: bool = False,
+        images: bool = True,
+        tokens: bool = True,
     ) -> None:
         self._engine = engine
+        self._workflows = workflows
         self._clock = clock
         self._new_id = new_id
-        self._secrets = SecretChecks(engine.store.secrets, enable_secrets)
+        self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
+        self._warnings = SpecWarnings(engine, images)
 
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         """Create a job."""
@@ -77,6 +86,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             )
         else:
             answer.jobId.value = job_id
+            answer.warnings.extend(await self._warnings.v0(spec))
         return answer
 
     async def plan_spec(self, config: job_pb2.JobConfig) -> JobSpec:
@@ -106,10 +116,9 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         except NotFound:
             answer.error.notFound.CopyFrom(errors_pb2.JobNotFound(id=request.id, message=JOB_NOT_FOUND))
         else:
-            answer.jobInfo.CopyFrom(job_info_to(job.job_id, job.config, job.runtime))
+            answer.jobInfo.CopyFrom(job_info_to(job.job_id, shown_config(job), job.runtime))
             answer.jobInfo.config.changeLog.version = job.spec.version
             answer.secrets.extend(shown_v0(job.spec.payload.secrets))
-            answer.jobInfo.config.instanceCount = job.instance_count
         return answer
 
     async def Query(self, request: job_pb2.QueryRequest, context: Any) -> job_pb2.QueryResponse:
@@ -126,6 +135,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.err.message = str(error)
         else:
             query = await limited(query, self._engine)
+            if request.spec.crashLooping:
+                query = crash_looping(query, self._engine)
             page = await self._engine.store.jobs.query(query)
             self._fill(answer, request, query, page, Room(taken_by(context)))
         return answer
@@ -173,41 +184,44 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.invalidJobId.CopyFrom(invalid)
             return answer
         try:
-            answer.message = await self._update(request)
+            spec, added, secret = await self._update(request)
+            answer.message = _told(len(added), secret)
+            answer.addedInstances.extend(added)
+            answer.warnings.extend(await self._warnings.v0(spec))
         except (InvalidArgument, Refused) as error:
             answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
         except NotFound:
             answer.error.jobNotFound.CopyFrom(job_pb2.JobNotFound(id=request.id, message=JOB_NOT_FOUND))
         return answer
 
-    async def _update(self, request: job_pb2.UpdateRequest) -> str:
-        """Update a job; return what was done.
+    async def _update(self, request: job_pb2.UpdateRequest) -> tuple[JobSpec, list[int], bool]:
+        """Update a job; return the spec, the instances that were added, and whether it is a new version.
 
         Raises NotFound, InvalidArgument, Refused, and Conflict where other updates come before again and
         again.
         """
         for _ in range(UPDATE_TRIES):
             job = await view(self._engine, request.id.value)
-            spec, secrets = await self._next_spec(job, request)
-            added = spec.instance_count - job.spec.instance_count
-            if spec.version == job.spec.version:
-                return "nothing to change"
-            try:
-                await self._engine.update_job(job.job_id, spec, secrets.contents)
-            except Conflict:
-                continue
-            return f"added {added} instances" if added else "changed the secrets"
+            check_updatable(job)
+            wanted = growth(job, request.config)
+            spec, secrets = await self._next_spec(job, wanted.config, request)
+            new = spec.version != job.spec.version
+            if new:
+                try:
+                    await self._engine.update_job(job.job_id, spec, secrets.contents)
+                except Conflict:
+                    continue
+            reused = (
+                await self._engine.reuse(job.job_id, wanted.instances, wanted.reused) if wanted.reused else []
+            )
+            return spec, [*reused, *range(job.spec.instance_count, spec.instance_count)], new
         raise Conflict(f"job {request.id.value} is being updated by others")
 
-    async def _next_spec(self, job: JobView, request: job_pb2.UpdateRequest) -> tuple[JobSpec, Prepared]:
-        """Return the next version, or the present one where nothing changes."""
-        if job.spec.type is not JobType.BATCH:
-            raise Refused(f"type: {job.spec.type.name}: only batch jobs can be updated with this call")
-        if job.runtime.state.terminal:
-            raise Refused(f"the job has ended ({job.runtime.state.name}): it cannot be updated any more")
-        if job.runtime.goal is JobState.KILLED:
-            raise Refused("the job is being stopped: it cannot be updated any more")
-        config = await asyncio.to_thread(validated_update, job.config, request.config)
+    async def _next_spec(
+        self, job: JobView, wanted: job_pb2.JobConfig, request: job_pb2.UpdateRequest
+    ) -> tuple[JobSpec, Prepared]:
+        """Return the next version, or the present one where no more than free numbers are used."""
+        config = await asyncio.to_thread(validated_update, job.config, wanted, job.is_released)
         held = job.spec.payload.secrets
         secrets = await self._secrets.prepare(job.job_id, given_v0(request.secrets), config, held)
         if config == job.config and secrets.refs == held:
@@ -223,10 +237,10 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:
         """Stop instances, or the whole job."""
         job = await view(self._engine, request.id.value)
-        _check_version(job, request.resourceVersion)
+        _check_config_version(job, request.resourceVersion)
         batch = request.stopConfig.batchSize
         if batch and job.spec.type is not JobType.BATCH:
-            begun = await self._roll(self._engine.workflows.stop, job, request.ranges, batch)
+            begun = await self._roll(self._workflows.stop, job, request.ranges, batch)
             return job_pb2.StopResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
         instances = chosen(request.ranges, job.size)
@@ -237,10 +251,10 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     async def Restart(self, request: job_pb2.RestartRequest, context: Any) -> job_pb2.RestartResponse:
         """Restart instances, of a service by batches."""
         job = await view(self._engine, request.id.value)
-        _check_version(job, request.resourceVersion)
+        _check_config_version(job, request.resourceVersion)
         batch = request.restartConfig.batchSize
         if job.spec.type is not JobType.BATCH:
-            begun = await self._roll(self._engine.workflows.restart, job, request.ranges, batch)
+            begun = await self._roll(self._workflows.restart, job, request.ranges, batch)
             return job_pb2.RestartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
         await self._engine.restart(job.job_id, chosen(request.ranges, job.size))
@@ -249,10 +263,10 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     async def Start(self, request: job_pb2.StartRequest, context: Any) -> job_pb2.StartResponse:
         """Start instances that were stopped, of a service by batches."""
         job = await view(self._engine, request.id.value)
-        _check_version(job, request.resourceVersion)
+        _check_config_version(job, request.resourceVersion)
         batch = request.startConfig.batchSize
         if job.spec.type is not JobType.BATCH:
-            begun = await self._roll(self._engine.workflows.start, job, request.ranges, batch)
+            begun = await self._roll(self._workflows.start, job, request.ranges, batch)
             return job_pb2.StartResponse(resourceVersion=begun.version.config, updateID=_update_id(begun))
         _check_at_once(job, batch)
         await self._engine.start(job.job_id, chosen(request.ranges, job.size))
@@ -286,10 +300,17 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         if cached is None:
             raise NotFound(f"{JOB_NOT_FOUND} in memory: only active jobs are held there")
         answer = job_pb2.GetCacheResponse(
-            config=parsed(cached.spec.payload), runtime=job_runtime_to(cached.runtime)
+            config=parsed(cached.spec.payload), runtime=job_runtime_to(explained(cached, self._engine.limits))
         )
         answer.config.instanceCount = instance_count(cached.spec, cached.runtime)
         return answer
+
+
+def _told(added: int, new: bool) -> str:
+    """Say what an update has done; `new`: it has stored another version."""
+    if added:
+        return f"added {plural(added, 'instance')}"
+    return "changed the secrets" if new else "nothing to change"
 
 
 def _id(job_id: str) -> peloton_pb2.JobID:
@@ -310,10 +331,10 @@ def _check_at_once(job: JobView, batch: int) -> None:
         raise InvalidArgument("batchSize", batch, "0: only services are changed by batches")
 
 
-def _check_version(job: JobView, expected: int) -> None:
-    """Raise Conflict for a version that is not the present one; 0 is not checked."""
+def _check_config_version(job: JobView, expected: int) -> None:
+    """Raise StaleVersion for a version that is not the present one; 0 is not checked."""
     if expected and expected != job.runtime.config_version:
-        raise Conflict(f"resourceVersion {expected} is stale: the job is at {job.runtime.config_version}")
+        raise StaleVersion(f"resourceVersion {expected} is stale: the job is at {job.runtime.config_version}")
 
 
 def _without_instances(job: JobSummary) -> job_pb2.JobConfig:

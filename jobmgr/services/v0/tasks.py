@@ -8,6 +8,7 @@ from typing import Any
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.launched import launched_run
 from jobmgr.services.common.ranges import OutOfRange, bounds, chosen
+from jobmgr.services.common.reasons import reason_of
 from jobmgr.services.common.runs import DEFAULT_RUNS, MAX_RUNS, past_runtimes, run_number
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.task_find import NameOf, find
@@ -51,9 +52,10 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         runtime = await job.task(instance)
         answer.result.CopyFrom(await job.info(instance, runtime))
         answer.results.append(answer.result)
-        if runtime is not None and runtime.run > 1:
+        before = await job.removed_run(instance) + 1 if runtime is None else runtime.run
+        if before > 1:
             events = await job.store.pod_events.list(job.job_id, instance, runs=DEFAULT_RUNS)
-            for past in past_runtimes(events, runtime.run):
+            for past in past_runtimes(events, before):
                 answer.results.append(await job.info(instance, past))
 
     async def List(self, request: task_pb2.ListRequest, context: Any) -> task_pb2.ListResponse:
@@ -162,7 +164,7 @@ class TaskManager(task_pb2_grpc.TaskManagerServicer):
         if runtime is None:
             raise NotFound(f"no instance {instance} in memory: the job has {cached.size}")
         wire = runtime_to(job_id, instance, runtime)
-        wire.reason = cached.reason(instance)
+        wire.reason = reason_of(cached, instance)
         return task_pb2.GetCacheResponse(runtime=wire, labels=labels_to(cached.task_spec(instance).labels))
 
     async def GetPodEvents(

@@ -6,13 +6,14 @@ import asyncio
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
 from jobmgr.services.common.view import view
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as pb
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.clock import Clock
-from peloton.errors import Conflict, InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, StaleVersion
 from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
@@ -31,16 +32,17 @@ UPDATE_NOT_FOUND = "update not found"
 class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
     """Serves updates. Failures are gRPC statuses: the answers have no error field."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, workflows: Workflows, clock: Clock, tokens: bool = True) -> None:
         self._engine = engine
+        self._workflows = workflows
         self._clock = clock
-        self._secrets = SecretChecks(engine.store.secrets, enabled=False)
+        self._secrets = SecretChecks(engine.store.secrets, enabled=False, tokens=tokens)
 
     async def CreateUpdate(self, request: pb.CreateUpdateRequest, context: Any) -> pb.CreateUpdateResponse:
         """Start an update of a service to a new config.
 
-        Raises NotFound, InvalidArgument for an invalid config or another workflow in the way, and Conflict
-        for a stale version in the config's change log.
+        Raises NotFound, InvalidArgument for an invalid config or another workflow in the way, and
+        StaleVersion for the version in the config's change log.
         """
         job = await view(self._engine, request.jobId.value)
         if job.spec.type is JobType.BATCH:
@@ -49,9 +51,9 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         seen = request.jobConfig.changeLog.version
         if seen and seen != job.runtime.config_version:
             current = job.runtime.config_version
-            raise Conflict(f"changeLog.version {seen} is stale: the job is at {current}")
+            raise StaleVersion(f"changeLog.version {seen} is stale: the job is at {current}")
         spec = await self._spec(job.spec, job.config, request.jobConfig)
-        begun = await self._engine.workflows.replace(job.job_id, spec, options, request.opaque_data.data)
+        begun = await self._workflows.replace(job.job_id, spec, options, request.opaque_data.data)
         answer = pb.CreateUpdateResponse()
         answer.updateID.value = begun.workflow_id
         return answer
@@ -83,7 +85,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         if request.limit < 0:
             raise InvalidArgument("limit", request.limit, "a number from 0, which stands for 10")
         limit = min(request.limit or DEFAULT_LIMIT, MAX_LIMIT)
-        found = await self._engine.workflows.list(job.job_id, limit)
+        found = await self._workflows.list(job.job_id, limit)
         answer = pb.ListUpdatesResponse()
         Room(taken_by(context)).fill(answer.updateInfo, (update_info(each.workflow) for each in found))
         return answer
@@ -91,13 +93,13 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
     async def PauseUpdate(self, request: pb.PauseUpdateRequest, context: Any) -> pb.PauseUpdateResponse:
         """Halt an update after what is in flight. Raises NotFound, and InvalidArgument for one that ended."""
         found = await self._workflow(request.updateId.value)
-        await self._engine.workflows.pause(found.job_id, request.opaque_data.data, workflow_id=found.id)
+        await self._workflows.pause(found.job_id, request.opaque_data.data, workflow_id=found.id)
         return pb.PauseUpdateResponse()
 
     async def ResumeUpdate(self, request: pb.ResumeUpdateRequest, context: Any) -> pb.ResumeUpdateResponse:
         """Let a paused update go on. Raises as PauseUpdate."""
         found = await self._workflow(request.updateId.value)
-        await self._engine.workflows.resume(found.job_id, request.opaque_data.data, workflow_id=found.id)
+        await self._workflows.resume(found.job_id, request.opaque_data.data, workflow_id=found.id)
         return pb.ResumeUpdateResponse()
 
     async def RollbackUpdate(
@@ -105,13 +107,13 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
     ) -> pb.RollbackUpdateResponse:
         """Bring the instances back to the config before. Raises as PauseUpdate."""
         found = await self._workflow(request.updateId.value)
-        await self._engine.workflows.roll_back(found.job_id, workflow_id=found.id)
+        await self._workflows.roll_back(found.job_id, workflow_id=found.id)
         return pb.RollbackUpdateResponse()
 
     async def AbortUpdate(self, request: pb.AbortUpdateRequest, context: Any) -> pb.AbortUpdateResponse:
         """End an update; instances stay as they are. Raises as PauseUpdate."""
         found = await self._workflow(request.updateId.value)
-        await self._engine.workflows.abort(
+        await self._workflows.abort(
             found.job_id, request.opaque_data.data, soft=request.softAbort, workflow_id=found.id
         )
         return pb.AbortUpdateResponse()
@@ -130,7 +132,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         if not is_uuid(update_id):
             raise NotFound(UPDATE_NOT_FOUND)
         try:
-            return await self._engine.workflows.find(update_id)
+            return await self._workflows.find(update_id)
         except NotFound:
             raise NotFound(UPDATE_NOT_FOUND) from None
 

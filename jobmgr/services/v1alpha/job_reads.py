@@ -7,9 +7,10 @@ from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.crash_loops import crash_looping
 from jobmgr.services.common.job_info import cached_job, spec_message, status_message, summary_message
 from jobmgr.services.common.ranges import bounds
-from jobmgr.services.common.scope import limited
+from jobmgr.services.common.reach import limited
 from jobmgr.services.common.secrets import shown_v1alpha
 from jobmgr.services.common.task_find import NameOf, Naming, find
 from jobmgr.services.common.task_query import Batch
@@ -120,6 +121,8 @@ class JobReads(WorkflowReads):
         """Find jobs of all types; an empty spec finds all."""
         query = v1alpha_job_query(request.spec, await self._engine.store.pools.all(), self._clock.wall())
         query = await limited(query, self._engine)
+        if request.spec.crash_looping:
+            query = crash_looping(query, self._engine)
         page = await self._engine.store.jobs.query(query)
         answer, limit = pb.QueryJobsResponse(spec=applied(request.spec, query)), query.limit
         found = (summary_message(as_cached(self._engine, job)) for job in page.jobs)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
+from jobmgr.services.common.spec_warnings import SpecWarnings
 from jobmgr.services.common.view import JobView, view
+from jobmgr.services.v1alpha import repeats
 from jobmgr.services.v1alpha.job_reads import JobReads
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.job import job_pb2
@@ -20,12 +22,12 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.clock import Clock
 from peloton.daemon.tracing import note_caller
-from peloton.errors import Conflict, InvalidArgument, Refused
+from peloton.errors import Conflict, InvalidArgument, NotFound, Refused, StaleVersion
 from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
-from peloton.model.states import JobType
-from peloton.model.workflow import EntityVersion, WorkflowOptions, ranges_of
+from peloton.model.states import JobState, JobType
+from peloton.model.workflow import EntityVersion, WorkflowOptions, WorkflowType, ranges_of
 from peloton.wire.job import config_payload, job_spec
 from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
 from peloton.wire.v1alpha.job_status import entity_version, version_to
@@ -37,8 +39,6 @@ from peloton.wire.validation.v1alpha import check_spec
 
 Prepare = Callable[[job_pb2.JobConfig], Awaitable[Prepared]]
 """Checks the secrets of a request against the config, and returns what to store."""
-STALE = "unexpected entity version"
-"""Clients know this message: nothing is added to it."""
 
 
 class JobService(JobReads):
@@ -55,10 +55,13 @@ class JobService(JobReads):
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         enable_secrets: bool = False,
+        images: bool = True,
+        tokens: bool = True,
     ) -> None:
         super().__init__(engine, workflows, clock)
         self._new_id = new_id
-        self._secrets = SecretChecks(engine.store.secrets, enable_secrets)
+        self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
+        self._warnings = SpecWarnings(engine, images)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: Any) -> pb.CreateJobResponse:
         """Create a service. Raises InvalidArgument for an invalid spec, AlreadyExists for an id in use."""
@@ -76,6 +79,7 @@ class JobService(JobReads):
         )
         answer = pb.CreateJobResponse(version=version_to(begun.version))
         answer.job_id.value = job_id
+        answer.warnings.extend(await self._warnings.v1alpha(spec))
         return answer
 
     async def plan_spec(self, given: stateless_pb2.JobSpec) -> JobSpec:
@@ -90,18 +94,21 @@ class JobService(JobReads):
         """Start an update to a new spec."""
         job, expected = await self._service(request.job_id, request.version)
         options = update_options(request.update_spec)
-        version = await self._replace(job, expected, request, request.spec, options)
-        return pb.ReplaceJobResponse(version=version)
+        version, spec = await self._replace(job, expected, request, request.spec, options, context)
+        return pb.ReplaceJobResponse(version=version, warnings=await self._warnings.v1alpha(spec))
 
     async def PatchJob(self, request: pb.PatchJobRequest, context: Any) -> pb.PatchJobResponse:
         """Start an update to the present spec with the fields that are given laid over it."""
         job, expected = await self._service(request.job_id, request.version)
-        if expected.config != job.spec.version:
-            raise Conflict(STALE)
-        spec = patched(v1alpha_spec(job.spec.payload), request.spec)
+        base = job.spec
+        if expected.config != base.version:
+            if not repeats.repeated(context):
+                raise StaleVersion
+            base = await job.version(expected.config)
+        spec = patched(v1alpha_spec(base.payload), request.spec)
         options = update_options(request.update_spec)
-        version = await self._replace(job, expected, request, spec, options)
-        return pb.PatchJobResponse(version=version)
+        version, new = await self._replace(job, expected, request, spec, options, context)
+        return pb.PatchJobResponse(version=version, warnings=await self._warnings.v1alpha(new))
 
     async def _replace(
         self,
@@ -110,15 +117,26 @@ class JobService(JobReads):
         request: pb.ReplaceJobRequest | pb.PatchJobRequest,
         new: stateless_pb2.JobSpec,
         options: WorkflowOptions,
-    ) -> peloton_pb2.EntityVersion:
+        context: Any,
+    ) -> tuple[peloton_pb2.EntityVersion, JobSpec]:
         given, held = given_v1alpha(request.secrets), job.spec.payload.secrets
         spec, secrets = await self._next(
             job, new, lambda config: self._secrets.prepare(job.job_id, given, config, held)
         )
-        begun = await self._workflows.replace(
-            job.job_id, spec, options, request.opaque_data.data, expected, secrets.contents
-        )
-        return version_to(begun.version)
+        opaque = request.opaque_data.data
+        try:
+            begun = await self._workflows.replace(
+                job.job_id, spec, options, opaque, expected, secrets.contents
+            )
+        except Conflict:
+            wanted = (WorkflowType.UPDATE, options, ())
+            own = repeats.repeated(context) and await repeats.begun(
+                self._workflows, job, expected, wanted, opaque, spec
+            )
+            if not own:
+                raise
+            return version_to(own), spec
+        return version_to(begun.version), spec
 
     async def GetReplaceJobDiff(
         self, request: pb.GetReplaceJobDiffRequest, context: Any
@@ -136,6 +154,22 @@ class JobService(JobReads):
             instances_removed=closed(diff.removed),
             instances_updated=closed(diff.updated),
             instances_unchanged=closed(diff.unchanged),
+            changes=[
+                pb.InstanceChanges(
+                    instances=closed(each.instances),
+                    fields=[
+                        pb.FieldChange(
+                            field=field.field,
+                            key=field.key,
+                            before=field.before,
+                            after=field.after,
+                            text=str(field),
+                        )
+                        for field in each.fields
+                    ],
+                )
+                for each in diff.changes
+            ],
         )
 
     async def RestartJob(self, request: pb.RestartJobRequest, context: Any) -> pb.RestartJobResponse:
@@ -145,13 +179,18 @@ class JobService(JobReads):
         instances = chosen(wanted.ranges, job.size)
         if instances == []:
             raise InvalidArgument("restart_spec.ranges", "ranges without instances", "ranges that hold some")
-        begun = await self._workflows.restart(
-            job.job_id,
-            ranges_of(instances or ()),
-            restart_options(wanted),
-            request.opaque_data.data,
-            expected,
-        )
+        ranges, options = ranges_of(instances or ()), restart_options(wanted)
+        opaque = request.opaque_data.data
+        try:
+            begun = await self._workflows.restart(job.job_id, ranges, options, opaque, expected)
+        except Conflict:
+            kind = (WorkflowType.RESTART, options, ranges)
+            own = repeats.repeated(context) and await repeats.begun(
+                self._workflows, job, expected, kind, opaque
+            )
+            if not own:
+                raise
+            return pb.RestartJobResponse(version=version_to(own))
         return pb.RestartJobResponse(version=version_to(begun.version))
 
     async def PauseJobWorkflow(
@@ -159,7 +198,7 @@ class JobService(JobReads):
     ) -> pb.PauseJobWorkflowResponse:
         """Pause the workflow that runs."""
         job, expected = await self._service(request.job_id, request.version)
-        version = await self._workflows.pause(job.job_id, request.opaque_data.data, expected)
+        version = await self._steer("pause", job, expected, request, context)
         return pb.PauseJobWorkflowResponse(version=version_to(version))
 
     async def ResumeJobWorkflow(
@@ -167,7 +206,7 @@ class JobService(JobReads):
     ) -> pb.ResumeJobWorkflowResponse:
         """Resume the workflow that is paused."""
         job, expected = await self._service(request.job_id, request.version)
-        version = await self._workflows.resume(job.job_id, request.opaque_data.data, expected)
+        version = await self._steer("resume", job, expected, request, context)
         return pb.ResumeJobWorkflowResponse(version=version_to(version))
 
     async def AbortJobWorkflow(
@@ -175,13 +214,42 @@ class JobService(JobReads):
     ) -> pb.AbortJobWorkflowResponse:
         """End the workflow that runs; instances stay as they are."""
         job, expected = await self._service(request.job_id, request.version)
-        version = await self._workflows.abort(job.job_id, request.opaque_data.data, expected)
+        version = await self._steer("abort", job, expected, request, context)
         return pb.AbortJobWorkflowResponse(version=version_to(version))
+
+    async def _steer(
+        self,
+        what: Literal["pause", "resume", "abort"],
+        job: JobView,
+        expected: EntityVersion,
+        request: pb.PauseJobWorkflowRequest | pb.ResumeJobWorkflowRequest | pb.AbortJobWorkflowRequest,
+        context: Any,
+    ) -> EntityVersion:
+        opaque = request.opaque_data.data
+        try:
+            if what == "pause":
+                return await self._workflows.pause(job.job_id, opaque, expected)
+            if what == "resume":
+                return await self._workflows.resume(job.job_id, opaque, expected)
+            return await self._workflows.abort(job.job_id, opaque, expected)
+        except Conflict:
+            own = repeats.repeated(context) and await repeats.steered(
+                self._workflows, job, expected, what, opaque
+            )
+            if not own:
+                raise
+            return own
 
     async def StartJob(self, request: pb.StartJobRequest, context: Any) -> pb.StartJobResponse:
         """Make the goal RUNNING, and start all stopped instances."""
         job, expected = await self._service(request.job_id, request.version)
-        version = await self._workflows.start_job(job.job_id, expected)
+        try:
+            version = await self._workflows.start_job(job.job_id, expected)
+        except Conflict:
+            own = repeats.repeated(context) and repeats.aimed(job, expected, JobState.RUNNING)
+            if not own:
+                raise
+            version = own
         return pb.StartJobResponse(version=version_to(version))
 
     async def StopJob(self, request: pb.StopJobRequest, context: Any) -> pb.StopJobResponse:
@@ -189,21 +257,36 @@ class JobService(JobReads):
         job = await view(self._engine, request.job_id.value)
         expected = EntityVersion.parse(request.version.value)
         if job.spec.type is JobType.BATCH:
-            _check_version(job, expected)
+            entity_version(job.runtime).check(expected)
             await self._engine.stop(job.job_id, None)
             job = await view(self._engine, job.job_id)
             return pb.StopJobResponse(version=version_to(entity_version(job.runtime)))
-        version = await self._workflows.stop_job(job.job_id, expected)
+        try:
+            version = await self._workflows.stop_job(job.job_id, expected)
+        except Conflict:
+            own = repeats.repeated(context) and repeats.aimed(job, expected, JobState.KILLED)
+            if not own:
+                raise
+            version = own
         return pb.StopJobResponse(version=version_to(version))
 
     async def DeleteJob(self, request: pb.DeleteJobRequest, context: Any) -> pb.DeleteJobResponse:
         """Delete a job that is KILLED; with `force` any service. Raises Conflict for one that is not."""
-        job = await view(self._engine, request.job_id.value)
+        try:
+            job = await view(self._engine, request.job_id.value)
+        except NotFound:
+            if repeats.repeated(context) and is_uuid(request.job_id.value):
+                return pb.DeleteJobResponse()  # by the earlier try
+            raise
         expected = EntityVersion.parse(request.version.value)
         if job.spec.type is not JobType.BATCH:
-            await self._workflows.delete_job(job.job_id, expected, request.force)
+            try:
+                await self._workflows.delete_job(job.job_id, expected, request.force)
+            except Conflict:
+                if not repeats.repeated(context) or not repeats.aimed(job, expected, JobState.DELETED):
+                    raise
             return pb.DeleteJobResponse()
-        _check_version(job, expected)
+        entity_version(job.runtime).check(expected)
         try:
             await self._engine.delete(job.job_id)
         except Refused as error:
@@ -283,8 +366,3 @@ def _secret_error(error: InvalidArgument) -> InvalidArgument:
     if not error.field.startswith("secrets["):
         return error
     return InvalidArgument(error.field.replace("].id", "].secret_id"), error.value, error.expected)
-
-
-def _check_version(job: JobView, expected: EntityVersion) -> None:
-    if expected != entity_version(job.runtime):
-        raise Conflict(STALE)

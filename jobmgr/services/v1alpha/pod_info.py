@@ -7,9 +7,9 @@ from jobmgr.services.common.view import JobView
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.task import TaskRuntime
+from peloton.wire.v1alpha.duplicate_fields import filled_pod
 from peloton.wire.v1alpha.merge import pod_spec
 from peloton.wire.v1alpha.pod_status import pod_name, pod_status
-from peloton.wire.v1alpha.twins import filled_pod
 
 _NO_CONTAINER = pod_pb2.ContainerSpec()
 

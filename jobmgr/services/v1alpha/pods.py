@@ -14,6 +14,7 @@ from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import mesos_task_id, parse_task_id
+from peloton.model.plural import plural
 from peloton.model.states import JobType
 from peloton.rpc.pages import Room, taken_by
 from peloton.wire.v1alpha.constraint import labels_to
@@ -136,7 +137,7 @@ class PodService(pod_svc_pb2_grpc.PodServiceServicer):
             raise InvalidArgument("pod_name", name, error.expected) from None
         job = await view(self._engine, job_id)
         if instance >= job.size:
-            raise NotFound(f"pod {name} not found: the job has {job.size} instances")
+            raise NotFound(f"pod {name} not found: the job has {plural(job.size, 'instance')}")
         return job, instance
 
     @staticmethod

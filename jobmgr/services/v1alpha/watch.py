@@ -6,15 +6,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.reach import Reach, paths_of_pools, reach
 from jobmgr.services.common.view import view
 from jobmgr.services.v1alpha.watch_filters import Filter, JobFilter, PodFilter
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, PermissionDenied
+from peloton.identity.principal import current
 from peloton.model.ids import JobId
 from peloton.rpc.pages import parts_of
+from peloton.rpc.server import serialized
 from peloton.wire.v1alpha.pod_status import pod_name
 
 
@@ -25,16 +28,22 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
         self._engine = engine
         self._watches = watches
 
-    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse | bytes]:
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:
         """Stream changes, serialized already.
 
         The first message has the watch_id alone, the second one what does not exist.
-        Raises InvalidArgument for a wrong filter, ResourceExhausted, and Refused for a start in the past.
+        A caller whose role is bound to pools, or to own jobs, sees the changes of these only.
+        Raises InvalidArgument for a wrong filter, PermissionDenied where it names a job that the caller may
+        not read, ResourceExhausted, and Refused for a start in the past.
         Ends with ABORTED where the watcher is too slow, CANCELLED after Cancel, and UNAVAILABLE where this
         instance no longer leads.
         """
         filter_ = _filter(request)
-        watch = self._watches.open(filter_, request.start_revision)
+        mine = reach()
+        if not mine.all:
+            self._watches.paths = await paths_of_pools(self._engine)
+            await self._check(filter_, mine)
+        watch = self._watches.open(filter_, request.start_revision, mine)
         context.add_done_callback(lambda _: self._watches.remove(watch))
         try:
             yield pb.WatchResponse(watch_id=watch.id, revision=self._watches.revision)
@@ -43,15 +52,15 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
                 for part in parts_of(missing):
                     yield part
             async for message in watch.items():
-                yield message
+                yield serialized(pb.WatchResponse, message)
         finally:
             self._watches.remove(watch)
         if watch.end is not None:
-            await context.abort(watch.end.code, watch.end.text)
+            await context.abort(watch.end.code, watch.end.text, watch.end.metadata)
 
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelResponse:
         """End a watch. Raises NotFound, also where it has ended already."""
-        self._watches.cancel(request.watch_id)
+        self._watches.cancel(request.watch_id, reach())
         return pb.CancelResponse()
 
     async def _missing(self, filter_: Filter) -> pb.WatchResponse | None:
@@ -65,6 +74,16 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
             names = sorted(name for name in filter_.names if name[1] >= (counts[name[0]] or 0))
             answer.pods_not_found.extend(pod_name(*name) for name in names)
         return answer if answer.stateless_jobs_not_found or answer.pods_not_found else None
+
+    async def _check(self, filter_: Filter, mine: Reach) -> None:
+        """Raise PermissionDenied where a filter names a job that may not be read."""
+        for job_id in filter_.ids:
+            try:
+                spec = (await view(self._engine, job_id)).spec
+            except NotFound:
+                continue
+            if not mine.has(job_id, spec, self._watches.paths):
+                raise PermissionDenied(f"{current()} may not watch the job {job_id}")
 
     async def _instances(self, job_id: JobId) -> int | None:
         try:

@@ -46,6 +46,13 @@ class Changes:
         self.instances.pop(job_id, None)
         self.deleted.add(job_id)
 
+    def within(self, allowed: Callable[[CachedJob], bool]) -> Changes:
+        """Return the changes of jobs that may be seen. Jobs that are gone have none."""
+        part = Changes(self.workflow)
+        part.jobs = {job_id: job for job_id, job in self.jobs.items() if allowed(job)}
+        part.instances, part.deleted = self.instances, self.deleted
+        return part
+
     def of(self, ids: frozenset[JobId]) -> Iterator[CachedJob]:
         """Yield the jobs that changed, of these ids only unless there are none."""
         if not ids:
@@ -61,6 +68,8 @@ class Filter(Protocol):
 
     key: bytes
     """Equal for equal filters."""
+    ids: frozenset[JobId]
+    """The jobs that it names; empty for all."""
 
     def message(self, changes: Changes) -> pb.WatchResponse | None:
         """Return the changes that the filter lets through; None where there are none."""

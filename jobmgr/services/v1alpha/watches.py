@@ -17,10 +17,12 @@ import grpc
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.reach import ALL_JOBS, Paths, Reach, paths_of_pools
 from jobmgr.services.v1alpha.watch_filters import Changes, Filter
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.clock import Clock
-from peloton.errors import NotFound, Refused, ResourceExhausted
+from peloton.errors import NotFound, PelotonError, Refused, ResourceExhausted
+from peloton.model.workflow import WorkflowStatus
 from peloton.rpc.pages import parts_of
 from peloton.rpc.watchqueue import MAX_WATCHES, WatchQueue
 
@@ -28,31 +30,44 @@ GATHER_SECONDS = 0.2
 """Time from a change to the message, in which further changes join it."""
 MESSAGES_PER_SECOND = 2000
 """To all watchers together: where there are many, each gets fewer messages with more changes."""
-MICROSECOND = 1000
+NANOSECONDS_PER_MICROSECOND = 1000
 log = logging.getLogger(__name__)
 
 
 class Watch(WatchQueue[bytes]):
     """One watcher; its messages are serialized already."""
 
-    def __init__(self, watch_id: str, filter_: Filter, start_revision: int) -> None:
+    def __init__(self, watch_id: str, filter_: Filter, start_revision: int, reach: Reach = ALL_JOBS) -> None:
         super().__init__(watch_id)
         self.filter = filter_
         self.start_revision = start_revision
+        self.reach = reach
 
 
 class Watches:
     """All watches of the leader."""
 
-    def __init__(self, engine: Engine, clock: Clock, gather: float = GATHER_SECONDS) -> None:
-        """Gather changes for at least `gather` seconds before they are sent."""
+    def __init__(
+        self,
+        engine: Engine,
+        workflow: Callable[[CachedJob], WorkflowStatus | None],
+        clock: Clock,
+        gather: float = GATHER_SECONDS,
+    ) -> None:
+        """Gather changes for at least `gather` seconds before they are sent.
+
+        `workflow` returns the workflow of a job in memory that runs, or ran last.
+        """
         self._engine = engine
+        self._workflow = workflow
         self._gather = gather
         self._watches: dict[str, Watch] = {}
         self._changes = self._none()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self.paths: Paths = {}
+        """Of the pools; read before each message where a watch may not see all jobs."""
         # Later leaders begin above it, unless more than a million messages are sent in a second.
-        self._revision = clock.wall() // MICROSECOND
+        self._revision = clock.wall() // NANOSECONDS_PER_MICROSECOND
 
     @property
     def count(self) -> int:
@@ -69,8 +84,8 @@ class Watches:
         """The revision of the last message."""
         return self._revision
 
-    def open(self, filter_: Filter, start_revision: int) -> Watch:
-        """Begin a watch.
+    def open(self, filter_: Filter, start_revision: int, reach: Reach = ALL_JOBS) -> Watch:
+        """Begin a watch of the jobs that are in `reach`; `paths` are fresh where these are not all.
 
         Raises ResourceExhausted where there are too many, and Refused for a start in the past.
         """
@@ -83,14 +98,14 @@ class Watches:
             raise ResourceExhausted(f"there are {MAX_WATCHES} watches already: cancel some")
         if not self._watches:
             self._listen(self._on_commit, self._on_delete)
-        watch = Watch(str(uuid.uuid4()), filter_, start_revision)
+        watch = Watch(str(uuid.uuid4()), filter_, start_revision, reach)
         self._watches[watch.id] = watch
         return watch
 
-    def cancel(self, watch_id: str) -> None:
-        """End a watch for its watcher. Raises NotFound."""
+    def cancel(self, watch_id: str, by: Reach = ALL_JOBS) -> None:
+        """End a watch. Raises NotFound, also for somebody else's where `by` is not all jobs."""
         watch = self._watches.get(watch_id)
-        if watch is None:
+        if watch is None or not (by.all or by.caller == watch.reach.caller):
             raise NotFound(f"watch_id: there is no watch {watch_id!r}")
         watch.cancel()
         self.remove(watch)
@@ -115,7 +130,7 @@ class Watches:
             self.remove(watch)
 
     def _none(self) -> Changes:
-        return Changes(lambda job: self._engine.workflows.status(job))
+        return Changes(self._workflow)
 
     def _listen(
         self, on_commit: Callable[[Cycle], None] | None, on_delete: Callable[[str], None] | None
@@ -137,15 +152,32 @@ class Watches:
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self.interval, self._flush)
+        if self._timer is not None:
+            return
+        loop = asyncio.get_running_loop()
+        if all(watch.reach.all for watch in self._watches.values()):
+            self._timer = loop.call_later(self.interval, self._flush)
+        else:
+            self._timer = loop.create_task(self._flush_limited(), name="watches")
+
+    async def _flush_limited(self) -> None:
+        """Send what is gathered, by the pools as they are then."""
+        await asyncio.sleep(self.interval)
+        try:
+            self.paths = await paths_of_pools(self._engine)
+        except PelotonError as error:
+            log.warning("watches of those who may not see all jobs end: the pools are not known: %s", error)
+            for watch in [watch for watch in self._watches.values() if not watch.reach.all]:
+                watch.finish(grpc.StatusCode.UNAVAILABLE, f"the pools are not known: {error}; watch again")
+                self.remove(watch)
+        self._flush()
 
     def _flush(self) -> None:
         """Send what was gathered."""
         self._timer = None
         changes, self._changes = self._changes, self._none()
         self._revision += 1
-        made: dict[bytes, list[bytes]] = {}
+        made: dict[tuple[bytes, Reach], list[bytes]] = {}
         try:
             for watch in list(self._watches.values()):
                 if self._revision >= watch.start_revision:
@@ -161,9 +193,15 @@ class Watches:
         message.revision = self._revision
         return [part.SerializeToString() for part in parts_of(message)]
 
-    def _send(self, watch: Watch, changes: Changes, made: dict[bytes, list[bytes]]) -> None:
-        key = watch.filter.key
+    def _send(self, watch: Watch, changes: Changes, made: dict[tuple[bytes, Reach], list[bytes]]) -> None:
+        reach = watch.reach
+        key = watch.filter.key, (ALL_JOBS if reach.all else reach)
         if key not in made:
-            made[key] = self._serialized(watch.filter.message(changes))
+            seen = (
+                changes
+                if reach.all
+                else changes.within(lambda job: reach.has(job.job_id, job.spec, self.paths))
+            )
+            made[key] = self._serialized(watch.filter.message(seen))
         if not all(watch.put(shared) for shared in made[key]):
             self.remove(watch)

@@ -9,27 +9,34 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from minicluster.mesos.agent.launcher import Images, Launcher, docker_answers
+from minicluster.mesos.agent.docker_engine import docker_answers
+from minicluster.mesos.agent.docker_run import Allowed
+from minicluster.mesos.agent.isolation import Isolation, Mode, detect
+from minicluster.mesos.agent.launcher import Images, Launcher
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.memory_limits import detect, remove_cgroup
 from minicluster.mesos.agent.service import AgentConfig, AgentService
+from minicluster.mesos.agent.task_limits import TaskLimits, Wanted, lacking, remove_cgroups
+from minicluster.mesos.agent.task_limits import detect as detect_limits
 from minicluster.mesos.common import launch_costs, resource_notation
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.basic_auth import read_credentials
 from minicluster.mesos.common.modes import PASSABLE
 from minicluster.mesos.common.server_process import (
-    Refusal,
+    CannotRun,
     client_tls,
     listen,
     prepare_directory,
     run,
     server_tls,
+    tell,
     write_ready_file,
 )
 from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
 from peloton.config.private import keep_private
+from peloton.daemon.log import printable
 from peloton.errors import InvalidArgument
 from peloton.mesos.detector import detecting, parse_master
 
@@ -46,7 +53,24 @@ def _parser() -> argparse.ArgumentParser:
     add("--attributes", default="", help="text, scalars and ranges")
     add("--work-dir", type=Path, required=True, help="where sandboxes and checkpoints are kept")
     add("--ready-file", type=Path, help="written once it is registered: JSON with pid, host, port, agent_id")
-    add("--launcher", choices=("auto", "posix"), default="auto", help="posix: make no cgroups")
+    add(
+        "--launcher",
+        choices=("auto", "posix"),
+        default="auto",
+        help="auto: cgroups hold tasks to their memory and their share of the CPUs, where they can be made; "
+        "posix: none are made",
+    )
+    add(
+        "--cgroups-enable-cfs",
+        action="store_true",
+        help="hold tasks to their CPUs also where others are idle",
+    )
+    add(
+        "--pids-limit",
+        type=_count,
+        default=0,
+        help="processes and threads of a task at a time, 0: any number",
+    )
     add(
         "--status-update-retry-interval", type=float, default=FIRST_RETRY_SECONDS, help="seconds, first retry"
     )
@@ -56,6 +80,19 @@ def _parser() -> argparse.ArgumentParser:
         default=Images.REFUSE.value,
         help="a task that asks for an image fails as without docker, is run by docker, or plainly",
     )
+    add(
+        "--docker-parameters",
+        default="",
+        help="options of `docker run`, separated by commas, that tasks may set besides harmless ones",
+    )
+    add("--docker-privileged", action="store_true", help="run privileged containers, too")
+    add(
+        "--isolation",
+        choices=[each.value for each in Mode],
+        default=Mode.NONE.value,
+        help="users (as root) and namespaces of their own for tasks: none, those that can be had, or all",
+    )
+    add("--hide", type=Path, action="append", default=[], help="folder that isolated tasks do not see")
     add("--tls-certificate", type=Path, help="PEM file: speak HTTPS")
     add("--tls-key", type=Path, help="PEM file of its key")
     add("--master-ca", type=Path, help="PEM file of authorities: speak TLS with the master")
@@ -66,11 +103,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)
+
+
 def _check_master(text: str) -> None:
     try:
         parse_master(text)
     except InvalidArgument as error:
-        raise Refusal(f"--master: {error}") from error
+        raise CannotRun(f"--master: {error}") from error
 
 
 def _resources(options: argparse.Namespace) -> res.Bundle:
@@ -78,7 +121,7 @@ def _resources(options: argparse.Namespace) -> res.Bundle:
         bundle = resource_notation.parse_resources(options.resources)
         res.add(bundle, resource_notation.parse_resources(options.revocable, revocable=True))
     except resource_notation.NotationError as error:
-        raise Refusal(f"--resources or --revocable: {error}") from error
+        raise CannotRun(f"--resources or --revocable: {error}") from error
     return bundle
 
 
@@ -86,11 +129,11 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
     try:
         attributes = tuple(resource_notation.parse_attributes(options.attributes))
     except resource_notation.NotationError as error:
-        raise Refusal(f"--attributes: {error}") from error
+        raise CannotRun(f"--attributes: {error}") from error
     try:
         costs = launch_costs.costs_of(options)
     except ValueError as error:
-        raise Refusal(f"--launch-seconds and what belongs to it: {error}") from error
+        raise CannotRun(f"--launch-seconds and what belongs to it: {error}") from error
     return AgentConfig(
         ip=options.ip,
         port=port,
@@ -110,20 +153,50 @@ async def _serve(options: argparse.Namespace) -> None:
     prepare_directory(options.work_dir, "--work-dir")
     images = Images(options.images)
     if images is Images.DOCKER and not await docker_answers():
-        raise Refusal("--images docker: no docker engine answers; start one, or take refuse or plain")
+        raise CannotRun("--images docker: no docker engine answers; start one, or take refuse or plain")
     layout = Layout(options.work_dir.absolute())
     layout.make()
+    isolation = _isolation(options)
     tls = server_tls(options.tls_certificate, options.tls_key, None)
     socket = listen(options.ip, options.port)
     port = socket.getsockname()[1]
     config = _config(options, port)
-    limits = detect(layout, options.launcher == "auto")
-    service = AgentService(config, layout, Launcher(layout, limits, images))
+    limits = _limits(options, layout, config.resources)
+    service = AgentService(config, layout, Launcher(layout, limits, images, isolation, _allowed(options)))
     service.recover()
     await service.server.serve(socket, tls)
     await _until_stopped(service, options, port)
     await service.server.stop()
-    remove_cgroup(layout)
+    remove_cgroups(layout)
+
+
+def _allowed(options: argparse.Namespace) -> Allowed:
+    names = frozenset(filter(None, options.docker_parameters.split(",")))
+    return Allowed(names, options.docker_privileged)
+
+
+def _limits(options: argparse.Namespace, layout: Layout, total: res.Bundle) -> TaskLimits:
+    """Find out what tasks can be held to, and say what they cannot, once."""
+    wanted = Wanted(options.cgroups_enable_cfs, options.pids_limit)
+    say = partial(tell, "agent")
+    if options.launcher != "auto":
+        return TaskLimits(tell=say)
+    found = detect_limits(layout, wanted, total)
+    if text := lacking(found):
+        say(text)
+    return TaskLimits(found.cgroups, wanted, say)
+
+
+def _isolation(options: argparse.Namespace) -> Isolation:
+    mode = Mode(options.isolation)
+    found = detect(mode, [*options.hide, options.work_dir])
+    if found.lacks and mode is Mode.REQUIRE:
+        raise CannotRun(
+            f"--isolation require: tasks cannot have {found.lacks}; --isolation auto does without"
+        )
+    if found.lacks:
+        tell("agent", f"tasks do not have {found.lacks}")
+    return found
 
 
 async def _belong(service: AgentService, master: str, registered: Callable[[str], None]) -> str:
@@ -139,7 +212,7 @@ async def _until_stopped(service: AgentService, options: argparse.Namespace, por
         nonlocal announced
         if not announced:
             announced = True
-            print(f"agent: listening on {options.ip}:{port}, registered as {agent_id}", flush=True)
+            print(printable(f"agent: listening on {options.ip}:{port}, registered as {agent_id}"), flush=True)
             ready = {"pid": os.getpid(), "host": options.ip, "port": port, "agent_id": agent_id}
             write_ready_file(options.ready_file, ready)
 
@@ -153,7 +226,7 @@ async def _until_stopped(service: AgentService, options: argparse.Namespace, por
         await service.leave(connected)
         return
     stopped.cancel()
-    print(f"agent: ended by the master: {connected.result()}", file=sys.stderr, flush=True)
+    tell("agent", f"ended by the master: {connected.result()}")
     await service.end_tasks()
 
 

@@ -13,7 +13,7 @@ from minicluster.mesos.agent.spare_files import SpareFiles
 from minicluster.mesos.common.status_updates import TERMINAL
 
 _FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
-_NOTHING = 1
+_EMPTY_LOG_BYTES = 1
 """Bytes of a log that is no run's; one of no bytes would be flushed to the disk when it is written again."""
 
 
@@ -75,7 +75,7 @@ class Checkpoint:
             Path(self._layout.claim(container_id, attempt)).unlink(missing_ok=True)
         self._spares.give(self._layout.exit_file(container_id))
         log = self._layout.log(container_id)
-        os.truncate(log, _NOTHING)
+        os.truncate(log, _EMPTY_LOG_BYTES)
         self._spares.give(log)
 
     def _append(self, container_id: str, kind: bytes, payload: bytes) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -47,10 +49,41 @@ def _give(folder: Path, user: tuple[int, int]) -> None:
             os.lchown(path, *user)
 
 
-def fetch(uri: mesos.CommandInfo.URI, sandbox: Path, user: tuple[int, int] | None = None) -> None:
+def _copy(source: Path, target: Path, user: tuple[int, int] | None, hides: Callable[[str], bool]) -> None:
+    """Copy what the task's user may read, and is not hidden from it. Raise OSError, FetchError."""
+    if user is not None:
+        with target.open("wb") as file:
+            done = subprocess.run(
+                ["/bin/cat", "--", source],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.PIPE,
+                user=user[0],
+                group=user[1],
+                extra_groups=(),
+                check=False,
+            )
+        if done.returncode != 0:
+            target.unlink()
+            reason = done.stderr.decode("utf-8", "replace").strip().rpartition(": ")[2]
+            raise FetchError(f"'{source}' cannot be fetched by user {user[0]}: {reason}")
+        return
+    with source.open("rb") as opened, target.open("wb") as file:
+        # Of what was opened, whatever the path leads to by now.
+        if hides(os.readlink(f"/proc/self/fd/{opened.fileno()}")):  # noqa: PTH115
+            raise FetchError(f"'{source}' cannot be fetched: it is hidden from tasks")
+        shutil.copyfileobj(opened, file)
+
+
+def fetch(
+    uri: mesos.CommandInfo.URI,
+    sandbox: Path,
+    user: tuple[int, int] | None = None,
+    hides: Callable[[str], bool] = lambda path: False,
+) -> None:
     """Copy one URI into a sandbox and extract it where asked to; what is there then is the task's user's.
 
-    Raise FetchError.
+    ``hides`` tells whether a real path is hidden from tasks. Raise FetchError.
     """
     source = _source(uri.value)
     target = (sandbox / (uri.output_file or source.name)).resolve()
@@ -58,7 +91,7 @@ def fetch(uri: mesos.CommandInfo.URI, sandbox: Path, user: tuple[int, int] | Non
         raise FetchError(f"output_file '{uri.output_file}' is outside of the sandbox")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        _copy(source, target, user, hides)
         if uri.executable:
             target.chmod(0o755)
         elif uri.extract:

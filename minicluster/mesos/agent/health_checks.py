@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.beside import beside
-from minicluster.mesos.agent.launcher import RunLocation, environment, file_and_argv, user_of
+from minicluster.mesos.agent.location import RunLocation
+from minicluster.mesos.agent.task_commands import Companions
 from minicluster.mesos.common.status_updates import Key
 
 Report = Callable[[Key, bool, bool], None]
@@ -29,8 +29,9 @@ _OK_STATUSES = range(200, 400)
 class HealthChecks:
     """The checks of all runs of an agent, one asyncio task for each run that has one."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, companions: Companions) -> None:
         self._report = report
+        self._companions = companions
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def start(self, key: Key, task: mesos.TaskInfo, place: RunLocation) -> None:
@@ -52,7 +53,7 @@ class HealthChecks:
         healthy: bool | None = None
         failures = 0
         while key in self._tasks:
-            good = await _once(task, place)
+            good = await self._once(task, place)
             if good and healthy is not True:
                 self._report(key, True, False)
             if good:
@@ -62,43 +63,40 @@ class HealthChecks:
                 self._report(key, False, failures >= check.consecutive_failures)
             await asyncio.sleep(check.interval_seconds)
 
+    async def _once(self, task: mesos.TaskInfo, place: RunLocation) -> bool:
+        check = task.health_check
+        try:
+            async with asyncio.timeout(check.timeout_seconds or None):
+                if check.type == _HealthCheck.COMMAND:
+                    return await self._command(task, place)
+                if check.type == _HealthCheck.HTTP:
+                    return await _http(check.http)
+                _, writer = await asyncio.open_connection("127.0.0.1", check.tcp.port)
+                writer.close()
+        except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return False
+        return True
 
-async def _once(task: mesos.TaskInfo, place: RunLocation) -> bool:
-    check = task.health_check
-    try:
-        async with asyncio.timeout(check.timeout_seconds or None):
-            if check.type == _HealthCheck.COMMAND:
-                return await _command(task, place)
-            if check.type == _HealthCheck.HTTP:
-                return await _http(check.http)
-            _, writer = await asyncio.open_connection("127.0.0.1", check.tcp.port)
-            writer.close()
-    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        return False
-    return True
-
-
-async def _command(task: mesos.TaskInfo, place: RunLocation) -> bool:
-    command = task.health_check.command
-    env = environment(task, place)
-    env |= {variable.name: variable.value for variable in command.environment.variables}
-    file, argv = beside(*file_and_argv(command), user_of(task.command))
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        executable=file,
-        env=env,
-        cwd=place.sandbox,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    async def _command(self, task: mesos.TaskInfo, place: RunLocation) -> bool:
+        command = task.health_check.command
+        env = self._companions.environment(task, place, command.environment.variables)
+        file, argv = self._companions.command(task, place, command)
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            executable=file,
+            env=env,
+            cwd=place.sandbox,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return await process.wait() == 0
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _http(check: mesos.HealthCheck.HTTPCheckInfo) -> bool:

@@ -22,7 +22,7 @@
 ``meta/spare/<number>``
     Files to be used again, see ``spares``.
 ``meta/cgroup``
-    The path of the cgroup that was made for the tasks, where one could be made.
+    The paths of the cgroups that were made for the tasks, a line each, where some could be made.
 ``slaves/<agent>/frameworks/<framework>/executors/<task>/runs/<container>/``
     The sandbox, with a link ``latest`` beside it. Never removed by the agent.
 """
@@ -93,7 +93,7 @@ class Layout:
 
     @property
     def cgroup_file(self) -> Path:
-        """The path of the cgroup that was made for the agent's tasks, if one was."""
+        """The paths of the cgroups that were made for the agent's tasks, if some were."""
         return self.meta / "cgroup"
 
     # The files of a run are strings: to make a Path costs more than some of the calls that use it.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import RunLocation
+from minicluster.mesos.agent.location import RunLocation
 from minicluster.mesos.agent.statuses import EndCause
 from minicluster.mesos.common.status_updates import Key
+from peloton.model.system_labels import STOP_SIGNAL_LABEL
+from peloton.model.workload import STOP_SIGNALS
 
 DEFAULT_GRACE_SECONDS = 3.0
 """How long a killed task has between SIGTERM and SIGKILL, unless its kill policy says otherwise."""
@@ -34,6 +37,14 @@ class Run:
     grace: float = DEFAULT_GRACE_SECONDS
     statuses: list[mesos.TaskStatus] = field(default_factory=list)
     container: mesos.ContainerStatus | None = None
+
+    @property
+    def stop_signal(self) -> signal.Signals:
+        """The signal by which its task is told to end: as Peloton labels the task, else SIGTERM."""
+        for label in self.task.labels.labels:
+            if label.key == STOP_SIGNAL_LABEL and label.value in STOP_SIGNALS:
+                return signal.Signals[label.value]
+        return signal.SIGTERM
 
     @property
     def latest(self) -> mesos.TaskStatus | None:

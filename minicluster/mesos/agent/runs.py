@@ -17,17 +17,19 @@ from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import secret_files, statuses
 from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from minicluster.mesos.agent.cleanup import end_container, identity_of
+from minicluster.mesos.agent.container_usage import Container, containers
 from minicluster.mesos.agent.health_checks import HealthChecks
 from minicluster.mesos.agent.launch_timer import LaunchTimer
 from minicluster.mesos.agent.launcher import (
     Launcher,
     LaunchError,
     NoContainerizer,
-    RunLocation,
     make_sandbox,
 )
 from minicluster.mesos.agent.layout import Layout, read_json
+from minicluster.mesos.agent.location import RunLocation
 from minicluster.mesos.agent.run import Run
+from minicluster.mesos.agent.saved_work import SavedWork, saved_at
 from minicluster.mesos.agent.statuses import EndCause, StatusDetails
 from minicluster.mesos.agent.supervisor_pool import (
     Ended,
@@ -37,11 +39,13 @@ from minicluster.mesos.agent.supervisor_pool import (
     Supervised,
     Supervisors,
 )
+from minicluster.mesos.agent.task_commands import Companions
 from minicluster.mesos.common.agent_link import AgentTask, Update
 from minicluster.mesos.common.launch_costs import LaunchCosts
 from minicluster.mesos.common.process_identity import is_alive, signal_group
 from minicluster.mesos.common.secrets import secret_volumes
 from minicluster.mesos.common.status_updates import Key, UpdateStreams
+from peloton.model.system_labels import SAVED_LABEL
 
 MAX_COMPLETED = 1000
 MAX_ATTEMPTS = 5
@@ -71,8 +75,12 @@ class Runs:
         self._retry: asyncio.TimerHandle | None = None
         self._preparing: set[asyncio.Task[None]] = set()
         self._launching = LaunchTimer(costs, self._begin, self._fail_late)
-        self._supervisors: Supervisors[Run] = Supervisors(layout.work_dir, self._on_event)
-        self._health = HealthChecks(self._on_health)
+        self._supervisors: Supervisors[Run] = Supervisors(
+            layout.work_dir, self._on_event, launcher.isolation.encloses
+        )
+        self.companions = Companions(layout, launcher.isolation, launcher.in_docker)
+        self._health = HealthChecks(self._on_health, self.companions)
+        self._saved = SavedWork(self._on_saved)
         self.on_end: Callable[[str], None] = lambda container_id: None
         self.agent_id = ""
         self.live: dict[Key, Run] = {}
@@ -85,9 +93,11 @@ class Runs:
             return
         now = time.time()
         status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, details, run.container)
+        if run.running and (when := saved_at(run.task, run.place)) is not None:
+            status.labels.labels.add(key=SAVED_LABEL, value=f"{min(when, now):.3f}")
         run.take(status)
         self._checkpoint.update(run.place.container_id, status)
-        send = self._updates.add(run.key, status, now)
+        send = self._updates.add(run.key, status, time.monotonic())
         if send is not None:
             self._transmit(run.key, send)
 
@@ -98,18 +108,18 @@ class Runs:
     def _arm_retry(self) -> None:
         due = self._updates.next_due()
         if due is not None and self._retry is None:
-            delay = max(due - time.time(), 0.01)
+            delay = max(due - time.monotonic(), 0.01)
             self._retry = asyncio.get_running_loop().call_later(delay, self._on_retry)
 
     def _on_retry(self) -> None:
         self._retry = None
-        for key, status in self._updates.due(time.time()):
+        for key, status in self._updates.due(time.monotonic()):
             self._transmit(key, status)
         self._arm_retry()
 
     def acknowledge(self, key: Key, uid: bytes) -> None:
         """Take an acknowledgement; after that of the end, the run is forgotten."""
-        expected, following = self._updates.acknowledge(key, uid, time.time())
+        expected, following = self._updates.acknowledge(key, uid, time.monotonic())
         run = self.live.get(key)
         if not expected or run is None:
             return
@@ -153,6 +163,14 @@ class Runs:
         run = self.running_in(container_id)
         return run is not None and self._launcher.in_docker(run.task)
 
+    def containers(self) -> list[Container]:
+        """Return the containers whose tasks run, and what they use."""
+        running = [run for run in self.live.values() if run.running and not run.ended]
+        records = ((run, read_json(self._layout.pid_file(run.place.container_id))) for run in running)
+        tasks = ((run, identity_of(record, "task")) for run, record in records)
+        with_pids = [(run, task.pid) for run, task in tasks if task is not None]
+        return containers(with_pids, self._launcher.cgroups, self._launcher.in_docker, time.time())
+
     # --- launching ---
 
     def launch(self, framework: mesos.FrameworkInfo, task: mesos.TaskInfo) -> None:
@@ -176,7 +194,7 @@ class Runs:
         run = self.live[key]
         if run.task.HasField("executor"):
             self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
-        elif run.task.command.uris:
+        elif run.task.command.uris or self._launcher.in_docker(run.task):
             job = asyncio.get_running_loop().create_task(self._fetch_and_start(run))
             self._preparing.add(job)
             job.add_done_callback(self._preparing.discard)
@@ -266,10 +284,12 @@ class Runs:
     def _observe(self, run: Run) -> None:
         """Hold a running task to its time, and check its health."""
         self._health.start(run.key, run.task, run.place)
+        self._saved.start(run.key, run.task, run.place)
         if run.task.HasField("max_completion_time"):
             began = [item.timestamp for item in run.statuses if item.state == mesos.TASK_RUNNING]
-            end = (began[0] if began else time.time()) + run.task.max_completion_time.nanoseconds / 1e9
-            delay = max(end - time.time(), 0.0)
+            longest = run.task.max_completion_time.nanoseconds / 1e9
+            end = (began[0] if began else time.time()) + longest
+            delay = min(max(end - time.time(), 0.0), longest)
             asyncio.get_running_loop().call_later(delay, self._terminate, run, EndCause(too_long=True))
 
     # --- ending ---
@@ -298,11 +318,12 @@ class Runs:
             self._end(run, statuses.KILLED_DURING_LAUNCH)
             return
         self._health.stop(run.key)
+        self._saved.stop(run.key)
         self._stop(run)
 
     def _stop(self, run: Run) -> None:
         """Let the task end within its grace; one that has not begun is stopped when it has."""
-        self._signal(run, signal.SIGTERM)
+        self._signal(run, run.stop_signal)
         asyncio.get_running_loop().call_later(run.grace, self._signal, run, signal.SIGKILL)
 
     def _signal(self, run: Run, number: signal.Signals) -> None:
@@ -342,6 +363,10 @@ class Runs:
             self._end(run, statuses.executor_terminated())
             return
         self._on_running(run)
+        reason = self._launcher.why_not_run(run.task, run.place, int(ended["status"]))
+        if reason and run.ending is None:
+            self._end(run, statuses.launch_failed(reason))
+            return
         self._end(run, statuses.end_status(ended, run.ending or EndCause(), statuses.memory_mb(run.task)))
 
     def _end(self, run: Run, details: StatusDetails) -> None:
@@ -349,7 +374,8 @@ class Runs:
         self.on_end(run.place.container_id)
         self._launching.drop(run.key)
         self._health.stop(run.key)
-        if secret_volumes(run.task):
+        self._saved.stop(run.key)
+        if secret_volumes(run.task) or self._launcher.in_docker(run.task):
             secret_files.drop(self._layout, run.place.container_id)
         self._report(run, details)
         if run.unreported:
@@ -365,6 +391,14 @@ class Runs:
         self._report(run, StatusDetails(mesos.TASK_RUNNING, "", reason, healthy=healthy))
         if kill:
             self._announce_kill(run, EndCause(unhealthy=True))
+
+    def _on_saved(self, key: Key) -> None:
+        """Report a run again, which has saved its work; what is known of its health stays."""
+        run = self.live.get(key)
+        if run is None or run.ended or run.ending is not None or not run.running:
+            return
+        healthy = run.latest.healthy if run.latest is not None and run.latest.HasField("healthy") else None
+        self._report(run, StatusDetails(mesos.TASK_RUNNING, "", healthy=healthy))
 
     # --- after a restart, and at the end ---
 

@@ -1,4 +1,7 @@
-"""``/files/browse``, ``read``, ``download``: sandboxes and nothing else (recording ``13-agent-sandbox``)."""
+"""Files of sandboxes and nothing else: ``/files/browse`` and its like, LIST_FILES and READ_FILE.
+
+Source: recording ``13-agent-sandbox``.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,26 @@ import os
 import pwd
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qs
 
+from mesos.v1 import mesos_pb2 as mesos
+from mesos.v1.agent import agent_pb2 as agent
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.common.http import JSON, NOT_FOUND, Request, Response, refuse
+from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Response, refuse
+from minicluster.mesos.common.real_files import open_real
 from peloton.mesos.json import dumps
 
-MAX_READ = 16 * os.sysconf("SC_PAGE_SIZE")
+MAX_READ_BYTES = 16 * os.sysconf("SC_PAGE_SIZE")
 """Most bytes of one read: 16 pages, as in Mesos."""
 
 _MISSING = refuse(404, "")
 _NO_PATH = refuse(400, "Expecting 'path=value' in query.\n")
 _VIRTUAL = re.compile(r"/frameworks/([^/]+)/executors/([^/]+)/runs/([^/]+)(/.*)?")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+T = TypeVar("T")
 
 
 class Files:
@@ -53,6 +62,29 @@ class Files:
         if action == "read":
             return _with_jsonp(_read(found, query), query.get("jsonp"))
         return _download(found)
+
+    # --- LIST_FILES and READ_FILE of /api/v1 ---
+
+    def list_files(self, path: str) -> agent.Response.ListFiles | Response:
+        """Return what is in a directory, or the refusal."""
+        found = self._find(path)
+        if not isinstance(found, Path):
+            return found or _MISSING
+        return agent.Response.ListFiles(file_infos=_entries(found, path, _file_info))
+
+    def read_file(self, call: agent.Call.ReadFile) -> agent.Response.ReadFile | Response:
+        """Return a part of a file, or the refusal."""
+        found = self._find(call.path)
+        if not isinstance(found, Path):
+            return found or _MISSING
+        if found.is_dir():
+            return refuse(400, "Cannot read a directory.\n")
+        wanted = min(call.length, MAX_READ_BYTES) if call.HasField("length") else MAX_READ_BYTES
+        try:
+            data = _part(found, call.offset, wanted)
+            return agent.Response.ReadFile(size=found.stat().st_size, data=data)
+        except OSError:
+            return _MISSING
 
     def _names(self) -> dict[str, str]:
         """Return the paths under which each sandbox can be requested, and where it is."""
@@ -116,16 +148,42 @@ def describe(path: Path, shown: str) -> dict[str, object]:
     }
 
 
+def _file_info(path: Path, shown: str) -> mesos.FileInfo:
+    info = path.lstat()
+    return mesos.FileInfo(
+        path=shown,
+        nlink=info.st_nlink,
+        size=info.st_size,
+        mtime=mesos.TimeInfo(nanoseconds=int(info.st_mtime) * 10**9),
+        mode=info.st_mode,
+        uid=_name(info.st_uid, True),
+        gid=_name(info.st_gid, False),
+    )
+
+
+def _entries(found: Path, path: str, told: Callable[[Path, str], T]) -> list[T]:
+    """Return what is told of each file in a directory; nothing where it is none."""
+    entries = []
+    for entry in sorted(found.iterdir()) if found.is_dir() else ():
+        try:
+            entries.append(told(entry, f"{path.rstrip('/')}/{entry.name}"))
+        except FileNotFoundError:
+            continue  # gone between listing and looking
+    return entries
+
+
 def _browse(found: Path, path: str) -> Response:
-    entries: list[dict[str, object]] = []
-    if found.is_dir():
-        for entry in sorted(found.iterdir()):
-            try:
-                entries.append(describe(entry, f"{path.rstrip('/')}/{entry.name}"))
-            except FileNotFoundError:
-                continue  # gone between listing and looking
-    body = b"[" + b",".join(map(dumps, entries)) + b"]"
+    body = b"[" + b",".join(map(dumps, _entries(found, path, describe))) + b"]"
     return Response(200, body, JSON)
+
+
+def _part(found: Path, offset: int, length: int) -> bytes:
+    """Return a part of a file. Raises OSError where it is not there any more."""
+    with open_real(found) as file:
+        if offset >= os.fstat(file.fileno()).st_size:  # seeking may not go so far
+            return b""
+        file.seek(offset)
+        return file.read(length)
 
 
 def _number(query: dict[str, str], name: str) -> int | Response | None:
@@ -163,12 +221,11 @@ def _read(found: Path, query: dict[str, str]) -> Response:
     size = found.stat().st_size
     if offset is None or offset == -1:
         return Response(200, b'{"data":"","offset":%d}' % size, JSON)
-    wanted = MAX_READ if length is None or length == -1 else min(length, MAX_READ)
-    data = b""
-    if offset < size:
-        with found.open("rb") as file:
-            file.seek(offset)
-            data = file.read(wanted)
+    wanted = MAX_READ_BYTES if length is None or length == -1 else min(length, MAX_READ_BYTES)
+    try:
+        data = _part(found, offset, wanted)
+    except OSError:
+        return _MISSING
     return Response(200, b'{"data":%b,"offset":%d}' % (_quoted(data), offset), JSON)
 
 

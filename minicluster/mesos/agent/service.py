@@ -12,27 +12,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent.cleanup import end_unknown
+from minicluster.mesos.agent.container_usage import containers_json, statistics_json
 from minicluster.mesos.agent.launcher import Launcher
 from minicluster.mesos.agent.layout import Layout, read_json, write_json
 from minicluster.mesos.agent.metrics import snapshot
 from minicluster.mesos.agent.runs import Runs
 from minicluster.mesos.agent.sandbox_files import Files
-from minicluster.mesos.agent.session_api import SessionApi
+from minicluster.mesos.agent.session_api import VERSION, SessionApi
 from minicluster.mesos.agent.sessions import Sessions
 from minicluster.mesos.agent.state_json import state
 from minicluster.mesos.agent.volumes import Volumes
 from minicluster.mesos.common import agent_link
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.basic_auth import Credentials, principal_of, unauthorized
-from minicluster.mesos.common.http import JSON, NOT_FOUND, Body, Connection, Request, Response, Server
+from minicluster.mesos.common.http import Body, Connection, Server
+from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Response
 from minicluster.mesos.common.launch_costs import NO_COSTS, LaunchCosts
-from minicluster.mesos.common.server_process import Refusal, machine_figures
+from minicluster.mesos.common.server_process import CannotRun, machine_figures, tell
 from minicluster.mesos.common.status_updates import FIRST_RETRY_SECONDS
 from peloton.errors import Unavailable
 from peloton.mesos.detector import Elected, MasterAddress, MasterDetector
 from peloton.mesos.json import dumps
 
-VERSION = "1.12.0"
 _BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
 _CONNECT_SECONDS = 10.0
 _PINGS_MISSED = 6
@@ -75,9 +77,9 @@ class AgentService:
         self._leaving = False
         self._volumes = Volumes(layout)
         self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
-        self._sessions = Sessions(self.runs.running_in)
+        self._sessions = Sessions(self.runs.running_in, self.runs.companions)
         self.runs.on_end = self._sessions.end_of
-        self._session_api = SessionApi(self._sessions, self.runs.in_docker)
+        self._session_api = SessionApi(self._sessions, self._files, self.runs)
         self.agent_id: str | None = None
         self.server = Server(self._handle, lambda: None, self._streamed)
 
@@ -90,15 +92,20 @@ class AgentService:
     def recover(self) -> None:
         """Take up what an earlier agent process left in the work directory.
 
-        Raise Refusal when this one was started with other resources or attributes.
+        Raise CannotRun when this one was started with other resources or attributes.
         """
         self._volumes.recover()
         saved = read_json(self._layout.agent_file)
-        if saved is None:
-            return
+        if saved is not None:
+            self._recover_as(saved)
+        known = {run.place.container_id for run in self.runs.live.values()}
+        if ended := end_unknown(self._layout, known):
+            tell("agent", f"ended {ended} tasks of which nothing is known any more")
+
+    def _recover_as(self, saved: dict[str, Any]) -> None:
         for name, now in self._described().items():
             if saved.get(name) != now:
-                raise Refusal(
+                raise CannotRun(
                     f"--{name} changed: agent {saved.get('id')} in {self._layout.work_dir} has "
                     f"{saved.get(name)!r}, not {now!r}; start it with what it had, or stop it in order first"
                 )
@@ -272,6 +279,10 @@ class AgentService:
             return Response(200, self._state(), JSON)
         if path == "/metrics/snapshot":
             return Response(200, dumps(self._figures()), JSON)
+        if path in ("/containers", "/containers.json"):
+            return _json_of(containers_json(self.runs.containers()))
+        if path in ("/monitor/statistics", "/monitor/statistics.json"):
+            return _json_of(statistics_json(self.runs.containers()))
         if path == "/flags":
             return Response(200, dumps({"flags": self._config.flags}), JSON)
         if path.startswith("/files/"):
@@ -293,6 +304,10 @@ class AgentService:
         live, completed = self.runs.live.values(), self.runs.completed
         value = state(self._info(), self._config.ip, self._started, VERSION, live, completed)
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _json_of(value: list[dict[str, Any]]) -> Response:
+    return Response(200, json.dumps(value, separators=(",", ":")).encode(), JSON)
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

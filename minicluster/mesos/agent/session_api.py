@@ -1,92 +1,157 @@
-"""The calls of ``/api/v1`` of an agent that this one serves: those of sessions beside a task.
+"""The calls of ``/api/v1`` that this agent serves: files of sandboxes, sessions beside a task, containers.
 
-Source: recording ``13-agent-sandbox``. Its bodies are JSON; input comes as RecordIO of JSON.
+Source: recording ``13-agent-sandbox``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.sessions import Session, Sessions, Terminal
-from minicluster.mesos.common.http import JSON, Body, Connection, Request, Response, refuse, render
-from peloton.mesos import json as mesos_json
+from mesos.v1.agent import agent_pb2 as agent
+from minicluster.mesos.agent import calls
+from minicluster.mesos.agent.calls import CallError, MediaTypes
+from minicluster.mesos.agent.container_usage import Container
+from minicluster.mesos.agent.sandbox_files import Files
+from minicluster.mesos.agent.session_streams import Streams, described, terminal_of
+from minicluster.mesos.agent.sessions import Session, Sessions
+from minicluster.mesos.common.http import Body, Connection
+from minicluster.mesos.common.http_messages import Request, Response, refuse, render
 from peloton.recordio import RECORDIO, MalformedStream, RecordParser
 
-LAUNCH, WAIT, INPUT = "LAUNCH_NESTED_CONTAINER_SESSION", "WAIT_NESTED_CONTAINER", "ATTACH_CONTAINER_INPUT"
-_LONGEST_INPUT = 4 * 1024 * 1024
+Call, Reply = agent.Call, agent.Response
+VERSION = "1.12.0"
+_LONGEST_INPUT_BYTES = 4 * 1024 * 1024
 _OK = Response(200)
-Json = dict[str, Any]
+
+
+class Containers(Protocol):
+    """What is to be known of the containers of an agent."""
+
+    def in_docker(self, container_id: str) -> bool:
+        """Return whether docker runs the task in a container."""
+        ...
+
+    def running_in(self, container_id: str) -> object | None:
+        """Return the run in a container whose task is running."""
+        ...
+
+    def containers(self) -> list[Container]:
+        """Return the containers whose tasks run, and what they use."""
+        ...
 
 
 class SessionApi:
     """Answers the calls of one agent."""
 
-    def __init__(self, sessions: Sessions, in_docker: Callable[[str], bool]) -> None:
-        """``in_docker`` tells whether docker runs the task of a container."""
+    def __init__(self, sessions: Sessions, files: Files, containers: Containers) -> None:
         self._sessions = sessions
-        self._in_docker = in_docker
+        self._files = files
+        self._containers = containers
         self._waiting: set[asyncio.Task[None]] = set()
 
     def handle(self, request: Request, connection: Connection) -> Response | None:
         """Answer a call, or take the connection for the stream of a session."""
-        if request.method != "POST":
-            return refuse(405, f"Expecting one of {{ 'POST' }}, but received '{request.method}'")
-        kind = request.headers.get("content-type")
-        if kind is None:
-            return refuse(400, "Expecting 'Content-Type' to be present")
-        if kind != JSON:  # a web page of another site may send other types without asking
-            return refuse(415, f"Expecting 'Content-Type' of {JSON}")
+        media = calls.negotiate(request)
+        if isinstance(media, Response):
+            return media
         try:
-            return self._call(mesos_json.loads(request.body), request, connection)
-        except (mesos_json.JsonError, KeyError, TypeError, ValueError) as error:
-            return refuse(400, f"Failed to parse body into Call: {error}")
+            call = calls.parse(request.body, media.content)
+        except CallError as error:
+            return refuse(400, str(error))
+        refusal = calls.streaming_error(call, media)
+        return refusal or self._dispatch(call, media, request, connection)
 
-    def _call(self, call: Json, request: Request, connection: Connection) -> Response | None:
-        kind = call.get("type") if isinstance(call, dict) else None
-        if not isinstance(kind, str):
-            return refuse(400, "Failed to validate agent::Call: Expecting 'type' to be present")
-        if kind == LAUNCH:
-            return self._launch(call[LAUNCH.lower()], request, connection)
-        if kind == WAIT:
-            return self._wait(call[WAIT.lower()], request, connection)
-        return refuse(501, f"{kind} is not served by this agent")
+    def _dispatch(
+        self, call: agent.Call, media: MediaTypes, request: Request, connection: Connection
+    ) -> Response | None:
+        if call.type == Call.LAUNCH_NESTED_CONTAINER_SESSION:
+            return self._launch(call.launch_nested_container_session, media, connection)
+        if call.type == Call.ATTACH_CONTAINER_OUTPUT:
+            return self._attach(call.attach_container_output.container_id, media, connection)
+        if call.type in (Call.WAIT_NESTED_CONTAINER, Call.WAIT_CONTAINER):
+            return self._wait(call, media, request, connection)
+        if call.type in (Call.LIST_FILES, Call.READ_FILE):
+            return self._read(call, media)
+        if call.type == Call.GET_CONTAINERS:
+            found = Reply.GetContainers(containers=self._containers.containers())
+            return calls.answer(Reply(type=Reply.GET_CONTAINERS, get_containers=found), media)
+        if call.type == Call.GET_HEALTH:
+            healthy = Reply.GetHealth(healthy=True)
+            return calls.answer(Reply(type=Reply.GET_HEALTH, get_health=healthy), media)
+        if call.type == Call.GET_VERSION:
+            version = Reply.GetVersion(version_info=mesos.VersionInfo(version=VERSION))
+            return calls.answer(Reply(type=Reply.GET_VERSION, get_version=version), media)
+        return refuse(501, f"{Call.Type.Name(call.type)} is not served by this agent")
+
+    def _read(self, call: agent.Call, media: MediaTypes) -> Response:
+        if call.type == Call.LIST_FILES:
+            found = self._files.list_files(call.list_files.path)
+            kind = Reply.LIST_FILES
+            return (
+                found
+                if isinstance(found, Response)
+                else calls.answer(Reply(type=kind, list_files=found), media)
+            )
+        read = self._files.read_file(call.read_file)
+        kind = Reply.READ_FILE
+        return read if isinstance(read, Response) else calls.answer(Reply(type=kind, read_file=read), media)
 
     # --- LAUNCH_NESTED_CONTAINER_SESSION ---
 
-    def _launch(self, call: Json, request: Request, connection: Connection) -> Response | None:
-        parent, name = _ids(call)
-        if self._in_docker(parent):
+    def _launch(
+        self, call: agent.Call.LaunchNestedContainerSession, media: MediaTypes, connection: Connection
+    ) -> Response | None:
+        parent, name = call.container_id.parent.value, call.container_id.value
+        if self._containers.in_docker(parent):
             return refuse(501, "Sessions in containers of docker are not served by this agent")
         if self._sessions.full:
             return refuse(503, "Too many sessions run on this agent")
         if self._sessions.get(parent, name) is not None:
             return refuse(400, f"Container {parent}.{name} is there already")
-        body = json.dumps(call.get("command", {})).encode()
-        command = mesos_json.decode(body, mesos.CommandInfo, "CommandInfo")
-        tty = call.get("container", {}).get("tty_info")
-        output = _Stream(connection, "recordio" in request.headers.get("accept", ""))
-        terminal = None if tty is None else _terminal(tty)
-        session = self._sessions.begin(parent, name, command, output, terminal)
+        has_terminal = call.container.HasField("tty_info")
+        try:
+            terminal = terminal_of(call.container.tty_info) if has_terminal else None
+        except ValueError as error:
+            return refuse(400, str(error))
+        session = self._sessions.begin(parent, name, call.command, Streams(connection, media), terminal)
         if session is None:
             return refuse(404, f"Container {parent}.{name} cannot be found")
         connection.on_lost = session.kill
         return None
 
-    # --- WAIT_NESTED_CONTAINER ---
+    # --- ATTACH_CONTAINER_OUTPUT ---
 
-    def _wait(self, call: Json, request: Request, connection: Connection) -> Response | None:
-        parent, name = _ids(call)
-        session = self._sessions.get(parent, name)
+    def _attach(
+        self, container: mesos.ContainerID, media: MediaTypes, connection: Connection
+    ) -> Response | None:
+        if not container.HasField("parent") and self._containers.running_in(container.value):
+            return refuse(500, "I/O switchboard server was disabled for this container")
+        session = self._session(container)
+        if session is None or session.ended.is_set() or not isinstance(session.output, Streams):
+            return _not_found(container)
+        session.output.attach(connection, media)
+        return None
+
+    def _session(self, container: mesos.ContainerID) -> Session | None:
+        return self._sessions.get(container.parent.value, container.value)
+
+    # --- WAIT_NESTED_CONTAINER, WAIT_CONTAINER ---
+
+    def _wait(
+        self, call: agent.Call, media: MediaTypes, request: Request, connection: Connection
+    ) -> Response | None:
+        nested = call.type == Call.WAIT_NESTED_CONTAINER
+        container = (call.wait_nested_container if nested else call.wait_container).container_id
+        session = self._session(container)
         if session is None:
-            return refuse(404, f"Container {parent}.{name} cannot be found")
+            return _not_found(container)
         if session.ended.is_set():
-            return _waited(session)
-        job = asyncio.get_running_loop().create_task(_answer_at_end(session, request, connection))
+            return calls.answer(_waited(session, nested), media)
+        job = asyncio.get_running_loop().create_task(
+            _answer_at_end(session, nested, media, request, connection)
+        )
         self._waiting.add(job)
         job.add_done_callback(self._waiting.discard)
         return None
@@ -97,58 +162,32 @@ class SessionApi:
         """Take the input of a session as it comes."""
         if request.method != "POST" or request.headers.get("content-type") != RECORDIO:
             return None
-        return _Input(self._sessions, connection)
-
-
-class _Stream:
-    """The output of a session as records of a chunked reply."""
-
-    def __init__(self, connection: Connection, recordio: bool) -> None:
-        self._connection = connection
-        self._recordio = recordio
-
-    def begin(self) -> None:
-        """Send the head of the reply."""
-        if self._recordio:
-            self._connection.start_stream(RECORDIO, (("Message-Content-Type", JSON),))
-        else:
-            self._connection.start_stream(JSON)
-
-    def write(self, stream: str, data: bytes) -> None:
-        """Send one record."""
-        record = {"type": "DATA", "data": {"type": stream, "data": base64.b64encode(data).decode()}}
-        self._connection.send_records([json.dumps(record, separators=(",", ":")).encode()])
-
-    async def writable(self) -> None:
-        """Wait while the client reads slowly."""
-        await self._connection.writable()
-
-    def end(self) -> None:
-        """End the reply."""
-        self._connection.on_lost = None
-        self._connection.end_stream()
+        return _Input(self._sessions, connection, calls.negotiate(request))
 
 
 class _Input:
     """The standard input of a session, record by record."""
 
-    def __init__(self, sessions: Sessions, connection: Connection) -> None:
+    def __init__(self, sessions: Sessions, connection: Connection, media: MediaTypes | Response) -> None:
         self._sessions = sessions
         self._connection = connection
-        self._records = RecordParser(_LONGEST_INPUT)
+        self._media = media
+        self._records = RecordParser(_LONGEST_INPUT_BYTES)
         self._session: Session | None = None
-        self._refusal: Response | None = None
+        self._refusal = media if isinstance(media, Response) else None
         self._holding: asyncio.Task[None] | None = None
 
     def feed(self, data: bytes) -> None:
         """Take a piece of the body."""
-        if self._refusal is not None:
+        if self._refusal is not None or isinstance(self._media, Response):
             return
         try:
             for record in self._records.feed(data):
-                self._take(mesos_json.loads(record)["attach_container_input"])
-        except (MalformedStream, mesos_json.JsonError, KeyError, TypeError, ValueError) as error:
-            self._refusal = refuse(400, f"Failed to parse body into Call: {error}")
+                self._take(record, self._media)
+                if self._refusal is not None:
+                    return
+        except (MalformedStream, ValueError) as error:  # CallError is a ValueError
+            self._refusal = refuse(400, str(error))
         if self._session is not None and self._session.crowded and self._holding is None:
             self._connection.hold(True)
             self._holding = asyncio.get_running_loop().create_task(self._release(self._session))
@@ -157,6 +196,8 @@ class _Input:
         """Answer when all input has come."""
         if self._session is not None:
             self._session.feed(b"")
+        if self._refusal is None and self._session is None:
+            return refuse(400, "Received EOF while reading request body")
         return self._refusal or _OK
 
     async def _release(self, session: Session) -> None:
@@ -164,44 +205,42 @@ class _Input:
         self._holding = None
         self._connection.hold(False)
 
-    def _take(self, call: Json) -> None:
-        if call["type"] == "CONTAINER_ID":
-            parent, name = _ids(call)
-            self._session = self._sessions.get(parent, name)
-            if self._session is None:
-                self._refusal = refuse(404, f"Container {parent}.{name} cannot be found")
+    def _take(self, record: bytes, media: MediaTypes) -> None:
+        call = calls.parse(record, media.message_content or media.content)
+        self._refusal = calls.streaming_error(call, media)
+        if self._refusal is not None:
             return
-        if self._session is None:
-            raise ValueError("Expecting 'container_id' in the first record")
-        message = call["process_io"]
-        if message["type"] == "DATA":
-            self._session.feed(base64.b64decode(message["data"].get("data", ""), validate=True))
-        elif message["control"]["type"] == "TTY_INFO":
-            self._session.resize(_terminal(message["control"]["tty_info"]))
+        given = call.attach_container_input
+        if given.type == given.CONTAINER_ID:
+            container = given.container_id
+            self._session = self._sessions.get(container.parent.value, container.value)
+            self._refusal = _not_found(container) if self._session is None else None
+        elif self._session is None:
+            raise ValueError("Expecting 'attach_container_input.container_id' to be present")
+        elif given.process_io.type == agent.ProcessIO.DATA:
+            self._session.feed(given.process_io.data.data)
+        elif given.process_io.control.type == agent.ProcessIO.Control.TTY_INFO:
+            self._session.resize(terminal_of(given.process_io.control.tty_info))
 
 
-async def _answer_at_end(session: Session, request: Request, connection: Connection) -> None:
+async def _answer_at_end(
+    session: Session, nested: bool, media: MediaTypes, request: Request, connection: Connection
+) -> None:
     await session.ended.wait()
-    connection.write(render(_waited(session), request))
+    connection.write(render(calls.answer(_waited(session, nested), media), request))
     if not connection.keeps_alive():
         connection.close()
 
 
-def _waited(session: Session) -> Response:
-    status = {} if session.status is None else {"exit_status": session.status}
-    answer = {"type": WAIT, WAIT.lower(): status}
-    return Response(200, json.dumps(answer, separators=(",", ":")).encode(), JSON)
+def _waited(session: Session, nested: bool) -> agent.Response:
+    if nested:
+        return Reply(
+            type=Reply.WAIT_NESTED_CONTAINER,
+            wait_nested_container=Reply.WaitNestedContainer(exit_status=session.status),
+        )
+    waited = Reply.WaitContainer(exit_status=session.status)
+    return Reply(type=Reply.WAIT_CONTAINER, wait_container=waited)
 
 
-def _ids(call: Json) -> tuple[str, str]:
-    """Return the ids of the task's container and of the session in it."""
-    container = call["container_id"]
-    return str(container.get("parent", {}).get("value", "")), str(container["value"])
-
-
-def _terminal(tty: Json) -> Terminal:
-    size = tty.get("window_size", {})
-    found = Terminal(**{name: int(size[name]) for name in ("rows", "columns") if name in size})
-    if not (0 < found.rows < 1 << 16 and 0 < found.columns < 1 << 16):
-        raise ValueError(f"'window_size' of {found.rows} rows and {found.columns} columns")
-    return found
+def _not_found(container: mesos.ContainerID) -> Response:
+    return refuse(404, f"Container {described(container)} cannot be found")

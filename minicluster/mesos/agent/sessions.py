@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.beside import beside
-from minicluster.mesos.agent.launcher import environment, file_and_argv, user_of
+from minicluster.mesos.agent.location import file_and_argv
 from minicluster.mesos.agent.run import Run
+from minicluster.mesos.agent.task_commands import Companions
 
 MOST = 200
 """Sessions at a time."""
 MOST_ENDED = 1000
 """Ended sessions whose status is kept."""
-_PIECE = 64 * 1024
+_PIECE_BYTES = 64 * 1024
 _DRAIN_SECONDS = 5.0
-_UNWRITTEN = 1024 * 1024
+_UNWRITTEN_BYTES = 1024 * 1024
 NOT_EXECUTED = 1 << 8
 """The wait status of a command that cannot be executed, as Mesos has it."""
 
@@ -156,7 +156,7 @@ class Session:
     @property
     def crowded(self) -> bool:
         """Whether the command reads slower than its input comes."""
-        return self.input is not None and self.input.waiting > _UNWRITTEN
+        return self.input is not None and self.input.waiting > _UNWRITTEN_BYTES
 
     async def drained(self) -> None:
         """Wait until the command has read most of its input, or has ended."""
@@ -179,10 +179,10 @@ class Session:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    async def run(self, run: Run) -> None:
+    async def run(self, run: Run, companions: Companions) -> None:
         """Run the command to its end."""
         try:
-            await self._start(run)
+            await self._start(run, companions)
         except OSError as error:
             self.output.begin()
             file = file_and_argv(self.command)[0]
@@ -233,7 +233,7 @@ class Session:
             await asyncio.gather(*copying, return_exceptions=True)
 
     async def _read(self, name: str, stream: asyncio.StreamReader) -> None:
-        while piece := await stream.read(_PIECE):
+        while piece := await stream.read(_PIECE_BYTES):
             self.output.write(name, piece)
             await self.output.writable()
 
@@ -241,7 +241,7 @@ class Session:
         while True:
             await _readable(self._master)
             try:
-                piece = os.read(self._master, _PIECE)
+                piece = os.read(self._master, _PIECE_BYTES)
             except BlockingIOError:
                 continue
             except OSError:  # nobody has the terminal any more
@@ -249,11 +249,13 @@ class Session:
             self.output.write("STDOUT", piece)
             await self.output.writable()
 
-    async def _start(self, run: Run) -> None:
-        file, argv = file_and_argv(self.command)
-        user = user_of(run.task.command)
-        options: dict[str, Any] = {"cwd": run.place.sandbox, "env": environment(run.task, run.place)}
-        file, argv = beside(file, argv, user, self.terminal is not None)
+    async def _start(self, run: Run, companions: Companions) -> None:
+        options: dict[str, Any] = {
+            "cwd": run.place.sandbox,
+            "env": companions.environment(run.task, run.place),
+        }
+        has_terminal = self.terminal is not None
+        file, argv = companions.command(run.task, run.place, self.command, has_terminal)
         if self.terminal is None:
             options |= dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
             self.process = await asyncio.create_subprocess_exec(
@@ -266,7 +268,7 @@ class Session:
         os.set_blocking(self._master, False)
         self.resize(self.terminal)
         try:
-            if user is not None:
+            if (user := companions.user_of(run.task, run.place)) is not None:
                 os.chown(slave, *user)
             options |= {"env": {"TERM": "xterm", **options["env"]}}
             options |= dict.fromkeys(("stdin", "stdout", "stderr"), slave)
@@ -300,9 +302,10 @@ async def _exited(pid: int) -> None:
 class Sessions:
     """All sessions of an agent, by the ids of the task's container and their own."""
 
-    def __init__(self, find: Callable[[str], Run | None]) -> None:
+    def __init__(self, find: Callable[[str], Run | None], companions: Companions) -> None:
         """``find`` returns the run in a container whose task is running."""
         self._find = find
+        self._companions = companions
         self._sessions: dict[tuple[str, str], Session] = {}
         self._jobs: set[asyncio.Task[None]] = set()
 
@@ -330,7 +333,7 @@ class Sessions:
 
     async def _run(self, session: Session, run: Run) -> None:
         try:
-            await session.run(run)
+            await session.run(run, self._companions)
         finally:
             session.ended.set()
             session.output.end()

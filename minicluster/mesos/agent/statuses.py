@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.memory_limits import MIN_MEMORY
+from minicluster.mesos.agent.cgroups.limits import MIN_MEMORY_BYTES
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.launch_costs import too_late
 
 _STATUS = mesos.TaskStatus
 _NEAR_LIMIT = 0.9
+_BYTES_PER_MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,11 @@ def _over_memory(ended: dict[str, Any]) -> bool:
     return limit is not None and int(ended.get("max_rss_kb", 0)) * 1024 >= limit * _NEAR_LIMIT
 
 
+def _peak(ended: dict[str, Any]) -> int:
+    """Return the most bytes of memory that a task had; without a cgroup, the largest of its processes."""
+    return int(ended.get("peak") or int(ended.get("max_rss_kb", 0)) * 1024)
+
+
 def end_status(ended: dict[str, Any], ending: EndCause, memory_mb: float) -> StatusDetails:
     """Decide a run's last status from what its supervisor wrote and why it was being ended.
 
@@ -97,8 +103,8 @@ def end_status(ended: dict[str, Any], ending: EndCause, memory_mb: float) -> Sta
     if status == 0:
         return StatusDetails(mesos.TASK_FINISHED, text)
     if _over_memory(ended):
-        limit_mb = max(memory_mb, MIN_MEMORY / 1024 / 1024)
-        used_mb = int(ended.get("max_rss_kb", 0)) / 1024
+        limit_mb = max(memory_mb, MIN_MEMORY_BYTES / _BYTES_PER_MB)
+        used_mb = _peak(ended) / _BYTES_PER_MB
         over = f"Memory limit exceeded: Requested: {limit_mb:g}MB Maximum Used: {used_mb:.0f}MB ({text})"
         reason = _STATUS.REASON_CONTAINER_LIMITATION_MEMORY
         return StatusDetails(mesos.TASK_FAILED, over, reason, by_agent=True, limitation=limit_mb)

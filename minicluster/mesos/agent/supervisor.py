@@ -1,4 +1,6 @@
-"""The process that tasks are forked from, and their supervisors: ``python -I -S supervisor.py FD WORK_DIR``.
+"""The process that tasks are forked from, and their supervisors.
+
+``python -I -S supervisor.py FD WORK_DIR [enclosing]``, the last word where tasks may have namespaces.
 
 It serves one agent by FD, a socket that keeps messages apart. Each message brings the end of such a socket,
 for which it forks a supervisor. It does nothing else, has one thread, and ends when the agent does.
@@ -14,8 +16,11 @@ started twice, whatever becomes of the agent or of this process meanwhile. What 
 cannot begin.
 
 The specification is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr,
-container, pid_file, exit_file; and, or None: uid, gid, data_limit (bytes), cgroup (directory), after (argv to
-run at the end; after_json is its JSON).
+container, pid_file, exit_file, cgroups (pairs of directories: the task's, and where the supervisor goes
+back to); and, or None: uid, gid, data_limit (bytes), oom_events and peak (control files of the task's
+memory), oom_asked (argv of what says whether it was killed for want of memory_limit bytes), after (argv to
+run at the end; after_json is its JSON), enclosure (the namespaces it runs in: hidden
+and kept folders, and ids for a user namespace).
 
 Every fork of a supervisor copies what is in memory, so this imports next to nothing. Tasks are not forked but
 spawned: posix_spawn copies nothing, and costs this process half of what subprocess does, which only a task of
@@ -35,8 +40,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
+
+    from minicluster.mesos.agent import enclosure
 
     Spec = dict[str, Any]
 
@@ -45,8 +52,8 @@ HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that a task must not inherit as ignored."""
 OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-LONGEST_MESSAGE = 16384
-FAILURE = 512
+LONGEST_MESSAGE_BYTES = 16384
+FAILURE_BYTES = 512
 """Bytes of a reason why a task never began."""
 NOT_EXECUTED = 1 << 8
 """The wait status of a task whose command cannot be executed: it exits with 1, as Mesos' executor does."""
@@ -73,38 +80,56 @@ class Limited:
     """While this is entered, what the supervisor starts is under the task's limits from its beginning."""
 
     def __init__(self, spec: "Spec") -> None:
-        self.cgroup: str | None = spec["cgroup"]
+        self.cgroups: Sequence[tuple[str, str]] = spec["cgroups"]
         self.data_limit: int | None = spec["data_limit"]
         self.own_limits = resource.getrlimit(resource.RLIMIT_DATA)
 
     def __enter__(self) -> None:
         """Put this process under the limits. Raise OSError."""
-        if self.cgroup:
-            join(self.cgroup)
+        try:
+            for group, _ in self.cgroups:
+                join(group)
+        except OSError:
+            self.leave()
+            raise
         if self.data_limit:  # the soft limit alone: this process could not raise the hard one again
             resource.setrlimit(resource.RLIMIT_DATA, (self.data_limit, self.own_limits[1]))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Free this process of them. Raise OSError."""
         if self.data_limit:
             resource.setrlimit(resource.RLIMIT_DATA, self.own_limits)
-        if self.cgroup:
-            join(os.path.dirname(os.path.dirname(self.cgroup)))
+        self.leave()
+
+    def leave(self) -> None:
+        """Go back to the own cgroups. Raise OSError."""
+        for _, home in self.cgroups:
+            join(home)
 
 
 def join(cgroup: str) -> None:
     """Move this process into a cgroup."""
-    with open(os.path.join(cgroup, "cgroup.procs"), "w") as file:
-        file.write("0")
+    file = os.open(f"{cgroup}/cgroup.procs", os.O_WRONLY)
+    try:
+        os.write(file, b"0")
+    finally:
+        os.close(file)
 
 
-def start_task(spec: "Spec") -> int:
-    """Start the task in a session of its own, its output in the sandbox; return its pid. Raise OSError."""
+def start_task(spec: "Spec", agent: int) -> "tuple[int, int | None]":
+    """Start the task in a session of its own, its output in the sandbox. Raise OSError.
+
+    Return its pid, or of one in namespaces that of their first process, and what tells how it ended.
+    """
+    told = None
     with Limited(spec):
-        pid = spawn(spec) if spec["uid"] is None else spawn_as(spec)
+        if spec["enclosure"]:
+            pid, told = enclosure.start(spec, agent)
+        else:
+            pid = spawn(spec) if spec["uid"] is None else spawn_as(spec)
     if spec["data_limit"]:  # it may not raise its limit
         resource.prlimit(pid, resource.RLIMIT_DATA, (spec["data_limit"], spec["data_limit"]))
-    return pid
+    return pid, told
 
 
 def spawn(spec: "Spec") -> int:
@@ -168,16 +193,28 @@ def redirect(spec: "Spec") -> None:
     os.close(fd)
 
 
-def oom_killed(spec: "Spec") -> bool:
-    """Return whether the kernel killed something in the task's cgroup for want of memory."""
-    for name in ("memory.events", "memory.oom_control"):
-        try:
-            with open(os.path.join(spec["cgroup"] or "/nonexistent", name)) as file:
-                counts = dict(line.split() for line in file if len(line.split()) == 2)
-        except OSError:
-            continue
-        return int(counts.get("oom_kill", "0")) > 0
-    return False
+def oom_killed(events: "str | None") -> bool:
+    """Return whether the kernel killed something for want of memory, by a cgroup's file of such events."""
+    try:
+        with open(events or "/nonexistent") as file:
+            counts = dict(line.split() for line in file if len(line.split()) == 2)
+    except OSError:
+        return False
+    return int(counts.get("oom_kill", "0")) > 0
+
+
+def peak_of(file: "str | None") -> str:
+    """Return, as JSON, the most bytes of memory that a cgroup had; null where that is not known."""
+    if file is None:
+        return "null"
+    try:
+        fd = os.open(file, os.O_RDONLY)
+    except OSError:
+        return "null"
+    try:
+        return os.read(fd, 32).decode().strip() or "null"
+    finally:
+        os.close(fd)
 
 
 def end_group(pid: int) -> None:
@@ -188,8 +225,25 @@ def end_group(pid: int) -> None:
         return
 
 
+def said_by(argv: "list[str]") -> bytes:
+    """Return what a command writes, up to a line's end."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.dup2(theirs, 1)
+            os.execvp(argv[0], argv)
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    said = os.read(ours, 64)
+    os.close(ours)
+    os.waitpid(pid, 0)
+    return said.strip()
+
+
 def clean_up(spec: "Spec") -> None:
-    """Remove the container and the cgroup."""
+    """Remove the container and the cgroups."""
     if spec["after"]:
         pid = os.fork()
         if pid == 0:
@@ -198,11 +252,11 @@ def clean_up(spec: "Spec") -> None:
             finally:
                 os._exit(1)
         os.waitpid(pid, 0)
-    if spec["cgroup"]:
+    for group, _ in spec["cgroups"]:
         try:
-            os.rmdir(spec["cgroup"])
-        except OSError:
-            return
+            os.rmdir(group)
+        except OSError:  # what the task detached is in it
+            continue
 
 
 class Supervisor:
@@ -224,7 +278,7 @@ class Supervisor:
     def next_order(self) -> bytes:
         """Wait for an order; empty when the agent is gone."""
         try:
-            return os.read(self.agent, LONGEST_MESSAGE)
+            return os.read(self.agent, LONGEST_MESSAGE_BYTES)
         except ConnectionResetError:
             return b""
 
@@ -238,7 +292,7 @@ class Supervisor:
                     spec = marshal.load(file)
                 overwrite(claim, self.record(spec), spec["pid_file"])
             except (OSError, EOFError, ValueError, TypeError) as error:
-                self.send(b"failed " + str(error).encode()[:FAILURE])
+                self.send(b"failed " + str(error).encode()[:FAILURE_BYTES])
                 continue
             try:
                 self.run(spec)
@@ -249,7 +303,7 @@ class Supervisor:
     def run(self, spec: "Spec") -> None:
         """Run a claimed task, wait for its end and write it down."""
         try:
-            pid = start_task(spec)
+            pid, told = start_task(spec, self.agent)
         except OSError as error:
             with open(spec["stderr"], "a") as file:
                 file.write(f"Failed to execute command '{spec['file']}': {error.strerror}\n")
@@ -261,13 +315,20 @@ class Supervisor:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         end_group(pid)
         _, status, usage = os.wait4(pid, 0)
-        self.end(spec, status, usage.ru_maxrss)
+        max_rss_kb = usage.ru_maxrss
+        if told is not None:
+            status, max_rss_kb = enclosure.outcome(told, status, max_rss_kb)
+        self.end(spec, status, max_rss_kb)
 
     def end(self, spec: "Spec", status: int, max_rss_kb: int) -> None:
         """Write down how the task ended, and tell it."""
-        oom = "true" if oom_killed(spec) else "false"
+        oom, peak = "false", peak_of(spec["peak"])
+        if status and oom_killed(spec["oom_events"]):
+            oom = "true"
+        elif status and spec["oom_asked"] and said_by(spec["oom_asked"]) == b"true":
+            oom, peak = "true", str(spec["memory_limit"])  # its cgroup is gone: it had all of it
         clean_up(spec)
-        fields = f'"status": {status}, "max_rss_kb": {max_rss_kb}, "oom": {oom}'
+        fields = f'"status": {status}, "max_rss_kb": {max_rss_kb}, "peak": {peak}, "oom": {oom}'
         outcome = f'{{{fields}, "data_limit": {spec["data_limit"] or "null"}}}'
         overwrite(spec["pid_file"], outcome, spec["exit_file"])
         self.send(b"ended " + outcome.encode())
@@ -292,7 +353,7 @@ def fork_supervisors(channel: int) -> "int | None":
         try:
             pid = os.fork()
         except OSError as error:
-            os.write(agent, b"failed " + str(error).encode()[:FAILURE])
+            os.write(agent, b"failed " + str(error).encode()[:FAILURE_BYTES])
             pid = -1
         if pid == 0:
             requests.close()
@@ -304,8 +365,18 @@ def do_nothing(*_: object) -> None:
     """Take a signal. A task inherits what its supervisor ignores, but no handlers."""
 
 
+def import_enclosure() -> None:
+    """Import what lies beside this file; `-I` keeps its folder from the path."""
+    global enclosure
+    sys.path.insert(0, os.path.dirname(__file__))
+    enclosure = __import__("enclosure")
+    del sys.path[0]
+
+
 def main() -> None:
     """Serve an agent, or, in what is forked, be a supervisor."""
+    if sys.argv[3:]:
+        import_enclosure()
     gc.freeze()  # what is there now stays: no collection need look at it, and by that copy it
     os.umask(0o022)  # of tasks, as programs expect it: their sandboxes are closed to others
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel

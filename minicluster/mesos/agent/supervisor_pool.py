@@ -83,12 +83,13 @@ class _Supervisor(Generic[T]):
 class Supervisors(Generic[T]):
     """All supervisors of one agent process."""
 
-    def __init__(self, work_dir: Path, report: Callable[[T, Event], None]) -> None:
+    def __init__(self, work_dir: Path, report: Callable[[T, Event], None], enclosing: bool = False) -> None:
         """``work_dir`` is for those who list processes.
 
-        ``report`` is called with the events of each order.
+        ``report`` is called with the events of each order; ``enclosing``: orders may ask for namespaces.
         """
         self._work_dir = work_dir
+        self._enclosing = enclosing
         self._report = report
         self._server: _ForkServer | None = None
         self._by_fd: dict[int, _Supervisor[T]] = {}
@@ -139,7 +140,7 @@ class Supervisors(Generic[T]):
         """Have a supervisor forked. Where the fork server is gone by now, use a new one."""
         while True:
             if self._server is None:
-                self._server = _ForkServer(self._work_dir, self._server_gone)
+                self._server = _ForkServer(self._work_dir, self._server_gone, self._enclosing)
             try:
                 self._server.fork(theirs)
                 return
@@ -153,7 +154,7 @@ class Supervisors(Generic[T]):
 
     def _on_readable(self, one: _Supervisor[T]) -> None:
         try:
-            message = one.channel.recv(supervisor.LONGEST_MESSAGE)
+            message = one.channel.recv(supervisor.LONGEST_MESSAGE_BYTES)
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -212,12 +213,13 @@ class Supervisors(Generic[T]):
 class _ForkServer:
     """The process that supervisors are forked from."""
 
-    def __init__(self, work_dir: Path, gone: Callable[[], None]) -> None:
+    def __init__(self, work_dir: Path, gone: Callable[[], None], enclosing: bool) -> None:
         """``gone`` is called when it has died. Raise OSError when it cannot be started."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
+            argv = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), str(work_dir)]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), str(work_dir)],
+                [*argv, "enclosing"] if enclosing else argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.layout import Layout, write_json
-from minicluster.mesos.common.server_process import Refusal
+from minicluster.mesos.common.server_process import CannotRun
 from peloton.config.private import FOLDER
 
 UNSUPPORTED_PATH = (
@@ -27,7 +27,7 @@ UNSUPPORTED_PATH = (
 )
 
 
-class DamagedCheckpoint(Refusal):
+class DamagedCheckpoint(CannotRun):
     """The checkpoint of the volumes cannot be read."""
 
 

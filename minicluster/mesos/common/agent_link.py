@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from mesos.v1 import mesos_pb2 as mesos
 
-MAX_FRAME = 64 * 1024 * 1024
+MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Longest frame in bytes; a longer one breaks the link."""
 UPGRADE_PATH = "/master/agent-link"
 UPGRADE_NAME = "peloton-agent-link"
@@ -260,8 +260,8 @@ class Decoder:
         buffer += data
         while len(buffer) >= 4:
             length = int.from_bytes(buffer[:4], "big")
-            if length > MAX_FRAME:
-                raise LinkError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
+            if length > MAX_FRAME_BYTES:
+                raise LinkError(f"a frame of {length} bytes is over the limit of {MAX_FRAME_BYTES}")
             if len(buffer) < 4 + length:
                 return
             body = bytes(buffer[4 : 4 + length])

@@ -8,15 +8,15 @@ import hmac
 import json
 from pathlib import Path
 
-from minicluster.mesos.common.http import Request, Response, refuse
-from minicluster.mesos.common.server_process import Refusal
+from minicluster.mesos.common.http_messages import Request, Response, refuse
+from minicluster.mesos.common.server_process import CannotRun
 
 Credentials = dict[str, str]
 """Secrets by principal."""
 
 
 def read_credentials(path: Path | None) -> Credentials | None:
-    """Read the file of `--credentials`; None without one. Raise Refusal."""
+    """Read the file of `--credentials`; None without one. Raise CannotRun."""
     if path is None:
         return None
     try:
@@ -24,7 +24,7 @@ def read_credentials(path: Path | None) -> Credentials | None:
         return {str(item["principal"]): str(item["secret"]) for item in entries}
     except (OSError, ValueError, KeyError, TypeError) as error:
         right = '{"credentials": [{"principal": "p", "secret": "s"}]}'
-        raise Refusal(f"--credentials {path}: {error!r}; right is {right}") from error
+        raise CannotRun(f"--credentials {path}: {error!r}; right is {right}") from error
 
 
 def unauthorized(realm: str) -> Response:

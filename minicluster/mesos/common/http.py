@@ -10,66 +10,35 @@ in the middle of it, half-closing ends the connection, what is not HTTP closes i
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import socket
 import ssl
-import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from email.utils import formatdate
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import httptools
 
-MAX_BODY = 64 * 1024 * 1024
-"""Longest request body, in bytes, also after decompression; longer ones close the connection."""
-MAX_HEAD = 256 * 1024
+from minicluster.mesos.common.http_messages import (
+    MAX_BODY_BYTES,
+    Request,
+    Response,
+    chunk,
+    gunzip,
+    render,
+    stream_head,
+)
+from minicluster.mesos.common.real_files import open_real
+
+MAX_HEAD_BYTES = 256 * 1024
 """Longest request line and headers together, in bytes, give or take one read; longer ones close it."""
-MAX_UNREAD = 128 * 1024 * 1024
+MAX_UNREAD_BYTES = 128 * 1024 * 1024
 """A stream whose reader has left more than this unread is cut off."""
-_GZIP_FROM = 1024
-_PIECE = 256 * 1024
+_PIECE_BYTES = 256 * 1024
 
 log = logging.getLogger(__name__)
 
-TEXT = "text/plain; charset=utf-8"
-JSON = "application/json"
-PROTOBUF = "application/x-protobuf"
-
-
-@dataclass(slots=True)
-class Request:
-    """One request. Header names are in lower case; ``path`` is without the query."""
-
-    method: str
-    path: str
-    query: str
-    headers: dict[str, str]
-    body: bytes
-
-
-@dataclass(slots=True)
-class Response:
-    """One reply. ``file`` with ``(path, bytes)`` sends that file instead of ``body``."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    file: tuple[Path, int] | None = None
-
-
-def refuse(status: int, sentence: str, *headers: tuple[str, str]) -> Response:
-    """Return an error reply with a sentence as its body."""
-    return Response(status, sentence.encode(), TEXT, headers)
-
-
-ACCEPTED = Response(202)
-NOT_FOUND = refuse(404, "404 Not Found.")
 
 Handler = Callable[[Request, "Connection"], Response | None]
 
@@ -96,48 +65,6 @@ class Upgraded(Protocol):
 
     def connection_lost(self) -> None:
         """Handle the loss of the connection."""
-
-
-@dataclass(slots=True)
-class _Clock:
-    """The Date header, made once a second."""
-
-    second: int = -1
-    line: bytes = b""
-    accepted: bytes = b""
-
-    def refresh(self) -> None:
-        now = int(time.time())
-        if now != self.second:
-            self.second = now
-            self.line = f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
-            self.accepted = b"HTTP/1.1 202 Accepted\r\n" + self.line + b"Content-Length: 0\r\n\r\n"
-
-
-_clock = _Clock()
-
-
-def _head(status: int, headers: list[tuple[str, str]]) -> bytes:
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-    return (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode() + _clock.line + lines.encode() + b"\r\n"
-    )
-
-
-def render(response: Response, request: Request) -> bytes:
-    """Serialise a reply, its body gzipped where the client takes that and it pays."""
-    _clock.refresh()
-    if response is ACCEPTED:
-        return _clock.accepted
-    body = response.body
-    headers = list(response.headers)
-    if len(body) > _GZIP_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-        body = gzip.compress(body, 1)
-        headers.insert(0, ("Content-Encoding", "gzip"))
-    if response.content_type:
-        headers.append(("Content-Type", response.content_type))
-    headers.append(("Content-Length", str(response.file[1] if response.file else len(body))))
-    return _head(response.status, headers) + (b"" if request.method == "HEAD" else body)
 
 
 _MAX_NAMES = 256
@@ -238,7 +165,7 @@ class Connection(asyncio.Protocol):
             self._ended = True
         if self._in_head:
             self._head_size += len(data)
-            self._ended |= self._head_size > MAX_HEAD
+            self._ended |= self._head_size > MAX_HEAD_BYTES
         self._reading = False
         self._flush()
         self._after()
@@ -277,7 +204,7 @@ class Connection(asyncio.Protocol):
             incoming.taker.feed(body)
             return
         incoming.size += len(body)
-        if incoming.size > MAX_BODY:
+        if incoming.size > MAX_BODY_BYTES:
             self._ended = True
         else:
             incoming.body.append(body)
@@ -300,7 +227,7 @@ class Connection(asyncio.Protocol):
         raw_path, _, query = incoming.url.decode("latin-1").partition("?")
         body = incoming.body[0] if len(incoming.body) == 1 else b"".join(incoming.body)
         if incoming.headers.get("content-encoding") == "gzip":
-            unpacked = _gunzip(body)
+            unpacked = gunzip(body)
             if unpacked is None:
                 return None
             body = unpacked
@@ -326,9 +253,14 @@ class Connection(asyncio.Protocol):
     async def _send_file(self, path: Path, size: int, closing: bool) -> None:
         """Send ``size`` bytes of a file, as fast as they are read; end the connection when that cannot be."""
         left = size
-        with path.open("rb") as file:
+        try:
+            opened = open_real(path)
+        except OSError:
+            self.close()
+            return
+        with opened as file:
             while left > 0 and self._transport is not None:
-                piece = file.read(min(_PIECE, left))
+                piece = file.read(min(_PIECE_BYTES, left))
                 if not piece:
                     break
                 left -= len(piece)
@@ -363,17 +295,16 @@ class Connection(asyncio.Protocol):
 
     def start_stream(self, content_type: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         """Begin a chunked reply that goes on until ``end_stream``."""
-        _clock.refresh()
         self.streaming = True
         self.closes_after_stream = not self.keeps_alive()
-        self.write(_head(200, [("Transfer-Encoding", "chunked"), *headers, ("Content-Type", content_type)]))
+        self.write(stream_head(content_type, headers))
 
     def send_records(self, records: list[bytes]) -> None:
         """Send RecordIO records, one HTTP chunk each."""
         transport = self._transport
         if transport is None or not self.streaming:
             return
-        if transport.get_write_buffer_size() > MAX_UNREAD:
+        if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             transport.abort()
             return
         self.write(b"".join(map(chunk, records)))
@@ -405,21 +336,6 @@ class Connection(asyncio.Protocol):
         """The client's IP address, empty when it is gone."""
         name = self._transport.get_extra_info("peername") if self._transport is not None else None
         return str(name[0]) if name else ""
-
-
-def chunk(record: bytes) -> bytes:
-    """Frame one RecordIO record as one HTTP chunk."""
-    length = b"%d\n" % len(record)
-    return b"%x\r\n%b%b\r\n" % (len(length) + len(record), length, record)
-
-
-def _gunzip(body: bytes) -> bytes | None:
-    engine = zlib.decompressobj(wbits=31)
-    try:
-        out = engine.decompress(body, MAX_BODY)
-    except zlib.error:
-        return None
-    return out if engine.eof else None
 
 
 class Server:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,10 +48,26 @@ def signal_group(leader: Identity, number: signal.Signals) -> bool:
     return True
 
 
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process that has one thread; none of one that is gone."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 def with_variable(name: str, value: str) -> list[Identity]:
     """Return all processes with this environment variable, as far as their environment may be read."""
-    import psutil
+    wanted = f"{name}={value}".encode()
+    return [identity for identity, variables in environments() if wanted in variables]
 
-    processes = psutil.process_iter(["pid", "environ"])
-    pids = [process.pid for process in processes if (process.info["environ"] or {}).get(name) == value]
-    return [Identity(pid, start) for pid in pids if (start := start_of(pid)) is not None]
+
+def environments() -> Iterator[tuple[Identity, list[bytes]]]:
+    """Yield all processes with their environments, NAME=VALUE each, as far as these may be read."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            pid = int(folder.name)
+            with suppress(OSError):  # gone, or another user's
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                if start := start_of(pid):
+                    yield Identity(pid, start), variables

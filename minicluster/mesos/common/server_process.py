@@ -14,16 +14,17 @@ from typing import Any
 
 from peloton.config.config_error import ConfigError
 from peloton.config.tls import client_context
+from peloton.daemon.log import printable, set_up
 
 
-class Refusal(Exception):
+class CannotRun(Exception):
     """The process cannot run with these flags; the text is one line: the value, and what would be right."""
 
 
 def prepare_directory(path: Path, flag: str) -> None:
     """Make a directory and see that it can be written to.
 
-    Raise Refusal.
+    Raise CannotRun.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -31,7 +32,7 @@ def prepare_directory(path: Path, flag: str) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise Refusal(
+        raise CannotRun(
             f"{flag} {path} cannot be written to: {error.strerror}; name a writable directory"
         ) from error
 
@@ -39,7 +40,7 @@ def prepare_directory(path: Path, flag: str) -> None:
 def listen(ip: str, port: int) -> socket.socket:
     """Bind a listening socket.
 
-    Raise Refusal when the address cannot be had.
+    Raise CannotRun when the address cannot be had.
     """
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,7 +50,7 @@ def listen(ip: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         sock.close()
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Refusal(f"cannot listen on {ip}:{port}: {reason}; use a free port, or 0 for any") from error
+        raise CannotRun(f"cannot listen on {ip}:{port}: {reason}; use a free port, or 0 for any") from error
     sock.setblocking(False)
     return sock
 
@@ -59,7 +60,7 @@ def server_tls(certificate: Path | None, key: Path | None, client_ca: Path | Non
 
     With ``client_ca`` its clients must show a certificate of that authority.
 
-    Raise Refusal.
+    Raise CannotRun.
     """
     if certificate is None:
         return None
@@ -70,21 +71,23 @@ def server_tls(certificate: Path | None, key: Path | None, client_ca: Path | Non
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except OSError as error:
-        raise Refusal(f"--tls-certificate {certificate}, --tls-key {key}: {error}; name PEM files") from error
+        raise CannotRun(
+            f"--tls-certificate {certificate}, --tls-key {key}: {error}; name PEM files"
+        ) from error
     return context
 
 
 def client_tls(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
     """Return what encrypts connections to the master, None without authorities to trust.
 
-    Raise Refusal.
+    Raise CannotRun.
     """
     if ca is None:
         return None
     try:
         return client_context("--master-ca and what belongs to it", ca, certificate, key)
     except ConfigError as error:
-        raise Refusal(str(error)) from error
+        raise CannotRun(str(error)) from error
 
 
 def write_ready_file(path: Path | None, content: dict[str, Any]) -> None:
@@ -108,12 +111,18 @@ def machine_figures() -> dict[str, float]:
     }
 
 
+def tell(name: str, text: str) -> None:
+    """Write a line to the log; what others said in it ends no line and steers no terminal."""
+    print(printable(f"{name}: {text}"), file=sys.stderr, flush=True)
+
+
 def run(name: str, main: Coroutine[Any, Any, None]) -> int:
     """Run a process' coroutine, on uvloop where there is one; return the exit code."""
+    set_up()
     try:
         _runner()(main)
-    except Refusal as refusal:
-        print(f"{name}: {refusal}", file=sys.stderr, flush=True)
+    except CannotRun as refusal:
+        tell(name, str(refusal))
         return 1
     return 0
 

@@ -16,7 +16,7 @@ from typing import Any
 from minicluster.mesos.common import launch_costs, resource_notation
 from minicluster.mesos.common.basic_auth import read_credentials
 from minicluster.mesos.common.server_process import (
-    Refusal,
+    CannotRun,
     listen,
     prepare_directory,
     run,
@@ -79,9 +79,9 @@ def _simulation(options: argparse.Namespace) -> SimulationConfig | None:
             costs=launch_costs.costs_of(options, "simulated-"),
         )
     except resource_notation.NotationError as error:
-        raise Refusal(f"--simulated-resources or --simulated-attributes: {error}") from error
+        raise CannotRun(f"--simulated-resources or --simulated-attributes: {error}") from error
     except ValueError as error:
-        raise Refusal(f"--simulated-launch-seconds and what belongs to it: {error}") from error
+        raise CannotRun(f"--simulated-launch-seconds and what belongs to it: {error}") from error
 
 
 def _config(options: argparse.Namespace, port: int) -> MasterConfig:
@@ -103,14 +103,14 @@ def _history(path: Path | None) -> History | None:
     try:
         return History(path) if path is not None else None
     except OSError as error:
-        raise Refusal(f"--history {path}: {error.strerror}; name a file that can be written") from error
+        raise CannotRun(f"--history {path}: {error.strerror}; name a file that can be written") from error
 
 
 def _election_path(text: str) -> ElectionPath:
     try:
         return ElectionPath.parse(text)
     except InvalidArgument as error:
-        raise Refusal(f"--zk: {error}") from error
+        raise CannotRun(f"--zk: {error}") from error
 
 
 def _lead(service: MasterService, options: argparse.Namespace) -> None:
@@ -122,19 +122,19 @@ def _lead(service: MasterService, options: argparse.Namespace) -> None:
     try:
         service.start(registry.read(), registry.write)
     except RegistryError as error:
-        raise Refusal(f"{registry.path}: {error}") from error
+        raise CannotRun(f"{registry.path}: {error}") from error
 
 
 async def _contend(service: MasterService, where: ElectionPath, session: float) -> None:
     """Contend for leadership, and lead when elected, without end.
 
-    Raise Refusal when this master has to end.
+    Raise CannotRun when this master has to end.
     """
     connection = Connection(where.servers, session)
     try:
         await Election(connection, where, service.cluster.config, session, service).run()
     except (Deposed, RegistryError) as error:
-        raise Refusal(str(error)) from error
+        raise CannotRun(str(error)) from error
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None] | None) -> None:

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.maintenance import maintenance_pb2 as maintenance_messages
-from minicluster.mesos.common.http import JSON, NOT_FOUND, Request, Response, refuse
+from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Response, refuse
+from minicluster.mesos.common.media_types import method_error
 from minicluster.mesos.common.server_process import machine_figures
 from minicluster.mesos.master.core import maintenance, metrics, quota, state_json
-from minicluster.mesos.master.core.state import Cluster
-from minicluster.mesos.master.scheduler_api import method_error
+from minicluster.mesos.master.core.state import Master
 from peloton.mesos import json as mesos_json
 
 OK = Response(200)
@@ -28,7 +28,7 @@ _Post = Callable[[bytes, float], str | None]
 class Endpoints:
     """Answers the older endpoints about one cluster."""
 
-    def __init__(self, cluster: Cluster, flags: dict[str, str], started: float) -> None:
+    def __init__(self, cluster: Master, flags: dict[str, str], started: float) -> None:
         self._cluster = cluster
         self._started = started
         self._gets: dict[str, _Get] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from mesos.v1.master import master_pb2 as master
 from minicluster.mesos.common.http import Connection
 from minicluster.mesos.master.core import operator_events
-from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.master.core.state import Master
 from minicluster.mesos.master.operator_api import rendered
 
 MAX_SUBSCRIBERS = 1000
@@ -17,7 +17,7 @@ MAX_SUBSCRIBERS = 1000
 class EventStreams:
     """All event streams of one cluster."""
 
-    def __init__(self, cluster: Cluster, now: Callable[[], float]) -> None:
+    def __init__(self, cluster: Master, now: Callable[[], float]) -> None:
         self._cluster = cluster
         self._now = now
         self._streams: dict[Connection, str] = {}

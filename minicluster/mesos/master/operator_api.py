@@ -12,11 +12,12 @@ from urllib.parse import parse_qs
 
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
-from minicluster.mesos.common.http import ACCEPTED, JSON, Request, Response, refuse
+from minicluster.mesos.common.http_messages import ACCEPTED, JSON, Request, Response, refuse
+from minicluster.mesos.common.media_types import accepted_type, method_error
 from minicluster.mesos.master.core import agents, frameworks, maintenance, operations, quota
 from minicluster.mesos.master.core import operator_views as views
-from minicluster.mesos.master.core.state import Agent, Cluster
-from minicluster.mesos.master.scheduler_api import NOT_ACCEPTABLE, accepted_type, method_error, parse
+from minicluster.mesos.master.core.state import Agent, Master
+from minicluster.mesos.master.scheduler_api import NOT_ACCEPTABLE, parse
 from peloton.mesos import json as mesos_json
 
 Call = master.Call
@@ -72,7 +73,11 @@ class OperatorApi:
     """Answers operator calls about one cluster."""
 
     def __init__(
-        self, cluster: Cluster, flags: dict[str, str], started: float, figures: Callable[[], dict[str, float]]
+        self,
+        cluster: Master,
+        flags: dict[str, str],
+        started: float,
+        figures: Callable[[], dict[str, float]],
     ) -> None:
         """``figures`` returns all metrics."""
         self._cluster = cluster
@@ -258,8 +263,3 @@ def rendered(message: master.Response | master.Event, content_type: str) -> byte
 
 def _render(out: master.Response, content_type: str) -> Response:
     return Response(200, rendered(out, content_type), content_type)
-
-
-def flag_seconds(value: float) -> str:
-    """Print a time as Mesos prints flags."""
-    return f"{value:g}secs"

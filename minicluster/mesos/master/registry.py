@@ -19,11 +19,11 @@ from google.protobuf.message import DecodeError
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.master.core.agents import expect_recovered
 from minicluster.mesos.master.core.maintenance import restore
-from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.master.core.state import Master
 from peloton.clock import SystemClock
 from peloton.errors import Conflict, NotFound, PelotonError
 from peloton.membership.connection import Connection, check, put
-from peloton.membership.election import RENEWALS
+from peloton.membership.leadership import RENEWALS
 from peloton.membership.lease import Lease
 from peloton.mesos.detector import RetryLog
 
@@ -34,7 +34,7 @@ class RegistryError(Exception):
     """The registry cannot be read or written."""
 
 
-def recover(cluster: Cluster, registry: bytes, now: float) -> None:
+def recover(cluster: Master, registry: bytes, now: float) -> None:
     """Expect the agents of the earlier master back.
 
     Raise RegistryError when these bytes, if there are any, are no registry.
@@ -55,7 +55,7 @@ def recover(cluster: Cluster, registry: bytes, now: float) -> None:
     expect_recovered(cluster, infos, now)
 
 
-def snapshot(cluster: Cluster) -> bytes:
+def snapshot(cluster: Master) -> bytes:
     """Return what ``recover`` reads; simulated agents are not in it, they end with their master."""
     infos = [item.info for item in cluster.agents.values() if not item.simulated]
     infos += cluster.recovered.values()

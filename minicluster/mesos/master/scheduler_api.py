@@ -15,9 +15,10 @@ from google.protobuf.message import DecodeError
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import basic_auth
 from minicluster.mesos.common.basic_auth import Credentials, principal_of
-from minicluster.mesos.common.http import ACCEPTED, JSON, PROTOBUF, Request, Response, refuse
+from minicluster.mesos.common.http_messages import ACCEPTED, JSON, PROTOBUF, Request, Response, refuse
+from minicluster.mesos.common.media_types import accepted_type, method_error
 from minicluster.mesos.master.core import accept, frameworks, operations, tasks
-from minicluster.mesos.master.core.state import Cluster, Framework
+from minicluster.mesos.master.core.state import Framework, Master
 from peloton.mesos import json as mesos_json
 
 Call = scheduler.Call
@@ -45,25 +46,6 @@ _TYPES = "application/json or application/x-protobuf"
 def unauthorized(realm: str) -> Response:
     """Return the 401 of one of Mesos' realms (``scheduler``, ``readwrite``, ``readonly``)."""
     return basic_auth.unauthorized(f"mesos-master-{realm}")
-
-
-def method_error(request: Request, allowed: str = "POST") -> Response | None:
-    """Return the 405 for any method but ``allowed``."""
-    if request.method == allowed:
-        return None
-    sentence = f"405 Method Not Allowed. Expecting one of {{ '{allowed}' }}, but received '{request.method}'."
-    return refuse(405, sentence, ("Allow", allowed))
-
-
-def accepted_type(request: Request) -> str | None:
-    """Return the answer's media type: JSON unless only protobuf is accepted; None where neither is."""
-    accept_header = request.headers.get("accept")
-    if accept_header is None:
-        return JSON
-    kinds = [part.split(";")[0].strip() for part in accept_header.split(",")]
-    if JSON in kinds or "*/*" in kinds or "application/*" in kinds:
-        return JSON
-    return PROTOBUF if PROTOBUF in kinds else None
 
 
 NOT_ACCEPTABLE = "Expecting 'Accept' to allow 'application/x-protobuf' or 'application/json'"
@@ -149,7 +131,7 @@ class Subscription:
 
 
 def handle(
-    cluster: Cluster,
+    cluster: Master,
     request: Request,
     credentials: Credentials | None,
     now: float,
@@ -189,7 +171,7 @@ def _subscription(request: Request, call: scheduler.Call, principal: str | None)
     return Subscription(call.subscribe, content_type)
 
 
-_Action = Callable[[Cluster, Framework, scheduler.Call, float], None]
+_Action = Callable[[Master, Framework, scheduler.Call, float], None]
 
 _ACTIONS: dict[int, _Action] = {
     Call.ACKNOWLEDGE: lambda c, f, call, now: tasks.acknowledge(c, f, call.acknowledge),
@@ -226,7 +208,7 @@ _COUNTED: dict[int, str] = {
 """By which names Mesos' metrics count them."""
 
 
-def _dispatch(cluster: Cluster, framework: Framework, call: scheduler.Call, now: float) -> Response:
+def _dispatch(cluster: Master, framework: Framework, call: scheduler.Call, now: float) -> Response:
     if call.type == Call.UPDATE_FRAMEWORK:
         error = frameworks.update_info(cluster, framework, call.update_framework)
         if error is None:

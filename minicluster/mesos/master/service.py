@@ -17,18 +17,11 @@ from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import agent_link
 from minicluster.mesos.common.basic_auth import Credentials, principal_of
-from minicluster.mesos.common.http import (
-    JSON,
-    NOT_FOUND,
-    Connection,
-    Request,
-    Response,
-    Server,
-    refuse,
-)
+from minicluster.mesos.common.http import Connection, Server
+from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Response, refuse
 from minicluster.mesos.master.core import agents, allocator, frameworks, operations, tasks
 from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig, registrations
-from minicluster.mesos.master.core.state import Agent, Cluster, MasterConfig, Outbox
+from minicluster.mesos.master.core.state import Agent, Master, MasterConfig, Outbox
 from minicluster.mesos.master.election import Leadership
 from minicluster.mesos.master.endpoints import Endpoints, no_files
 from minicluster.mesos.master.event_streams import EventStreams
@@ -97,7 +90,7 @@ class MasterService:
     ) -> None:
         self._history = history
         self._offset = time.time() - time.monotonic()
-        self.cluster = Cluster(config)
+        self.cluster = Master(config)
         self.leadership = Leadership()
         self._credentials = credentials
         self._save: Callable[[bytes], None] | None = None

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from peloton.cli.groups import Group
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
+
+if TYPE_CHECKING:
+    from peloton.private.access.access_pb2 import GetCallerResponse, MethodVerdict
+    from peloton.private.access.access_pb2_grpc import AccessServiceStub
 
 
 @click.group(cls=Group)
@@ -26,18 +31,28 @@ def can_i(session: Session, verb: str, resource: str, pool: str) -> int:
 
     `call SERVICE:METHOD` asks for a method of the interface. The exit code is 0 for yes, and 1 for no.
     """
-    from peloton.client.verbs import asked
+    from peloton.cli.methods_by_verb import asked
     from peloton.private.access import access_pb2
 
     found = asked(verb, resource)
     request = access_pb2.CheckMethodsRequest(methods=[f"{found.service}/{found.method}"], pool=pool)
-    answer = session.call(f"{found.role}_access_svc", "CheckMethods", request)
+    answer = session.call(_access(found.role).CheckMethods, request)
     (verdict,) = answer.verdicts
     session.show(verdict, lambda: _verdict(verdict))
     return 0 if verdict.allowed else 1
 
 
-def _verdict(verdict: Any) -> str:
+def _access(role: str) -> AccessServiceStub:
+    """Return the RPCs of a role by which it tells who may do what."""
+    by_role = {
+        "jobmgr": RPCS.jobmgr_access_svc,
+        "resmgr": RPCS.resmgr_access_svc,
+        "hostmgr": RPCS.hostmgr_access_svc,
+    }
+    return by_role[role]
+
+
+def _verdict(verdict: MethodVerdict) -> str:
     if not verdict.allowed:
         return f"no: {verdict.reason}"
     scopes = [
@@ -53,13 +68,15 @@ def whoami(session: Session) -> None:
     """Show whom the job manager takes you for."""
     from peloton.private.access import access_pb2
 
-    answer = session.call("jobmgr_access_svc", "GetCaller", access_pb2.GetCallerRequest())
+    answer = session.call(RPCS.jobmgr_access_svc.GetCaller, access_pb2.GetCallerRequest())
     session.show(answer, lambda: _caller(answer))
 
 
-def _caller(answer: Any) -> str:
+def _caller(answer: GetCallerResponse) -> str:
     if answer.kind == "nobody":
         return "nobody: this cluster asks nobody who they are"
+    if answer.kind == "task":
+        return f"task {answer.name}, for its own job"
     roles = ", ".join(answer.roles) or "no role"
     return f"{answer.kind} {answer.name or '(the default one)'}, {roles}"
 

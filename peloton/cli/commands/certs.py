@@ -17,7 +17,7 @@ def certs() -> None:
 
 @certs.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--name", default="Peloton", show_default=True, help="Its name.")
+@click.option("--name", default="Peloton", show_default=True, help="Name of the authority.")
 def ca(folder: Path, name: str) -> None:
     """Make an authority in FOLDER: ca.crt, which all trust, and ca.key, to be kept away from them."""
     from peloton.identity.certs import make_authority

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX
@@ -15,7 +16,7 @@ from peloton.cli.session import Session, pass_session
 @click.command("exec", cls=Command, context_settings={"allow_interspersed_args": False})
 @click.option("-i", "--stdin", is_flag=True, help="Pass standard input on.")
 @click.option("-t", "--tty", is_flag=True, help="Give the command a terminal, as -i -t for a shell.")
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @click.argument("instance", type=INDEX)
 @click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @pass_session

@@ -9,7 +9,8 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.params import Amount, Words
 from peloton.cli.session import Session, pass_session
-from peloton.model.resources import plain
+from peloton.client.rpcs import RPCS
+from peloton.model.amounts import plain
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
@@ -31,7 +32,7 @@ def offers(session: Session) -> None:
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
     response = session.call_unchecked(
-        "hostmgr_svc", "GetOutstandingOffers", hostsvc_pb2.GetOutstandingOffersRequest()
+        RPCS.hostmgr_svc.GetOutstandingOffers, hostsvc_pb2.GetOutstandingOffersRequest()
     )
     response.ClearField("error")  # its only refusal is that there are none
     rows = sorted(
@@ -42,10 +43,10 @@ def offers(session: Session) -> None:
 
 
 @hostmgr.command()
-@click.option("-c", "--cpu", type=AMOUNT, default=0.0, help="Hosts with so many cores free.")
-@click.option("-g", "--gpu", type=AMOUNT, default=0.0, help="Hosts with so many GPUs free.")
-@click.option("--mem", type=AMOUNT, default=0.0, help="Hosts with so many MB of memory free.")
-@click.option("--disk", type=AMOUNT, default=0.0, help="Hosts with so many MB of disk free.")
+@click.option("-c", "--cpu", type=AMOUNT, default=0.0, help="Hosts with this number of cores free.")
+@click.option("-g", "--gpu", type=AMOUNT, default=0.0, help="Hosts with this number of GPUs free.")
+@click.option("--mem", type=AMOUNT, default=0.0, help="Hosts with this amount of memory free, in MB.")
+@click.option("--disk", type=AMOUNT, default=0.0, help="Hosts with this amount of disk free, in MB.")
 @click.option("-l", "--less", is_flag=True, help="Hosts with less than these amounts instead.")
 @click.option("--hosts", type=Words(), default="", help="Only these hosts.")
 @click.option("-r", "--revocable", is_flag=True, help="Count revocable resources too.")
@@ -69,7 +70,7 @@ def hosts(
     request = hostsvc_pb2.GetHostsByQueryRequest(
         resource=amounts, cmpLess=less, hostnames=hosts, includeRevocable=revocable
     )
-    response = session.call("hostmgr_svc", "GetHostsByQuery", request)
+    response = session.call(RPCS.hostmgr_svc.GetHostsByQuery, request)
     found = sorted(response.hosts, key=lambda host: host.hostname)
     heads = ("Hostname", "CPU", "GPU", "Mem (MB)", "Disk (MB)", "Status", "Held", "Tasks")
     session.show(response, lambda: listing(heads, [_row(host) for host in found]))
@@ -97,7 +98,7 @@ def events_mesos_update(session: Session) -> None:
         return " ".join(str(word) for word in words if word != "")
 
     request = hostsvc_pb2.WatchEventRequest()
-    for message in session.stream("hostmgr_svc", "WatchEventStreamEvent", request, endless=True):
+    for message in session.stream(RPCS.hostmgr_svc.WatchEventStreamEvent, request, endless=True):
         session.show(message, lambda message=message: line(message))  # type: ignore[misc]
 
 
@@ -119,7 +120,7 @@ def events_host_summary(session: Session) -> None:
         return f"{host.hostname} {amounts} offers:{len(host.Offers)}"
 
     request = hostsvc_pb2.WatchEventRequest()
-    for message in session.stream("hostmgr_svc", "WatchHostSummaryEvent", request, endless=True):
+    for message in session.stream(RPCS.hostmgr_svc.WatchHostSummaryEvent, request, endless=True):
         session.show(message, lambda message=message: line(message))  # type: ignore[misc]
 
 
@@ -129,7 +130,7 @@ def disable_kill_tasks(session: Session) -> None:
     """Refuse to kill any task until the host manager is restarted."""
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 
-    response = session.call("hostmgr_svc", "DisableKillTasks", hostsvc_pb2.DisableKillTasksRequest())
+    response = session.call(RPCS.hostmgr_svc.DisableKillTasks, hostsvc_pb2.DisableKillTasksRequest())
     session.show(response, lambda: "No task is killed until the host manager is restarted")
 
 
@@ -145,7 +146,7 @@ def dump(session: Session) -> None:
     from peloton.cli.listing import listing
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 
-    response = session.call("hostmgr_v1alpha_svc", "GetHostCache", hostmgr_svc_pb2.GetHostCacheRequest())
+    response = session.call(RPCS.hostmgr_v1alpha_svc.GetHostCache, hostmgr_svc_pb2.GetHostCacheRequest())
     kinds = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Mem (MB)"), ("disk", "Disk (MB)"))
     rows = []
     for host in response.summaries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -9,6 +10,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_host_pools, live_hosts
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
 from peloton.errors import Refused
 
 if TYPE_CHECKING:
@@ -25,12 +27,32 @@ def hostpool() -> None:
 @hostpool.command("list")
 @pass_session
 def list_pools(session: Session) -> None:
-    """List the host pools with the number of their hosts."""
+    """List the host pools with the number of their hosts, and say which jobs would have no place.
+
+    Pools can be filled before tasks are confined to them, which `enable_host_pool` of hostmgr and
+    `use_host_pools` of placement do.
+    """
     from peloton.cli.listing import listing
+    from peloton.cli.output import say
 
     response = _pools(session)
+    for note in _notes(response) if session.plain else ():
+        say(note)
     rows = [(pool.name, len(pool.hosts)) for pool in response.pools]
     session.show(response, lambda: listing(("Pool", "Hosts"), rows))
+
+
+def _notes(response: ListHostPoolsResponse) -> Iterator[str]:
+    """Iterate over what is to be known about the use of the pools."""
+    from peloton.model.host_pool import KINDS_OF_JOBS
+
+    unused = response.not_in_use
+    if unused:
+        yield "Host pools are not in use: tasks run on any host"
+    hosts = {pool.name: len(pool.hosts) for pool in response.pools}
+    for pool, jobs in KINDS_OF_JOBS.items():
+        if not hosts.get(pool) and (not unused or len(hosts) > 1):
+            yield f"No host is in {pool}: {jobs} {'would have' if unused else 'have'} no place"
 
 
 @hostpool.command("list-hosts")
@@ -66,7 +88,7 @@ def create(session: Session, pool: str) -> None:
     from peloton.api.v0.host.svc import host_svc_pb2
 
     request = host_svc_pb2.CreateHostPoolRequest(name=pool)
-    response, *_ = session.call_clusters("host_svc", "CreateHostPool", request)
+    response, *_ = session.call_clusters(RPCS.host_svc.CreateHostPool, request)
     session.show(response, lambda: f"Host pool {pool} created")
 
 
@@ -78,7 +100,7 @@ def delete(session: Session, pool: str) -> None:
     from peloton.api.v0.host.svc import host_svc_pb2
 
     request = host_svc_pb2.DeleteHostPoolRequest(name=pool)
-    response, *_ = session.call_clusters("host_svc", "DeleteHostPool", request)
+    response, *_ = session.call_clusters(RPCS.host_svc.DeleteHostPool, request)
     session.show(response, lambda: f"Host pool {pool} deleted; its hosts are in default")
 
 
@@ -94,7 +116,7 @@ def change(session: Session, host: str, destination: str, source: str) -> None:
     request = host_svc_pb2.ChangeHostPoolRequest(
         hostname=host, sourcePool=source, destinationPool=destination
     )
-    response = session.call("host_svc", "ChangeHostPool", request)
+    response = session.call(RPCS.host_svc.ChangeHostPool, request)
     session.show(response, lambda: f"Host {host} is in host pool {destination}")
 
 
@@ -105,7 +127,7 @@ def change(session: Session, host: str, destination: str, source: str) -> None:
 @click.argument("destination_hosts", type=click.IntRange(0, MOST_HOSTS))
 @pass_session
 def move(session: Session, source: str, source_hosts: int, destination: str, destination_hosts: int) -> None:
-    """Move hosts from SOURCE to DESTINATION until these have so many hosts.
+    """Move hosts from SOURCE to DESTINATION until they have the given numbers of hosts.
 
     The hosts that cost least to move are drained, moved and brought up again: hosts without tasks first, and
     never one with tasks that are not preemptible. `peloton host query` shows them on their way. Of several
@@ -119,7 +141,7 @@ def move(session: Session, source: str, source_hosts: int, destination: str, des
         destinationPool=destination,
         destPoolDesiredHosts=destination_hosts,
     )
-    response = session.call("host_svc", "MoveHosts", request)
+    response = session.call(RPCS.host_svc.MoveHosts, request)
     session.show(
         response,
         lambda: (
@@ -131,7 +153,7 @@ def move(session: Session, source: str, source_hosts: int, destination: str, des
 
 def _pools(session: Session) -> ListHostPoolsResponse:
     from peloton.api.v0.host.svc import host_svc_pb2
-    from peloton.wire.host_pools import merged_pools
+    from peloton.merging.host_pools import merged_pools
 
     request = host_svc_pb2.ListHostPoolsRequest()
-    return merged_pools(session.call_clusters("host_svc", "ListHostPools", request))
+    return merged_pools(session.call_clusters(RPCS.host_svc.ListHostPools, request))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.commands.job_ends import ENDS
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.specs import SPEC_COMMANDS
@@ -16,13 +17,14 @@ from peloton.cli.commands.stateless import stateless
 from peloton.cli.groups import Group
 from peloton.cli.listing import Listing, listing
 from peloton.cli.live_names import files, live_jobs, live_pools
-from peloton.cli.params import DRY_RUN
+from peloton.cli.params import DRY_RUN, INDEX
 from peloton.cli.queries import JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session, pool_id
+from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument, PelotonError
 
 if TYPE_CHECKING:
-    from peloton.api.v0.job.job_pb2 import JobConfig
+    from peloton.api.v0.job.job_pb2 import JobConfig, UpdateResponse
     from peloton.api.v0.peloton_pb2 import JobID, Secret
 
 
@@ -74,7 +76,7 @@ def create(
     only: all is told for which it would be refused.
     """
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.feasibility import warnings
+    from peloton.cli.feasibility import told, warnings
     from peloton.cli.output import say
 
     if dry_run and follow:
@@ -87,12 +89,12 @@ def create(
     spec = _read(config)
     _set_pool(spec, session, respool)
     request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
-    response = session.call("job_svc", "Create", request)
+    response = session.call(RPCS.job_svc.Create, request)
     if not follow:
         session.show(response, lambda: f"Job {response.jobId.value} created", response.jobId.value)
     elif session.plain:
         click.echo(f"Job {response.jobId.value} created")
-    for warning in warnings(session, spec):
+    for warning in (*told(response), *warnings(session, spec)):
         say(warning)
     if not follow:
         return 0
@@ -104,7 +106,7 @@ def create(
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @click.argument("config", shell_complete=files)
 @secret_options
 @pass_session
@@ -116,30 +118,32 @@ def update(
     Its secrets stay; the one that has the path of the secret given here gets the new content.
     """
     from peloton.api.v0.job import job_pb2
+    from peloton.cli.feasibility import told
+    from peloton.cli.output import say
 
-    held = session.call_unchecked("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id))).secrets
+    held = session.call_unchecked(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id))).secrets
     secrets = _secrets(secret_path, secret_data, config)
     secrets += [secret for secret in held if secret.path != secret_path]
     request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
-    response = session.call("job_svc", "Update", request)
-    session.show(
-        response, lambda: f"Job {job_id} updated" + (f": {response.message}" if response.message else "")
-    )
+    response = session.call(RPCS.job_svc.Update, request)
+    session.show(response, lambda: f"Job {job_id} updated{_done(response)}")
+    for warning in told(response):
+        say(warning)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def get(session: Session, job_id: str) -> None:
     """Show a job's config and runtime."""
     from peloton.api.v0.job import job_pb2
 
-    response = session.call("job_svc", "Get", job_pb2.GetRequest(id=_id(job_id)))
+    response = session.call(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id)))
     session.show_object(response, job_id)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def status(session: Session, job_id: str) -> None:
     """Show a job's runtime: state, times, instances by state."""
@@ -150,29 +154,48 @@ def status(session: Session, job_id: str) -> None:
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
+@click.option(
+    "-i", "--instance", "instances", type=INDEX, multiple=True, help="More than once.  [default: all]"
+)
+@pass_session
+def usage(session: Session, job_id: str, instances: tuple[int, ...]) -> None:
+    """Show what the running instances use now, and the most memory that each had at a time.
+
+    Agents of at most 64 hosts are asked. Those of Apache Mesos do not tell the most memory.
+    """
+    from peloton.cli.usage import left_out, read_usage, usage_listing
+
+    answer = read_usage(session, job_id, instances)
+    session.show(answer, lambda: usage_listing(answer.usages))
+    for line in left_out(answer):
+        click.echo(line, err=True)
+
+
+@job.command()
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def refresh(session: Session, job_id: str) -> None:
     """Have the job manager read the job from the store again."""
     from peloton.api.v0.job import job_pb2
 
-    response = session.call("job_svc", "Refresh", job_pb2.RefreshRequest(id=_id(job_id)))
+    response = session.call(RPCS.job_svc.Refresh, job_pb2.RefreshRequest(id=_id(job_id)))
     session.show(response, lambda: f"Job {job_id} refreshed")
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def cache(session: Session, job_id: str) -> None:
     """Show what the job manager holds of a job in memory."""
     from peloton.api.v0.job import job_pb2
 
-    response = session.call("job_svc", "GetCache", job_pb2.GetCacheRequest(id=_id(job_id)))
+    response = session.call(RPCS.job_svc.GetCache, job_pb2.GetCacheRequest(id=_id(job_id)))
     session.show_object(response)
 
 
 @job.command()
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def why(session: Session, job_id: str) -> None:
     """Explain the states of a job's instances: how many wait for what, run, or ended how."""
@@ -189,7 +212,7 @@ def active_list(session: Session) -> None:
     """List the ids of all active jobs."""
     from peloton.api.v0.job import job_pb2
 
-    response = session.call("job_svc", "GetActiveJobs", job_pb2.GetActiveJobsRequest())
+    response = session.call(RPCS.job_svc.GetActiveJobs, job_pb2.GetActiveJobsRequest())
     ids = sorted(one.value for one in response.ids)
 
     def human() -> str | Listing:
@@ -205,8 +228,16 @@ def query(session: Session, /, **given: Any) -> None:
     """Find jobs, newest first."""
     from peloton.cli.rows import job_table
 
-    response = session.call("job_svc", "Query", JobQuery(**given).request())
+    response = session.call(RPCS.job_svc.Query, JobQuery(**given).request())
     session.show(response, lambda: job_table(response.results))
+
+
+def _done(response: UpdateResponse) -> str:
+    """Say what an update has done, and the numbers of the instances that it has added."""
+    from peloton.model.workflow import ranges_of
+
+    named = ", ".join(f"{each.first}:{each.end}" for each in ranges_of(response.addedInstances))
+    return (f": {response.message}" if response.message else "") + (f" ({named})" if named else "")
 
 
 def _id(value: str) -> JobID:

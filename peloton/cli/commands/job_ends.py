@@ -1,4 +1,4 @@
-"""`peloton job stop` and `delete`: one job, or those of an owner or with labels."""
+"""`peloton job stop` and `delete`, of one job or those of an owner or with labels, and `release`."""
 
 from __future__ import annotations
 
@@ -7,23 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
+from peloton.cli.commands.rolling import RESOURCE_VERSION
 from peloton.cli.exit_codes import DONE, REFUSED
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_jobs
-from peloton.cli.params import COUNT, Labels, WholeNumber
+from peloton.cli.params import COUNT, InstanceRange, Labels, WholeNumber
 from peloton.cli.queries import PAGE, JobQuery
 from peloton.cli.selection import confirm, one_or_found, unended
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
 from peloton.errors import Refused
+from peloton.model.job import MAX_INSTANCES
+from peloton.model.plural import plural
 
 if TYPE_CHECKING:
-    from peloton.api.v0.job.job_pb2 import JobSummary
+    pass
 
-JOB = click.argument("job_id", metavar="[JOB]", required=False, shell_complete=live_jobs)
+JOB = click.argument("job_id", metavar="[JOB]", type=references.JOB, required=False, shell_complete=live_jobs)
 LIMIT = click.option(
-    "-n", "--limit", type=WholeNumber(1, PAGE), default=100, show_default=True, help="At most so many."
+    "-n", "--limit", type=WholeNumber(1, PAGE), default=100, show_default=True, help="Number of jobs at most."
 )
-TOTAL = click.option("-q", "--total", type=COUNT, default=100, show_default=True, help="Look at so many.")
+TOTAL = click.option(
+    "-q", "--total", type=COUNT, default=100, show_default=True, help="Number of jobs to examine."
+)
 
 
 @click.command(cls=Command)
@@ -44,10 +51,10 @@ def stop(session: Session, /, job_id: str | None, progress: bool, force: bool, *
 
     ids = _chosen(session, "Stop", job_id, force, unended(), wanted)
     each = one_by_one(ids, "stopping jobs", quiet=session.plain)  # people see each of them anyway
-    stopped = [one for one in (_stop(session, one, one == job_id) for one in each) if one is not None]
+    stopped = [one for one in (_stop(session, one) for one in each) if one is not None]
     infos = [follow_to_end(session, one["jobId"]) for one in stopped] if progress else []
     if not session.plain:
-        from peloton.client.plain import as_json
+        from peloton.present.plain import as_json
 
         session.show([as_json(one) for one in infos] if progress else stopped, lambda: "", "\n".join(ids))
     elif not ids:
@@ -76,14 +83,14 @@ def delete(session: Session, /, job_id: str | None, force: bool, **wanted: Any) 
 
     one_or_found(job_id, wanted["owner"], wanted["labels"])
     if job_id:
-        response = session.call("job_svc", "Delete", job_pb2.DeleteRequest(id=_id(job_id)))
+        response = session.call(RPCS.job_svc.Delete, job_pb2.DeleteRequest(id=_id(job_id)))
         session.show(response, lambda: f"Job {job_id} deleted", job_id)
         return DONE
     ids = _chosen(session, "Delete", None, force, _ended(), wanted)
     deleted = []
     for one in one_by_one(ids, "deleting jobs"):
         try:
-            session.call("job_svc", "Delete", job_pb2.DeleteRequest(id=_id(one)))
+            session.call(RPCS.job_svc.Delete, job_pb2.DeleteRequest(id=_id(one)))
         except Refused as refusal:
             say(_named(one, refusal))
         else:
@@ -93,7 +100,49 @@ def delete(session: Session, /, job_id: str | None, force: bool, **wanted: Any) 
     return DONE if len(deleted) == len(ids) else REFUSED
 
 
-ENDS = (stop, delete)
+@click.command(cls=Command)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
+@click.argument("ranges", type=InstanceRange(), nargs=-1)
+@click.option(
+    "--down-to", type=WholeNumber(1, MAX_INSTANCES), help="Keep this number of instances: the lowest ones."
+)
+@RESOURCE_VERSION
+@pass_session
+def release(
+    session: Session,
+    job_id: str,
+    ranges: tuple[tuple[int, int], ...],
+    down_to: int | None,
+    resource_version: int,
+) -> None:
+    """Give instances of a batch job back: those of RANGES, such as 3 or 5:10, or the highest ones.
+
+    Live ones are stopped first. Their numbers are free when they have ended: `peloton job update` with a
+    larger instanceCount uses them again, the lowest first, and their history stays.
+    """
+    from peloton.api.v0.job.instances import instances_pb2
+
+    if bool(ranges) == (down_to is not None):
+        raise click.UsageError("give either RANGES or --down-to")
+    request = instances_pb2.ReleaseInstancesRequest(
+        job_id=_id(job_id), instance_count=down_to or 0, resource_version=resource_version
+    )
+    for low, high in ranges:
+        request.ranges.add(**{"from": low, "to": high})
+    response = session.call(RPCS.instance_svc.ReleaseInstances, request)
+    session.show(response, lambda: _released(job_id, response))
+
+
+def _released(job_id: str, response: Any) -> str:
+    from peloton.model.workflow import ranges_of
+
+    done = response.released_instances
+    named = ", ".join(f"{each.first}:{each.end}" for each in ranges_of(done))
+    what = f"released {plural(len(done), 'instance')} ({named})" if done else "nothing to release"
+    return f"Job {job_id}: {what}; it has {plural(response.instance_count, 'instance')} now"
+
+
+ENDS = (stop, delete, release)
 
 
 def _chosen(
@@ -104,31 +153,26 @@ def _chosen(
     if job_id:
         return [job_id]
     query = JobQuery(**{name: value for name, value in wanted.items() if value is not None}, states=states)
-    found: Sequence[JobSummary] = session.call("job_svc", "Query", query.request()).results
+    found = session.call(RPCS.job_svc.Query, query.request()).results
     confirm(verb, found, sure)
     return [one.id.value for one in found]
 
 
-def _stop(session: Session, job_id: str, given: bool) -> dict[str, Any] | None:
-    """Stop a job; return what was stopped, or None and print why where it was refused.
-
-    `given` tells whether the user gave its id.
-    """
+def _stop(session: Session, job_id: str) -> dict[str, Any] | None:
+    """Stop a job; return what was stopped, or None and print why where it was refused."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.failures import with_hint
     from peloton.cli.output import say
 
     try:
-        response = session.call("task_svc", "Stop", task_pb2.StopRequest(jobId=_id(job_id)))
+        response = session.call(RPCS.task_svc.Stop, task_pb2.StopRequest(jobId=_id(job_id)))
     except Refused as refusal:
-        said = _named(job_id, refusal)
-        say(with_hint(said, job_id) if given else said)
+        say(_named(job_id, refusal))
         return None
     count = len(response.stoppedInstanceIds)
     if session.plain:
         click.echo(
             f"Job {job_id} "
-            + (f"is being stopped: {count} instances" if count else "has no instance left to stop")
+            + (f"is being stopped: {plural(count, 'instance')}" if count else "has no instance left to stop")
         )
     return {"jobId": job_id, "stoppedInstanceIds": list(response.stoppedInstanceIds)}
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import Instances, Labels
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
 
 
 @click.group(cls=Group)
@@ -23,7 +25,7 @@ def throttled_pods(session: Session) -> None:
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 
     request = jobmgrsvc_pb2.GetThrottledPodsRequest()
-    response = session.call("jobmgr_private_svc", "GetThrottledPods", request)
+    response = session.call(RPCS.jobmgr_private_svc.GetThrottledPods, request)
     session.show(response, lambda: listing(("Pod",), [(pod.value,) for pod in response.throttled_pods]))
 
 
@@ -41,13 +43,13 @@ def query_job_cache(session: Session, name: str, labels: list[tuple[str, str]]) 
         name=name, labels=[peloton_pb2.Label(key=key, value=value) for key, value in labels]
     )
     request = jobmgrsvc_pb2.QueryJobCacheRequest(spec=spec)
-    response = session.call("jobmgr_private_svc", "QueryJobCache", request)
+    response = session.call(RPCS.jobmgr_private_svc.QueryJobCache, request)
     rows = sorted((job.name, job.job_id.value) for job in response.result)
     session.show(response, lambda: listing(("Job ID", "Name"), [(job_id, name) for name, job_id in rows]))
 
 
 @jobmgr.command("instance-availability")
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @click.option("-i", "--instances", type=Instances(), default="", help="Only these instances.")
 @pass_session
 def instance_availability(session: Session, job_id: str, instances: list[int]) -> None:
@@ -63,6 +65,6 @@ def instance_availability(session: Session, job_id: str, instances: list[int]) -
     request = jobmgrsvc_pb2.GetInstanceAvailabilityInfoForJobRequest(
         job_id=peloton_pb2.JobID(value=job_id), instances=instances
     )
-    response = session.call("jobmgr_private_svc", "GetInstanceAvailabilityInfoForJob", request)
+    response = session.call(RPCS.jobmgr_private_svc.GetInstanceAvailabilityInfoForJob, request)
     rows = sorted(response.instance_availability_map.items())
     session.show(response, lambda: listing(("Instance", "Availability"), rows))

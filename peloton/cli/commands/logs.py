@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from peloton.cli import references
 from peloton.cli.exit_codes import DONE, REFUSED
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_pods
@@ -14,7 +15,9 @@ from peloton.cli.session import Session, pass_session
 
 
 @click.command(cls=Command)
-@click.argument("targets", metavar="[JOB|JOB-INSTANCE]...", nargs=-1, shell_complete=live_pods)
+@click.argument(
+    "targets", metavar="[JOB|JOB-INSTANCE]...", type=references.JOB_OR_POD, nargs=-1, shell_complete=live_pods
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the runs have ended.")
 @click.option("-l", "--labels", type=Labels(), help="The instances of all active jobs with these labels too.")
 @click.option("-r", "--range", "span", type=InstanceRange(), help="from:to of each job.  [default: all]")

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
+from peloton.cli.host_states import state_of
 from peloton.cli.live_names import live_hosts
 from peloton.cli.output import say, table
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
+from peloton.model.plural import plural
 
 if TYPE_CHECKING:
     from peloton.api.v0.host.host_pb2 import HostInfo
@@ -43,9 +46,10 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
     """
     from peloton.api.v0.host.svc import host_svc_pb2 as pb
 
-    names = _names(hosts)
+    names = names_of(hosts)
     before = _infos(session, names)
-    fresh = [name for name in names if name in before and _short(before[name].state) == "UP"]
+    # A host manager that leads since a moment may not know a host yet: then it was in no maintenance either.
+    fresh = [name for name in names if name not in before or state_of(before[name]) == "UP"]
     _warn(session, fresh, force)
     to_move = _runs(session, fresh)
     request = (
@@ -53,10 +57,16 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
         if len(names) == 1
         else pb.StartMaintenanceRequest(hostnames=names)
     )
-    session.call("host_svc", "StartMaintenance", request)
+    session.call(RPCS.host_svc.StartMaintenance, request)
     after, runs = _infos(session, names), _runs(session, names)
     tasks = {**runs, **to_move}
-    lines = [_started(name, name in fresh, after.get(name), len(tasks[name])) for name in names]
+    begun = _begun(session) if len(fresh) < len(names) else {}
+    lines = [
+        _started(name, after.get(name), len(tasks[name]))
+        if name in fresh
+        else _in_maintenance(name, after.get(name), len(tasks[name]), begun.get(name, "already"))
+        for name in names
+    ]
     lines.append("Follow it with: peloton host maintenance status")
     session.show(_answer(after, runs), lambda: "\n".join(lines))
 
@@ -72,13 +82,13 @@ def complete(session: Session, hosts: tuple[str, ...]) -> None:
     """
     from peloton.api.v0.host.svc import host_svc_pb2 as pb
 
-    names = _names(hosts)
+    names = names_of(hosts)
     request = (
         pb.CompleteMaintenanceRequest(hostname=names[0])
         if len(names) == 1
         else pb.CompleteMaintenanceRequest(hostnames=names)
     )
-    session.call("host_svc", "CompleteMaintenance", request)
+    session.call(RPCS.host_svc.CompleteMaintenance, request)
     after = _infos(session, names)
     session.show(_answer(after, {}), lambda: "\n".join(_completed(name, after.get(name)) for name in names))
 
@@ -88,14 +98,11 @@ def complete(session: Session, hosts: tuple[str, ...]) -> None:
 @pass_session
 def status(session: Session, hosts: tuple[str, ...]) -> None:
     """Show the hosts in maintenance, the tasks that are left on them, and what these wait for."""
-    names = _names(hosts) if hosts else []
+    names = names_of(hosts) if hosts else []
     infos = _infos(session, names)
-    draining = [name for name, info in infos.items() if _short(info.state) == "DRAINING"]
+    draining = [name for name, info in infos.items() if state_of(info) == "DRAINING"]
     runs = _runs(session, draining)
-    rows = [
-        (name, _short(info.state), _short(info.goal_state), len(runs.get(name, ())))
-        for name, info in infos.items()
-    ]
+    rows = [(name, state_of(info), _goal(info), len(runs.get(name, ()))) for name, info in infos.items()]
 
     def human() -> str:
         missing = [f"host {name} is unknown" for name in names if name not in infos]
@@ -108,7 +115,7 @@ def status(session: Session, hosts: tuple[str, ...]) -> None:
     session.show(_answer(infos, runs), human)
 
 
-def _names(hosts: Sequence[str]) -> list[str]:
+def names_of(hosts: Sequence[str]) -> list[str]:
     """Return the names, each once, in order."""
     names = list(dict.fromkeys(name.strip() for given in hosts for name in given.split(",")))
     if not all(names):
@@ -123,7 +130,7 @@ def _warn(session: Session, names: Sequence[str], force: bool) -> None:
     if not names:
         return
     try:
-        answer = session.call("maintenance_svc", "CheckHosts", pb.CheckHostsRequest(hostnames=names))
+        answer = session.call(RPCS.maintenance_svc.CheckHosts, pb.CheckHostsRequest(hostnames=names))
     except PelotonError as error:
         say(f"It is not known whether jobs would have no host left: {error}")
         return
@@ -138,13 +145,14 @@ def _infos(session: Session, names: Sequence[str]) -> dict[str, HostInfo]:
     from peloton.api.v0.host import host_pb2
     from peloton.api.v0.host.svc import host_svc_pb2 as pb
 
-    request = pb.QueryHostsRequest()
+    request = pb.QueryHostsRequest(include_lost=bool(names))
     if not names:
         request.host_states.extend(
             (host_pb2.HOST_STATE_DRAINING, host_pb2.HOST_STATE_DRAINED, host_pb2.HOST_STATE_DOWN)
         )
-    answer = session.call("host_svc", "QueryHosts", request)
-    return {info.hostname: info for info in answer.host_infos if not names or info.hostname in names}
+    answers = session.call_clusters(RPCS.host_svc.QueryHosts, request)
+    found = (info for answer in answers for info in answer.host_infos)
+    return {info.hostname: info for info in found if not names or info.hostname in names}
 
 
 def _runs(session: Session, names: Sequence[str]) -> dict[str, list[str]]:
@@ -153,7 +161,7 @@ def _runs(session: Session, names: Sequence[str]) -> dict[str, list[str]]:
 
     runs: dict[str, list[str]] = {name: [] for name in names}
     if names:
-        answer = session.call("hostmgr_svc", "GetHostsByQuery", pb.GetHostsByQueryRequest(hostnames=names))
+        answer = session.call(RPCS.hostmgr_svc.GetHostsByQuery, pb.GetHostsByQueryRequest(hostnames=names))
         for host in answer.hosts:
             runs.setdefault(host.hostname, []).extend(sorted(task.value for task in host.tasks))
     return runs
@@ -177,40 +185,66 @@ def _task(session: Session, run: str) -> tuple[str, str]:
     request = task_pb2.GetRequest(instanceId=int(instance))
     request.jobId.value = job_id
     try:
-        runtime = session.call("task_svc", "Get", request).result.runtime
+        runtime = session.call(RPCS.task_svc.Get, request).result.runtime
     except PelotonError as error:
         return "", str(error)
     return task_pb2.TaskState.Name(runtime.state), runtime.message
 
 
-def _started(name: str, fresh: bool, info: HostInfo | None, tasks: int) -> str:
-    """Describe a host after the start; `tasks` are those to move, or those that are left."""
-    state = _short(info.state) if info is not None else "DRAINING"
-    if not fresh:
-        left = f": {_tasks(tasks)} left" if tasks else ": no task is left on it"
-        return f"Host {name} is {state} already" + (left if state == "DRAINING" else "")
+def _begun(session: Session) -> dict[str, str]:
+    """Return since when the hosts in maintenance are in their states, and who began it, where known."""
+    from peloton.private.hostmgr.history import history_pb2 as pb
+
+    try:
+        answers = session.call_clusters(RPCS.host_history_svc.GetMaintenances, pb.GetMaintenancesRequest())
+    except PelotonError:
+        return {}
+    return {
+        each.hostname: f"since {each.since}" + (f", begun by {each.begun_by}" if each.begun_by else "")
+        for answer in answers
+        for each in answer.maintenances
+        if each.since
+    }
+
+
+def _started(name: str, info: HostInfo | None, tasks: int) -> str:
+    """Describe a host whose maintenance has begun; `tasks` are those to move."""
+    state = _state(info)
     if not tasks:
         return f"Host {name} is {state}: it has no tasks" + ("" if state == "DOWN" else ", and goes DOWN")
     return f"Host {name} is {state}: {tasks} task{'s' * (tasks > 1)} to move, then it goes DOWN"
 
 
+def _in_maintenance(name: str, info: HostInfo | None, tasks: int, since: str) -> str:
+    """Describe a host that was in maintenance before, perhaps by a request of which no answer came."""
+    state = _state(info)
+    left = f": {_tasks(tasks)} left" if tasks else ": no task is left on it"
+    return f"Host {name} is {state} {since}" + (left if state == "DRAINING" else "")
+
+
+def _state(info: HostInfo | None) -> str:
+    return state_of(info) if info is not None else "DRAINING"
+
+
 def _tasks(count: int) -> str:
-    return "1 task is" if count == 1 else f"{count} tasks are"
+    return plural(count, "task is", "tasks are")
 
 
 def _completed(name: str, info: HostInfo | None) -> str:
-    if info is not None and _short(info.state) == "DOWN":
+    if info is not None and state_of(info) == "DOWN":
         return f"Host {name} is being brought up: the Mesos master has not confirmed it yet"
-    return f"Host {name} is UP: it takes tasks as soon as its agent is running and registered"
+    if info is not None and state_of(info) == "UP":
+        return f"Host {name} is UP: its agent is registered"
+    return f"Host {name} is not in maintenance any longer: start its agent, which is not registered"
 
 
 def _answer(infos: Mapping[str, HostInfo], runs: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    from peloton.client.plain import as_json
+    from peloton.present.plain import as_json
 
     return [{**as_json(info), "tasks": list(runs.get(name, ()))} for name, info in infos.items()]
 
 
-def _short(state: Any) -> str:
+def _goal(info: HostInfo) -> str:
     from peloton.api.v0.host import host_pb2
 
-    return host_pb2.HostState.Name(state).removeprefix("HOST_STATE_")
+    return host_pb2.HostState.Name(info.goal_state).removeprefix("HOST_STATE_")

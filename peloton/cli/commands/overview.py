@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peloton.cli import references
 from peloton.cli.exit_codes import DONE, UNREACHABLE
 from peloton.cli.groups import Command
 from peloton.cli.params import INDEX, Duration
@@ -16,7 +17,7 @@ from peloton.cli.session import Session, pass_session
 if TYPE_CHECKING:
     from peloton.cli.listing import Listing
 
-VIEWS = ("pools", "jobs", "hosts")
+VIEWS = ("pools", "jobs", "hosts", "tasks")
 
 
 @click.command(cls=Command)
@@ -39,29 +40,47 @@ def status(session: Session) -> int:
 
 @click.command(cls=Command)
 @click.argument("view", type=click.Choice(VIEWS), default="pools")
+@click.option(
+    "--job",
+    "job_id",
+    metavar="JOB",
+    type=references.JOB,
+    default=None,
+    help="Job whose tasks are shown, for tasks.",
+)
 @click.option("--interval", type=Duration(), default="2s", show_default=True, help="How often it is read.")
-@click.option("-n", "--times", type=INDEX, default=0, help="End after so many.  [default: when q is pressed]")
+@click.option(
+    "-n",
+    "--times",
+    type=INDEX,
+    default=0,
+    help="Number of times to draw before the end.  [default: when q is pressed]",
+)
 @pass_session
-def top(session: Session, view: str, interval: float, times: int) -> int:
-    """Show pools, jobs or hosts live, the busiest first.
+def top(session: Session, view: str, job_id: str | None, interval: float, times: int) -> int:
+    """Show pools, jobs, hosts, or what the tasks of a job use, live, the busiest first.
 
-    On a terminal, p, j and h change what is shown and q ends it. Elsewhere it is printed again and again.
+    On a terminal, p, j, h and, with --job, t change what is shown and q ends it. Elsewhere it is printed
+    again and again.
     """
     from peloton.cli.screen import collected, opened, repeat
 
+    if view == "tasks" and not job_id:
+        raise click.UsageError("top tasks: --job JOB says whose tasks")
     shown = [view]
-    by_key: Mapping[str, str] = {name[0]: name for name in VIEWS}
+    readers = {**_READERS, **({"tasks": _tasks(job_id)} if job_id else {})}
+    by_key: Mapping[str, str] = {name[0]: name for name in readers}
 
     def read() -> str:
         def show() -> None:
-            found = _READERS[shown[0]](session)
+            found = readers[shown[0]](session)
             rows = [dict(zip(found.heads, row, strict=True)) for row in found.rows]
             session.show(rows, lambda: found)
 
         return collected(session, show)
 
     with opened() as screen:
-        title = "peloton top   p: pools   j: jobs   h: hosts"
+        title = "   ".join(["peloton top", *(f"{key}: {name}" for key, name in by_key.items())])
         return repeat(
             screen, read, title, interval, times=times, on_key=lambda key: _set(shown, by_key.get(key))
         )
@@ -90,6 +109,19 @@ def _hosts(session: Session) -> Listing:
     from peloton.cli.overview_text import host_listing
 
     return host_listing(list(read_hosts(session)))
+
+
+def _tasks(job_id: str) -> Callable[[Session], Listing]:
+    from peloton.cli.usage import CpuRates, read_usage, usage_listing
+
+    cpu = CpuRates()
+
+    def read(session: Session) -> Listing:
+        usages = read_usage(session, job_id).usages
+        rates = cpu.take(usages)
+        return usage_listing(sorted(usages, key=lambda each: (-rates[each.run], each.instance)), rates)
+
+    return read
 
 
 _READERS: Mapping[str, Callable[[Session], Listing]] = {"pools": _pools, "jobs": _jobs, "hosts": _hosts}

@@ -23,7 +23,9 @@ for _command in POD_COMMANDS:
 @JOB
 @INSTANCE
 @click.option("-r", "--run", default="", help="Only this run: its number or Mesos task id.")
-@click.option("-l", "--limit", type=RUNS, default=0, help="The last so many runs.  [default: 10]")
+@click.option(
+    "-l", "--limit", type=RUNS, default=0, help="Number of runs to show, the last ones.  [default: 10]"
+)
 @pass_session
 def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Show the events of an instance's runs."""

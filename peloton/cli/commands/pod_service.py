@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
+from peloton.cli import references
 from peloton.cli.commands.stateless_reads import pagination
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_jobs, live_pods
@@ -14,11 +15,38 @@ from peloton.cli.params import INDEX, EnumName, Words
 from peloton.cli.queries import page_options
 from peloton.cli.session import Session, pass_session
 from peloton.cli.versions import call_job
+from peloton.client.rpcs import RPCS, request_of
 
 if TYPE_CHECKING:
+    import grpc
+
+    from peloton.api.v1alpha.peloton_pb2 import PodID, PodName
     from peloton.api.v1alpha.pod.pod_pb2 import PodStatus
 
-NAME = click.argument("name", metavar="JOB-INSTANCE", shell_complete=live_pods)
+
+class PodRequest(Protocol):
+    """A request that names a pod."""
+
+    @property
+    def pod_name(self) -> PodName:
+        """The pod."""
+        ...
+
+
+class RunRequest(PodRequest, Protocol):
+    """A request that names a pod and one of its runs."""
+
+    @property
+    def pod_id(self) -> PodID:
+        """The run."""
+        ...
+
+
+Request = TypeVar("Request", bound=PodRequest)
+OfRun = TypeVar("OfRun", bound=RunRequest)
+Answer = TypeVar("Answer")
+
+NAME = click.argument("name", metavar="JOB-INSTANCE", type=references.POD, shell_complete=live_pods)
 """The name of a pod."""
 
 
@@ -31,19 +59,22 @@ def _pod_states() -> Any:
 @click.command(cls=Command)
 @NAME
 @click.option("--statusonly", is_flag=True, help="Leave out the specs.")
-@click.option("--limit", type=INDEX, default=0, show_default=True, help="Show so many earlier runs too.")
+@click.option("--limit", type=INDEX, default=0, show_default=True, help="Number of earlier runs to show too.")
 @pass_session
 def get(session: Session, name: str, statusonly: bool, limit: int) -> None:
     """Show a pod: the spec and the status of its current run."""
-    response = _call(session, "GetPod", name, status_only=statusonly, limit=limit)
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
+
+    request = pb.GetPodRequest(status_only=statusonly, limit=limit)
+    response = _call(session, RPCS.pod_svc.GetPod, request, name)
     session.show_object(response, name)
 
 
 @click.command(cls=Command)
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
-@click.option("-s", "--states", type=EnumName(_pod_states), default="", help="Pods in one of these.")
-@click.option("--names", type=Words(), default="", help="Pods with one of these names, JOB-INSTANCE.")
-@click.option("--hosts", type=Words(), default="", help="Pods on one of these hosts.")
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
+@click.option("-s", "--states", type=EnumName(_pod_states), default="", help="Only pods in any of STATES.")
+@click.option("--names", type=Words(), default="", help="Only pods with any of these names, JOB-INSTANCE.")
+@click.option("--hosts", type=Words(), default="", help="Only pods on any of these hosts.")
 @page_options("instance_id", "ASC")
 @pass_session
 def query(session: Session, /, job_id: str, **given: Any) -> None:
@@ -62,26 +93,28 @@ def query(session: Session, /, job_id: str, **given: Any) -> None:
     request = pb.QueryPodsRequest(
         job_id=peloton_pb2.JobID(value=job_id), spec=spec, summary_only=not session.json
     )
-    response = call_job(session, "QueryPods", request)
+    response = call_job(session, RPCS.stateless_svc.QueryPods, request)
     session.show(response, lambda: pod_table((_name(pod.status), pod.status) for pod in response.pods))
 
 
-def _control(verb: str, method: str, done: str, summary: str) -> click.Command:
-    """Return a command that calls `method` for a pod; `done` says what becomes of the pod."""
+def _control(
+    verb: str, rpc: grpc.UnaryUnaryMultiCallable[Request, Answer], done: str, summary: str
+) -> click.Command:
+    """Return a command that calls an RPC for a pod; `done` says what becomes of the pod."""
 
     @click.command(verb, cls=Command, help=summary)
     @NAME
     @pass_session
     def control(session: Session, name: str) -> None:
-        session.show(_call(session, method, name), lambda: f"Pod {name} {done}")
+        session.show(_call(session, rpc, request_of(rpc), name), lambda: f"Pod {name} {done}")
 
     return control
 
 
-start = _control("start", "StartPod", "is being started", "Start a pod that was stopped.")
-stop = _control("stop", "StopPod", "is being stopped", "Stop a pod.")
+start = _control("start", RPCS.pod_svc.StartPod, "is being started", "Start a pod that was stopped.")
+stop = _control("stop", RPCS.pod_svc.StopPod, "is being stopped", "Stop a pod.")
 refresh = _control(
-    "refresh", "RefreshPod", "refreshed", "Have the job manager read a pod from the store again."
+    "refresh", RPCS.pod_svc.RefreshPod, "refreshed", "Have the job manager read a pod from the store again."
 )
 
 
@@ -91,7 +124,10 @@ refresh = _control(
 @pass_session
 def restart(session: Session, name: str, check_sla: bool) -> None:
     """Stop a pod and start it again."""
-    response = _call(session, "RestartPod", name, check_sla=check_sla)
+    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
+
+    request = pb.RestartPodRequest(check_sla=check_sla)
+    response = _call(session, RPCS.pod_svc.RestartPod, request, name)
     session.show(response, lambda: f"Pod {name} is being restarted")
 
 
@@ -103,7 +139,7 @@ def events(session: Session, name: str, run: str) -> None:
     """Show the events of a pod's last 10 runs, newest first."""
     from peloton.cli.service_rows import pod_event_table
 
-    response = _call(session, "GetPodEvents", name, run)
+    response = _call_run(session, RPCS.pod_svc.GetPodEvents, name, run)
     session.show(response, lambda: pod_event_table(response.events))
 
 
@@ -121,7 +157,7 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
     """
     from peloton.client.sandbox import Sandbox
 
-    response = _call(session, "BrowsePodSandbox", name, run)
+    response = _call_run(session, RPCS.pod_svc.BrowsePodSandbox, name, run)
     agent = session.agent(response)
     file = Sandbox(agent, tuple(response.paths)).file(filename)
     if session.json:
@@ -138,7 +174,7 @@ def logs(session: Session, name: str, filename: str, run: str) -> None:
 @pass_session
 def cache(session: Session, name: str) -> None:
     """Show what the job manager holds of a pod in memory."""
-    response = _call(session, "GetPodCache", name)
+    response = _call(session, RPCS.pod_svc.GetPodCache, request_of(RPCS.pod_svc.GetPodCache), name)
     session.show_object(response, name)
 
 
@@ -148,22 +184,29 @@ def cache(session: Session, name: str) -> None:
 @pass_session
 def delete_events(session: Session, name: str, run: str) -> None:
     """Delete the events of the run PODID (a pod id, or a run's number) and of those before it."""
-    response = _call(session, "DeletePodEvents", name, run)
+    response = _call_run(session, RPCS.pod_svc.DeletePodEvents, name, run)
     session.show(response, lambda: f"Events of pod {name} deleted up to {_pod_id(name, run)}")
 
 
 POD_COMMANDS = (get, query, start, stop, restart, events, logs, refresh, cache, delete_events)
 
 
-def _call(session: Session, method: str, name: str, run: str = "", **fields: Any) -> Any:
-    """Call a method of the PodService for the pod `name`, and its run where one is given."""
-    from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
-
-    request = getattr(pb, f"{method}Request")(**fields)
+def _call(
+    session: Session, rpc: grpc.UnaryUnaryMultiCallable[Request, Answer], request: Request, name: str
+) -> Answer:
+    """Call an RPC of the PodService for the pod `name`."""
     request.pod_name.value = name
+    return session.call(rpc, request)
+
+
+def _call_run(
+    session: Session, rpc: grpc.UnaryUnaryMultiCallable[OfRun, Answer], name: str, run: str
+) -> Answer:
+    """Call an RPC of the PodService for the pod `name`, and its run where one is given."""
+    request = request_of(rpc)
     if run:
         request.pod_id.value = _pod_id(name, run)
-    return session.call("pod_svc", method, request)
+    return _call(session, rpc, request, name)
 
 
 def _pod_id(name: str, run: str) -> str:

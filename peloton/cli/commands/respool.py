@@ -9,6 +9,7 @@ import click
 from peloton.cli.groups import Group
 from peloton.cli.live_names import files, live_pools
 from peloton.cli.session import Session, pass_session, pool_id
+from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def create(session: Session, path: str, config: str, force: bool) -> None:
     from peloton.api.v0.respool import respool_pb2
 
     spec = _read(session, path, config)
-    response = session.call("respool_svc", "CreateResourcePool", respool_pb2.CreateRequest(config=spec))
+    response = session.call(RPCS.respool_svc.CreateResourcePool, respool_pb2.CreateRequest(config=spec))
     session.show(response, lambda: f"Resource pool {path} created: {response.result.value}")
 
 
@@ -56,7 +57,7 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
     spec = _read(session, path, config)
     pool = peloton_pb2.ResourcePoolID(value=pool_id(session, path))
     request = respool_pb2.UpdateRequest(id=pool, config=spec, Force=force)
-    response = session.call("respool_svc", "UpdateResourcePool", request)
+    response = session.call(RPCS.respool_svc.UpdateResourcePool, request)
     session.show(response, lambda: f"Resource pool {path} updated")
 
 
@@ -67,17 +68,17 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
     type=click.Choice(["yaml", "json"]),
     default="yaml",
     show_default=True,
-    help="As `-o yaml` or `-o json`.",
+    help="Print YAML or JSON, as -o does.",
 )
 @pass_session
 def dump(session: Session, form: str) -> None:
     """Show all pools, parents before their children, with config and usage."""
     from peloton.api.v0.respool import respool_pb2
     from peloton.cli.output import yaml_text
-    from peloton.client.plain import as_json, plain
+    from peloton.present.plain import as_json, plain
 
     session.json = session.json or form == "json"
-    response = session.call("respool_svc", "Query", respool_pb2.QueryRequest())
+    response = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest())
     pools: list[Any] = sorted(response.resourcePools, key=lambda pool: pool.path.value)
     content = [as_json(pool) if session.json else plain(pool) for pool in pools]
     session.show(content, lambda: yaml_text(content))
@@ -91,7 +92,7 @@ def delete(session: Session, path: str) -> None:
     from peloton.api.v0.respool import respool_pb2
 
     request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
-    response = session.call("respool_svc", "DeleteResourcePool", request)
+    response = session.call(RPCS.respool_svc.DeleteResourcePool, request)
     session.show(response, lambda: f"Resource pool {path} deleted")
 
 

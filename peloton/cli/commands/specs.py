@@ -21,7 +21,8 @@ def validate(session: Session, paths: tuple[str, ...], kind: str | None) -> int:
 
     Checked are the form, and for jobs and services the rules by which the job manager refuses them, of which
     the first that is broken is told. Whether a pool takes the job and hosts have room is what `job create
-    --dry-run` says. Of resource pools, only the form is checked.
+    --dry-run` says. Of resource pools, only the form is checked. What is taken but will hardly work as meant,
+    such as an empty name, is warned of, and the spec is valid.
     """
     from peloton.cli.output import say
     from peloton.cli.spec_check import check
@@ -29,7 +30,7 @@ def validate(session: Session, paths: tuple[str, ...], kind: str | None) -> int:
 
     checked = [check(read_text(path), path, kind or "") for path in paths]
     for each in checked:
-        for error in each.errors if session.plain else ():
+        for error in (*each.errors, *each.warnings) if session.plain else ():
             say(str(error))
     valid = [f"{each.file}: a valid {each.kind} spec" for each in checked if not each.errors]
     session.show([each.plain() for each in checked], lambda: "\n".join(valid))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.commands.stateless_ends import ENDS
 from peloton.cli.commands.stateless_reads import READS
 from peloton.cli.commands.workflow import workflow
@@ -21,13 +22,22 @@ from peloton.cli.updates import (
     take_pool,
     update_options,
 )
-from peloton.cli.versions import VERSION, EntityVersion, call_job, replaceable, secrets_of
+from peloton.cli.versions import (
+    VERSION,
+    EntityVersion,
+    Versioned,
+    WithOpaqueData,
+    call_job,
+    replaceable,
+    secrets_of,
+)
+from peloton.client.rpcs import RPCS
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
     from peloton.api.v1alpha.peloton_pb2 import JobID
 
-JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 
 
 @click.group(cls=Group)
@@ -58,6 +68,7 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
     all instances were started at a time; all is told for which it would be refused.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.wire.v1alpha.workflow import create_spec
 
     if dry_run:
         from peloton.cli.dry_run import show_plan
@@ -65,15 +76,15 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
         return show_plan(session, "service", spec, respool, job_id)
     flags, content = UpdateFlags(**given), _read(spec)
     take_pool(session, content.respool_id, "respool_id", respool)
-    request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=flags.create_spec())
+    request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=create_spec(flags.options))
     _set_opaque_data(request, flags.opaque_data)
-    response = call_job(session, "CreateJob", request)
+    response = call_job(session, RPCS.stateless_svc.CreateJob, request)
     session.show(
         response,
         lambda: f"Job {response.job_id.value} created, entity version {response.version.value}",
         response.job_id.value,
     )
-    _warn(session, content)
+    _warn(session, response, content)
     return 0
 
 
@@ -95,16 +106,17 @@ def replace(
     are those of `create`.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.wire.v1alpha.workflow import update_spec
 
     flags, content = UpdateFlags(**given), _read(spec)
     take_pool(session, content.respool_id, "respool_id", respool)
-    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=content, update_spec=flags.spec())
+    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=content, update_spec=update_spec(flags.options))
     request.version.value = version or replaceable(session, job_id, flags.override)
     request.secrets.extend(secrets_of(session, job_id))
     _set_opaque_data(request, flags.opaque_data)
-    response = call_job(session, "ReplaceJob", request, version or "")
+    response = call_job(session, RPCS.stateless_svc.ReplaceJob, request, version or "")
     _show(session, response, f"Job {job_id} is being updated")
-    _warn(session, content)
+    _warn(session, response, content)
 
 
 @stateless.command("replace-diff")
@@ -114,22 +126,16 @@ def replace(
 @VERSION
 @pass_session
 def replace_diff(session: Session, job_id: str, spec: str, respool: str, version: str) -> None:
-    """Show what `replace` with SPEC would do to the instances, and change nothing."""
+    """Show what `replace` with SPEC would do to the instances, and for which changes; change nothing."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-    from peloton.cli.service_rows import closed_spans
+    from peloton.cli.service_rows import diff_text
 
     content = _read(spec)
     take_pool(session, content.respool_id, "respool_id", respool)
     request = pb.GetReplaceJobDiffRequest(job_id=_id(job_id), spec=content)
     request.version.value = version
-    response = call_job(session, "GetReplaceJobDiff", request, version)
-    kinds = ("added", "removed", "updated", "unchanged")
-    session.show(
-        response,
-        lambda: "\n".join(
-            f"{kind}: {closed_spans(getattr(response, f'instances_{kind}'))}" for kind in kinds
-        ),
-    )
+    response = call_job(session, RPCS.stateless_svc.GetReplaceJobDiff, request, version)
+    session.show(response, lambda: diff_text(response))
 
 
 @stateless.command()
@@ -145,17 +151,18 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
     --override only.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.wire.v1alpha.workflow import update_spec
 
     flags = UpdateFlags(**given)
     now = replaceable(session, job_id, flags.override)
     earlier = pb.GetJobRequest(job_id=_id(job_id))
     earlier.version.value = version
-    spec = call_job(session, "GetJob", earlier).job_info.spec
-    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=spec, update_spec=flags.spec())
+    spec = call_job(session, RPCS.stateless_svc.GetJob, earlier).job_info.spec
+    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=spec, update_spec=update_spec(flags.options))
     request.version.value = now
     request.secrets.extend(secrets_of(session, job_id))
     _set_opaque_data(request, flags.opaque_data)
-    response = call_job(session, "ReplaceJob", request)
+    response = call_job(session, RPCS.stateless_svc.ReplaceJob, request)
     _show(session, response, f"Job {job_id} is being updated to its spec of {version}")
 
 
@@ -171,7 +178,10 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
     help="from:to, more than once.  [default: all]",
 )
 @click.option(
-    "--batch-size", type=INDEX, default=0, help="Restart so many at a time.  [default: all at once]"
+    "--batch-size",
+    type=INDEX,
+    default=0,
+    help="Number of instances to restart at a time.  [default: all at once]",
 )
 @click.option("--in-place", is_flag=True, help="Start instances again on the hosts they were on.")
 @OPAQUE_DATA
@@ -185,7 +195,7 @@ def restart(
     in_place: bool,
     opaque_data: str,
 ) -> None:
-    """Restart the instances of a service."""
+    """Restart the instances of a service. Those that are stopped are started."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.RestartJobRequest(job_id=_id(job_id))
@@ -194,7 +204,7 @@ def restart(
     for low, high in ranges:
         request.restart_spec.ranges.add(**{"from": low, "to": high})
     _set_opaque_data(request, opaque_data)
-    response = call_job(session, "RestartJob", request, version)
+    response = call_job(session, RPCS.stateless_svc.RestartJob, request, version)
     _show(session, response, f"Job {job_id} is being restarted")
 
 
@@ -204,29 +214,26 @@ def restart(
 @pass_session
 def start(session: Session, job_id: str, version: str) -> None:
     """Start a service that was stopped, with all of its instances."""
-    _switch(session, "StartJob", job_id, version, f"Job {job_id} is being started")
-
-
-def _switch(session: Session, method: str, job_id: str, version: str, done: str) -> None:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
-    request = getattr(pb, f"{method}Request")(job_id=_id(job_id))
+    request = pb.StartJobRequest(job_id=_id(job_id))
     request.version.value = version
-    _show(session, call_job(session, method, request, version), done)
+    response = call_job(session, RPCS.stateless_svc.StartJob, request, version)
+    _show(session, response, f"Job {job_id} is being started")
 
 
-def _show(session: Session, response: Any, done: str) -> None:
+def _show(session: Session, response: Versioned, done: str) -> None:
     """Print what was begun, with the entity version that the next command needs."""
     session.show(response, lambda: f"{done}, entity version {response.version.value}")
 
 
-def _warn(session: Session, spec: JobSpec) -> None:
-    """Print which instances of a spec that was accepted no host could take."""
-    from peloton.cli.feasibility import warnings
+def _warn(session: Session, response: Any, spec: JobSpec) -> None:
+    """Print the warnings about a spec that was accepted, and which instances no host could take."""
+    from peloton.cli.feasibility import told, warnings
     from peloton.cli.output import say
     from peloton.wire.v1alpha.job_config import job_config_of
 
-    for warning in warnings(session, job_config_of(spec)):
+    for warning in (*told(response), *warnings(session, job_config_of(spec))):
         say(warning)
 
 
@@ -255,7 +262,7 @@ def _overruled(spec: JobSpec) -> list[str]:
 
     `get` prints both of them, and a user who edits what it printed may edit one alone.
     """
-    from peloton.wire.v1alpha.twins import entrypoint_of
+    from peloton.wire.v1alpha.duplicate_fields import entrypoint_of
 
     pods = {"default_spec": spec.default_spec}
     pods |= {f"instance_spec[{instance}]": pod for instance, pod in sorted(spec.instance_spec.items())}
@@ -270,6 +277,6 @@ def _overruled(spec: JobSpec) -> list[str]:
     ]
 
 
-def _set_opaque_data(request: Any, text: str) -> None:
+def _set_opaque_data(request: WithOpaqueData, text: str) -> None:
     if text:
         request.opaque_data.data = text

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.exit_codes import DONE, REFUSED
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_jobs
@@ -15,11 +17,15 @@ from peloton.cli.queries import JobQuery
 from peloton.cli.selection import confirm, one_or_found, unended
 from peloton.cli.session import Session, pass_session
 from peloton.cli.versions import EntityVersion, call_job
+from peloton.client.rpcs import RPCS
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobState
 
-JOB = click.argument("job_id", metavar="[JOB]", required=False, shell_complete=live_jobs)
+End = Callable[[Session, str, str], object]
+"""Ends a service by its id and entity version, and returns the answer."""
+JOB = click.argument("job_id", metavar="[JOB]", type=references.JOB, required=False, shell_complete=live_jobs)
 VERSION = click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
 OWNER = click.option("--owner", help="The services of this owner instead.")
 LABELS = click.option("-l", "--labels", type=Labels(), help="The services that have these labels instead.")
@@ -35,7 +41,7 @@ YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before services
 @pass_session
 def stop(session: Session, /, **given: Any) -> int:
     """Stop all instances of a service, or of those of an owner or with labels, which are shown before."""
-    return _end(session, "Stop", "StopJob", "is being stopped", unended(), **given)
+    return _end(session, "Stop", _stop, "is being stopped", unended(), **given)
 
 
 @click.command(cls=Command)
@@ -48,7 +54,7 @@ def stop(session: Session, /, **given: Any) -> int:
 @pass_session
 def delete(session: Session, /, force: bool, **given: Any) -> int:
     """Delete a service that was stopped, with its pods, or those of an owner or with labels, shown before."""
-    return _end(session, "Delete", "DeleteJob", "is being deleted", [], force=force, **given)
+    return _end(session, "Delete", partial(_delete, force=force), "is being deleted", [], **given)
 
 
 ENDS = (stop, delete)
@@ -57,7 +63,7 @@ ENDS = (stop, delete)
 def _end(
     session: Session,
     verb: str,
-    method: str,
+    end: End,
     done: str,
     states: list[int],
     *,
@@ -66,7 +72,6 @@ def _end(
     owner: str | None,
     labels: Any,
     yes: bool,
-    **fields: Any,
 ) -> int:
     from peloton.cli.waiting import one_by_one
 
@@ -76,13 +81,15 @@ def _end(
             ctx = click.get_current_context()
             param = next(each for each in ctx.command.params if each.name == "version")
             raise click.MissingParameter(ctx=ctx, param=param)
-        response = _call(session, method, job_id, version, fields)
-        session.show(response, lambda: f"Job {job_id} {_with_version(done, response)}", job_id)
+        ended = _ended(session, job_id) if end is _stop else ""
+        response = end(session, job_id, version)
+        outcome = ended or _with_version(done, response)
+        session.show(response, lambda: f"Job {job_id} {outcome}", job_id)
         return DONE
     found = _found(session, JobQuery(owner=owner or "", labels=labels or [], states=states))
     confirm(verb, found, yes)
     each = one_by_one(found, f"{verb.lower()} services")
-    lines = [_one(session, method, job.id.value, fields, done) for job in each]
+    lines = [_one(session, end, job.id.value, done) for job in each]
     said = [line for line in lines if line]
     ids = [job.id.value for job, line in zip(found, lines, strict=True) if line]
     human = "\n".join(said) if found else "No service found"
@@ -93,11 +100,11 @@ def _end(
 def _found(session: Session, query: JobQuery) -> Sequence[JobSummary]:
     from peloton.api.v0.job import job_pb2
 
-    jobs = session.call("job_svc", "Query", query.request()).results
+    jobs = session.call(RPCS.job_svc.Query, query.request()).results
     return [job for job in jobs if job.type != job_pb2.BATCH]
 
 
-def _one(session: Session, method: str, job_id: str, fields: dict[str, Any], done: str) -> str:
+def _one(session: Session, end: End, job_id: str, done: str) -> str:
     """End one of several services at its present version; return nothing where it was refused."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
     from peloton.cli.failures import CallFailed
@@ -106,25 +113,54 @@ def _one(session: Session, method: str, job_id: str, fields: dict[str, Any], don
     request = pb.GetJobRequest(summary_only=True)
     request.job_id.value = job_id
     try:
-        version = call_job(session, "GetJob", request).summary.status.version.value
-        response = _call(session, method, job_id, version, fields)
+        status = call_job(session, RPCS.stateless_svc.GetJob, request).summary.status
+        ended = _ended_as(status.state) if end is _stop else ""
+        response = end(session, job_id, status.version.value)
     except CallFailed as failure:
         if failure.transient:
             raise
         text = str(failure)
         say(f"peloton: {text}" if job_id in text else f"peloton: job {job_id}: {text}")
         return ""
-    return f"Job {job_id} {_with_version(done, response)}"
+    return f"Job {job_id} {ended or _with_version(done, response)}"
 
 
-def _call(session: Session, method: str, job_id: str, version: str, fields: dict[str, Any]) -> Any:
+def _ended(session: Session, job_id: str) -> str:
+    """Describe a job that has ended; return nothing of another, and where that cannot be known now."""
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.failures import CallFailed
+
+    request = pb.GetJobRequest(summary_only=True)
+    request.job_id.value = job_id
+    try:
+        return _ended_as(call_job(session, RPCS.stateless_svc.GetJob, request).summary.status.state)
+    except CallFailed:  # the call that follows says why
+        return ""
+
+
+def _ended_as(state: JobState.ValueType) -> str:
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+
+    name = stateless_pb2.JobState.Name(state).removeprefix("JOB_STATE_")
+    return f"has ended already: it is {name}" if name in ("SUCCEEDED", "FAILED", "KILLED") else ""
+
+
+def _stop(session: Session, job_id: str, version: str) -> object:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
-    request = getattr(pb, f"{method}Request")(**fields)
+    request = pb.StopJobRequest()
     request.job_id.value, request.version.value = job_id, version
-    return call_job(session, method, request, version)
+    return call_job(session, RPCS.stateless_svc.StopJob, request, version)
 
 
-def _with_version(done: str, response: Any) -> str:
+def _delete(session: Session, job_id: str, version: str, *, force: bool) -> object:
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.DeleteJobRequest(force=force)
+    request.job_id.value, request.version.value = job_id, version
+    return call_job(session, RPCS.stateless_svc.DeleteJob, request, version)
+
+
+def _with_version(done: str, response: object) -> str:
     version = getattr(response, "version", None)
     return f"{done}, entity version {version.value}" if version is not None else done

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import COUNT, EnumName, InstanceRange
 from peloton.cli.queries import JobQuery, job_query_options
 from peloton.cli.session import Session, pass_session
 from peloton.cli.versions import EntityVersion, call_job, stream_job
+from peloton.client.rpcs import RPCS
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import QuerySpec
     from peloton.api.v1alpha.peloton_pb2 import JobID
     from peloton.api.v1alpha.query.query_pb2 import PaginationSpec
 
-JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 
 
 def _job_states() -> Any:
@@ -45,7 +47,7 @@ def get(session: Session, job_id: str, jobversion: str | None, summaryonly: bool
     request = pb.GetJobRequest(job_id=_id(job_id), summary_only=summaryonly)
     if jobversion:
         request.version.value = jobversion
-    response = call_job(session, "GetJob", request)
+    response = call_job(session, RPCS.stateless_svc.GetJob, request)
     session.show_object(response, job_id)
 
 
@@ -57,7 +59,7 @@ def list_(session: Session) -> None:
     from peloton.cli.service_rows import service_table
 
     response = pb.ListJobsResponse()
-    for part in session.stream("stateless_svc", "ListJobs", pb.ListJobsRequest()):
+    for part in session.stream(RPCS.stateless_svc.ListJobs, pb.ListJobsRequest()):
         response.MergeFrom(part)
     session.show(response, lambda: service_table(response.jobs))
 
@@ -75,7 +77,7 @@ def list_pods(session: Session, job_id: str, span: tuple[int, int] | None) -> No
     if span:
         setattr(request.range, "from", span[0])
         request.range.to = span[1]
-    for part in stream_job(session, "ListPods", request):
+    for part in stream_job(session, RPCS.stateless_svc.ListPods, request):
         response.MergeFrom(part)
     session.show(response, lambda: pod_table((pod.pod_name.value, pod.status) for pod in response.pods))
 
@@ -87,7 +89,7 @@ def list_pods(session: Session, job_id: str, span: tuple[int, int] | None) -> No
     type=COUNT,
     default=10,
     show_default=True,
-    help="The last so many.",
+    help="Number of workflows to show, the last ones.",
 )
 @pass_session
 def list_updates(session: Session, job_id: str, limit: int) -> None:
@@ -96,7 +98,7 @@ def list_updates(session: Session, job_id: str, limit: int) -> None:
     from peloton.cli.service_rows import workflow_table
 
     request = pb.ListJobWorkflowsRequest(job_id=_id(job_id), updates_limit=limit)
-    response = call_job(session, "ListJobWorkflows", request)
+    response = call_job(session, RPCS.stateless_svc.ListJobWorkflows, request)
     session.show(response, lambda: workflow_table(response.workflow_infos))
 
 
@@ -109,7 +111,7 @@ def query(session: Session, /, **given: Any) -> None:
     from peloton.cli.service_rows import service_table
 
     request = pb.QueryJobsRequest(spec=job_query_spec(JobQuery(**given)))
-    response = session.call("stateless_svc", "QueryJobs", request)
+    response = session.call(RPCS.stateless_svc.QueryJobs, request)
     session.show(response, lambda: service_table(response.records))
 
 
@@ -123,7 +125,7 @@ def refresh(session: Session, job_id: str) -> None:
     """Have the job manager read the job from the store again."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
-    response = call_job(session, "RefreshJob", pb.RefreshJobRequest(job_id=_id(job_id)))
+    response = call_job(session, RPCS.stateless_svc.RefreshJob, pb.RefreshJobRequest(job_id=_id(job_id)))
     session.show(response, lambda: f"Job {job_id} refreshed")
 
 
@@ -134,7 +136,7 @@ def cache(session: Session, job_id: str) -> None:
     """Show what the job manager holds of a job in memory."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
-    response = call_job(session, "GetJobCache", pb.GetJobCacheRequest(job_id=_id(job_id)))
+    response = call_job(session, RPCS.stateless_svc.GetJobCache, pb.GetJobCacheRequest(job_id=_id(job_id)))
     session.show_object(response, job_id)
 
 
@@ -154,6 +156,7 @@ def job_query_spec(wanted: JobQuery, now: float | None = None) -> QuerySpec:
         job_states=[stateless_pb2.JobState.ValueType(state) for state in wanted.states],
         owner=wanted.owner,
         name=wanted.name,
+        crash_looping=wanted.crash_looping,
     )
     spec.respool.value = wanted.respool
     if wanted.timerange:

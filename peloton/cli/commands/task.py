@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.commands.exec import exec_
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX, UINT64_MAX, EnumName, InstanceRange, WholeNumber, Words
 from peloton.cli.queries import page_options, pagination
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
 
 if TYPE_CHECKING:
     from peloton.api.v0.peloton_pb2 import JobID
     from peloton.api.v0.task.task_pb2 import InstanceRange as RangeMessage
 
-JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 INSTANCE = click.argument("instance", type=INDEX)
 RUNS = WholeNumber(0, UINT64_MAX)
 RANGES = click.option(
@@ -55,7 +57,7 @@ def get(session: Session, job_id: str, instance: int) -> None:
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.GetRequest(jobId=_job(job_id), instanceId=instance)
-    response = session.call("task_svc", "Get", request)
+    response = session.call(RPCS.task_svc.Get, request)
     session.show_object(response.result, f"{job_id}-{instance}")
 
 
@@ -69,16 +71,18 @@ def list_(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
     from peloton.cli.rows import task_table
 
     request = task_pb2.ListRequest(jobId=_job(job_id), range=_range(span))
-    response = session.call("task_svc", "List", request)
+    response = session.call(RPCS.task_svc.List, request)
     tasks = response.result.value
     session.show(response, lambda: task_table(tasks[instance] for instance in sorted(tasks)))
 
 
 @task.command()
 @JOB
-@click.option("-s", "--states", type=EnumName(_task_states), default="", help="Instances in one of these.")
-@click.option("--names", type=Words(), default="", help="Instances with one of these task names.")
-@click.option("--hosts", type=Words(), default="", help="Instances on one of these hosts.")
+@click.option(
+    "-s", "--states", type=EnumName(_task_states), default="", help="Only instances in any of STATES."
+)
+@click.option("--names", type=Words(), default="", help="Only instances with any of these task names.")
+@click.option("--hosts", type=Words(), default="", help="Only instances on any of these hosts.")
 @page_options("instance_id", "ASC")
 @pass_session
 def query(session: Session, /, job_id: str, **given: Any) -> None:
@@ -89,7 +93,7 @@ def query(session: Session, /, job_id: str, **given: Any) -> None:
     page = pagination(given["limit"], given["offset"], given["sort"], given["sortorder"])
     states = [task_pb2.TaskState.ValueType(state) for state in given["states"]]
     spec = task_pb2.QuerySpec(taskStates=states, names=given["names"], hosts=given["hosts"], pagination=page)
-    response = session.call("task_svc", "Query", task_pb2.QueryRequest(jobId=_job(job_id), spec=spec))
+    response = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_job(job_id), spec=spec))
     session.show(response, lambda: task_table(response.records))
 
 
@@ -102,7 +106,7 @@ def start(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) ->
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.StartRequest(jobId=_job(job_id), ranges=_ranges(ranges))
-    response = session.call("task_svc", "Start", request)
+    response = session.call(RPCS.task_svc.Start, request)
     session.show(response, lambda: _done("started", response.startedInstanceIds, response.invalidInstanceIds))
 
 
@@ -115,7 +119,7 @@ def stop(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) -> 
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.StopRequest(jobId=_job(job_id), ranges=_ranges(ranges))
-    response = session.call("task_svc", "Stop", request)
+    response = session.call(RPCS.task_svc.Stop, request)
     session.show(
         response, lambda: _done("being stopped", response.stoppedInstanceIds, response.invalidInstanceIds)
     )
@@ -130,7 +134,7 @@ def restart(session: Session, job_id: str, ranges: tuple[tuple[int, int], ...]) 
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.RestartRequest(jobId=_job(job_id), ranges=_ranges(ranges))
-    response = session.call("task_svc", "Restart", request)
+    response = session.call(RPCS.task_svc.Restart, request)
     session.show(response, lambda: f"Instances of job {job_id} are being restarted")
 
 
@@ -181,7 +185,9 @@ def logs(session: Session, job_id: str, instance: int, run: str, filename: str, 
 @JOB
 @INSTANCE
 @click.option("-r", "--run", default="", help="Only this run: its number or Mesos task id.")
-@click.option("-l", "--limit", type=RUNS, default=0, help="The last so many runs.  [default: 10]")
+@click.option(
+    "-l", "--limit", type=RUNS, default=0, help="Number of runs to show, the last ones.  [default: 10]"
+)
 @pass_session
 def events(session: Session, job_id: str, instance: int, run: str, limit: int) -> None:
     """Show the history of an instance, run by run."""
@@ -197,7 +203,7 @@ def refresh(session: Session, job_id: str, span: tuple[int, int] | None) -> None
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.RefreshRequest(jobId=_job(job_id), range=_range(span))
-    response = session.call("task_svc", "Refresh", request)
+    response = session.call(RPCS.task_svc.Refresh, request)
     session.show(response, lambda: f"Instances of job {job_id} refreshed")
 
 
@@ -210,7 +216,7 @@ def cache(session: Session, job_id: str, instance: int) -> None:
     from peloton.api.v0.task import task_pb2
 
     request = task_pb2.GetCacheRequest(jobId=_job(job_id), instanceId=instance)
-    response = session.call("task_svc", "GetCache", request)
+    response = session.call(RPCS.task_svc.GetCache, request)
     session.show_object(response, f"{job_id}-{instance}")
 
 
@@ -234,7 +240,7 @@ def show_events(session: Session, job_id: str, instance: int, run: str, limit: i
 
     run_id = full_task_id(job_id, instance, run)
     request = task_pb2.GetPodEventsRequest(jobId=_job(job_id), instanceId=instance, limit=limit, runId=run_id)
-    response = session.call("task_svc", "GetPodEvents", request)
+    response = session.call(RPCS.task_svc.GetPodEvents, request)
     session.show(response, lambda: event_table(response.result))
 
 
@@ -260,7 +266,7 @@ def _ranges(spans: tuple[tuple[int, int], ...]) -> list[RangeMessage]:
 
 
 def _done(what: str, done: Any, refused: Any) -> str:
-    from peloton.client.texts import spans
+    from peloton.model.spans import spans
 
     text = f"{what}: {spans(done)}"
     return f"{text}\nnot {what}: {spans(refused)}" if refused else text

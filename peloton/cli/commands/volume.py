@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Group
 from peloton.cli.listing import Listing, listing
 from peloton.cli.live_names import live_jobs
 from peloton.cli.session import Session, pass_session
-from peloton.client.times import short_time
+from peloton.client.rpcs import RPCS
+from peloton.present.times import short_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +28,7 @@ def volume() -> None:
 
 
 @volume.command("list")
-@click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+@click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def list_(session: Session, job_id: str) -> None:
     """List the volumes of a job, deleted ones included. Those of a deleted job are listed too."""
@@ -34,7 +36,7 @@ def list_(session: Session, job_id: str) -> None:
 
     request = pb.ListVolumesRequest()
     request.jobId.value = job_id
-    response = session.call("volume_svc", "ListVolumes", request)
+    response = session.call(RPCS.volume_svc.ListVolumes, request)
     session.show(response, lambda: _table(response.volumes.values()))
 
 
@@ -52,7 +54,7 @@ def delete(session: Session, volume_id: str) -> None:
 
     request = pb.DeleteVolumeRequest()
     request.id.value = volume_id
-    response = session.call("volume_svc", "DeleteVolume", request)
+    response = session.call(RPCS.volume_svc.DeleteVolume, request)
     session.show(response, lambda: f"Volume {volume_id} is deleted")
 
 

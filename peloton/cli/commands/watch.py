@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import Labels
 from peloton.cli.session import Session, pass_session
+from peloton.client.rpcs import RPCS
+
+if TYPE_CHECKING:
+    from peloton.api.v1alpha.watch.svc.watch_svc_pb2 import WatchResponse
 
 LABELS = click.option("-l", "--labels", type=Labels(), default="", help="Only with all of these labels.")
 
@@ -21,7 +26,7 @@ def watch() -> None:
 
 
 @watch.command()
-@click.argument("job_ids", metavar="[JOB]...", nargs=-1, shell_complete=live_jobs)
+@click.argument("job_ids", metavar="[JOB]...", type=references.JOB, nargs=-1, shell_complete=live_jobs)
 @LABELS
 @pass_session
 def job(session: Session, job_ids: tuple[str, ...], labels: list[tuple[str, str]]) -> None:
@@ -36,7 +41,7 @@ def job(session: Session, job_ids: tuple[str, ...], labels: list[tuple[str, str]
 
 
 @watch.command()
-@click.argument("job_id", metavar="[JOB]", default="", shell_complete=live_jobs)
+@click.argument("job_id", metavar="[JOB]", type=references.JOB, default="", shell_complete=live_jobs)
 @click.argument("pods", metavar="[POD]...", nargs=-1)
 @LABELS
 @pass_session
@@ -59,7 +64,7 @@ def cancel(session: Session, watch_id: str) -> None:
     """End a watch by the id that it printed first."""
     from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 
-    response = session.call("watch_svc", "Cancel", pb.CancelRequest(watch_id=watch_id))
+    response = session.call(RPCS.watch_svc.Cancel, pb.CancelRequest(watch_id=watch_id))
     session.show(response, lambda: f"Watch {watch_id} cancelled")
 
 
@@ -73,11 +78,11 @@ def _watch(session: Session, **filters: Any) -> None:
     """Print messages until the watch ends, which is a failure, or the user interrupts it."""
     from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 
-    for message in session.stream("watch_svc", "Watch", pb.WatchRequest(**filters), endless=True):
+    for message in session.stream(RPCS.watch_svc.Watch, pb.WatchRequest(**filters), endless=True):
         session.show(message, lambda message=message: "\n".join(_lines(message)))  # type: ignore[misc]
 
 
-def _lines(message: Any) -> list[str]:
+def _lines(message: WatchResponse) -> list[str]:
     from peloton.api.v1alpha.job.stateless import stateless_pb2
     from peloton.api.v1alpha.pod import pod_pb2
 

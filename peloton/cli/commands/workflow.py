@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
 import click
 
+from peloton.cli import references
 from peloton.cli.groups import Group
 from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import OPAQUE_DATA
-from peloton.cli.versions import VERSION, call_job
+from peloton.cli.versions import VERSION, JobRequest, Versioned, WithOpaqueData, call_job
+from peloton.client.rpcs import RPCS, request_of
 
-JOB = click.argument("job_id", metavar="JOB", shell_complete=live_jobs)
+if TYPE_CHECKING:
+    import grpc
+
+
+class WorkflowRequest(JobRequest, Versioned, WithOpaqueData, Protocol):
+    """A request to change the course of a workflow."""
+
+
+Request = TypeVar("Request", bound=WorkflowRequest)
+Answer = TypeVar("Answer", bound=Versioned)
+JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 INSTANCE = click.argument("instance", type=INDEX)
 
 
@@ -20,8 +34,8 @@ def workflow() -> None:
     """Control the update or restart of a service that is under way."""
 
 
-def _add(name: str, method: str, done: str, summary: str) -> None:
-    """Add a command that changes the course of a workflow by `method`; `done` says what became of it."""
+def _add(name: str, rpc: grpc.UnaryUnaryMultiCallable[Request, Answer], done: str, summary: str) -> None:
+    """Add a command that changes the course of a workflow by an RPC; `done` says what became of it."""
 
     @workflow.command(name, help=summary)
     @JOB
@@ -29,21 +43,21 @@ def _add(name: str, method: str, done: str, summary: str) -> None:
     @OPAQUE_DATA
     @pass_session
     def control(session: Session, job_id: str, version: str, opaque_data: str) -> None:
-        from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-
-        request = getattr(pb, f"{method}Request")()
+        request = request_of(rpc)
         request.job_id.value, request.version.value = job_id, version
         if opaque_data:
             request.opaque_data.data = opaque_data
-        response = call_job(session, method, request, version)
+        response = call_job(session, rpc, request, version)
         session.show(
             response, lambda: f"Workflow of job {job_id} {done}, entity version {response.version.value}"
         )
 
 
-_add("pause", "PauseJobWorkflow", "paused", "Halt it after the instances that are in flight.")
-_add("resume", "ResumeJobWorkflow", "resumed", "Let it go on after a pause.")
-_add("abort", "AbortJobWorkflow", "aborted", "End it; the instances stay as they are.")
+_add(
+    "pause", RPCS.stateless_svc.PauseJobWorkflow, "paused", "Halt it after the instances that are in flight."
+)
+_add("resume", RPCS.stateless_svc.ResumeJobWorkflow, "resumed", "Let it go on after a pause.")
+_add("abort", RPCS.stateless_svc.AbortJobWorkflow, "aborted", "End it; the instances stay as they are.")
 
 
 @workflow.command()
@@ -54,7 +68,7 @@ _add("abort", "AbortJobWorkflow", "aborted", "End it; the instances stay as they
     "--limit",
     type=INDEX,
     default=0,
-    help="The last so many events.  [default: all]",
+    help="Number of events to show, the last ones.  [default: all]",
 )
 @pass_session
 def events(session: Session, job_id: str, instance: int, limit: int) -> None:
@@ -66,5 +80,5 @@ def events(session: Session, job_id: str, instance: int, limit: int) -> None:
     request = pb.GetWorkflowEventsRequest(
         job_id=peloton_pb2.JobID(value=job_id), instance_id=instance, limit=limit
     )
-    response = call_job(session, "GetWorkflowEvents", request)
+    response = call_job(session, RPCS.stateless_svc.GetWorkflowEvents, request)
     session.show(response, lambda: workflow_event_table(response.events))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import grpc
 
-from peloton.backoff import Backoff
-from peloton.client.discovery import Discovery, DiscoveryError, NoLeader
-from peloton.client.following import FIRST_PAUSE, LONGEST_PAUSE, SERVER_GONE, never_began, repeatable
-from peloton.rpc.client import Channels
+from peloton.client import finding
+from peloton.client.discovery import Discovery
+from peloton.client.following import Leader, Way
+from peloton.client.following import Method as Called
+from peloton.client.sync_async import Asyncio, LocalError
+from peloton.client.tls import Tls as ClientTls
+from peloton.rpc.client import opened
 from peloton.rpc.tls import Tls
-from peloton.web.api.failures import Failure, failure_of
+from peloton.web.api.failures import CallFailure, failure_of
 from peloton.web.api.methods import Method
 
 Metadata = tuple[tuple[str, str], ...]
@@ -24,41 +26,38 @@ class Caller(Protocol):
     """Calls methods at the leaders."""
 
     async def call(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
-        """Call a method with one answer. Raises Failure."""
+        """Call a method with one answer. Raises CallFailure."""
         ...
 
     def stream(
         self, method: Method, request: Any, metadata: Metadata, timeout: float | None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a stream, which is cancelled when the body ends. Entering and iterating raise Failure."""
+        """Open a stream, which is cancelled when the body ends. Entering and iterating raise CallFailure."""
         ...
 
 
 class LeaderCaller:
-    """Follows the leaders that a discovery finds.
-
-    A call that was UNAVAILABLE is made again at the next leader, within its time-out, where it never began or
-    where a second time changes nothing, as `peloton.client.following` does for the blocking client.
-    """
+    """Follows the leaders that a discovery finds, as the Python client does (`peloton.client.following`)."""
 
     def __init__(self, discovery: Discovery, name: str = "peloton-web", tls: Tls | None = None) -> None:
         self._discovery = discovery
-        self._channels = Channels(tls)
         self._name = name
-        self._targets: dict[str, str] = {}
+        self._tls = tls
+        self._driver = Asyncio()
+        self._generation = 0
+        self._leaders: dict[str, Leader] = {}
+        self._retired: list[Leader] = []
+        """Those whose channels were opened with earlier certificates: calls are under way there."""
 
     async def call(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
-        """Call a method with one answer. Raises Failure."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
-        while True:
-            try:
-                return await self._once(method, request, metadata, max(deadline - loop.time(), 0.001))
-            except _Retry as error:
-                if loop.time() + backoff.longest_next >= deadline:
-                    raise error.failure from None
-            await backoff.wait()
+        """Call a method with one answer. Raises CallFailure."""
+        called = Called("unary_unary", method.path, (_serialized,), {})
+        try:
+            leader = self._leader(method.role)
+            answer: bytes = await leader.call(called, request, timeout, {"metadata": metadata})
+        except grpc.RpcError as error:
+            raise _failure(error) from None
+        return answer
 
     @asynccontextmanager
     async def stream(
@@ -68,14 +67,15 @@ class LeaderCaller:
 
         It has a connection of its own: a server bounds the calls of each, and streams last.
         """
+        leader = self._leader(method.role)
         try:
-            target = await self._leader(method.role)
-        except _Retry as error:
-            raise error.failure from None
-        self._targets.pop(method.role, None)
-        channel = self._channels.alone(target)
-        call = channel.unary_stream(method.path)(
-            request.SerializeToString(), timeout=timeout, metadata=self._metadata(method, metadata)
+            target = await leader.leader()
+        except grpc.RpcError as error:
+            raise _failure(error) from None
+        leader.invalidate(target)  # the next one looks again: nothing tells here that this one has gone
+        channel = opened(target.address, self._tls, alone=True)
+        call = channel.unary_stream(method.path, _serialized)(
+            request, timeout=timeout, **leader.filled({"metadata": metadata})
         )
         try:
             yield _answers(call)
@@ -85,55 +85,51 @@ class LeaderCaller:
 
     async def close(self) -> None:
         """Close all channels."""
-        await self._channels.close()
+        for leader in (*self._leaders.values(), *self._retired):
+            for channel in leader.close():
+                await channel.close()
+        self._discovery.close()
+        await self._driver.close()
 
-    async def _once(self, method: Method, request: Any, metadata: Metadata, timeout: float) -> bytes:
-        target = await self._leader(method.role)
-        multicallable: Callable[..., Any] = self._channels.to(target).unary_unary(method.path)
-        try:
-            answer: bytes = await multicallable(
-                request.SerializeToString(), timeout=timeout, metadata=self._metadata(method, metadata)
-            )
-        except grpc.RpcError as error:
-            if error.code() in (*SERVER_GONE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                self._forget(method.role, target)
-            if error.code() in SERVER_GONE and (never_began(error) or repeatable(method.path, request)):
-                raise _Retry(failure_of(error)) from None
-            raise failure_of(error) from None
-        return answer
+    def _leader(self, role: str) -> Leader:
+        """Return what follows the leader of a role, by the certificates of now."""
+        if self._tls is not None:
+            self._tls.refresh()
+            if self._tls.generation != self._generation:
+                self._generation = self._tls.generation
+                self._retired += self._leaders.values()
+                self._leaders.clear()
+        if role not in self._leaders:
+            self._leaders[role] = Leader(self._way(role))
+        return self._leaders[role]
 
-    async def _leader(self, role: str) -> str:
-        """Return the address of a leader. Raises Failure, and _Retry where nobody leads."""
-        target = self._targets.get(role)
-        if target is None:
-            try:
-                target = await asyncio.to_thread(self._discovery.address, role)
-            except NoLeader as error:
-                raise _Retry(Failure(grpc.StatusCode.UNAVAILABLE, str(error))) from None
-            except DiscoveryError as error:
-                raise Failure(grpc.StatusCode.UNAVAILABLE, str(error)) from None
-            self._targets[role] = target
-        return target
-
-    def _forget(self, role: str, target: str) -> None:
-        if self._targets.get(role) == target:
-            del self._targets[role]
-
-    def _metadata(self, method: Method, given: Metadata) -> Metadata:
+    def _way(self, role: str) -> Way:
         own = (
             ("rpc-caller", self._name),
-            ("rpc-service", f"peloton-{method.role.partition('/')[0]}"),
+            ("rpc-service", f"peloton-{role.partition('/')[0]}"),
             ("rpc-encoding", "proto"),
         )
-        return own + given
+        return Way(
+            self._driver,
+            address=lambda seconds: finding.address_within(self._discovery, role, seconds),
+            open=lambda target: opened(target, self._tls),
+            metadata=lambda: own,
+            timeout=None,
+            repeats=self._discovery.follows(role),
+            tls=ClientTls(*self._tls.paths) if self._tls is not None else None,
+            watch=lambda tell: finding.watch(self._discovery, role, tell),
+        )
 
 
-class _Retry(Exception):
-    """The call may be made again at the next leader."""
+def _serialized(request: Any) -> bytes:
+    return bytes(request.SerializeToString())
 
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__()
+
+def _failure(error: grpc.RpcError) -> CallFailure:
+    """Translate a failed call. What failed here and not at a server is not the fault of who calls."""
+    if isinstance(error, LocalError):
+        return CallFailure(grpc.StatusCode.UNAVAILABLE, error.details())
+    return failure_of(error)
 
 
 async def _answers(call: Any) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 
 from peloton.required_fields import missing_fields
-from peloton.web.api.failures import Failure
+from peloton.web.api.failures import CallFailure
 from peloton.web.api.methods import Method
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -20,7 +20,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse(method: Method, body: bytes) -> Any:
-    """Parse the body of a request; an empty one is an empty message. Raises Failure."""
+    """Parse the body of a request; an empty one is an empty message. Raises CallFailure."""
     message = method.request()
     try:
         if body.strip():
@@ -34,12 +34,12 @@ def parse(method: Method, body: bytes) -> Any:
 
 
 def dump(method: Method, answer: bytes) -> dict[str, Any]:
-    """Return the JSON form of an answer. Raises Failure where its bytes are no such message."""
+    """Return the JSON form of an answer. Raises CallFailure where its bytes are no such message."""
     try:
         message = method.response.FromString(answer)
     except DecodeError:
         text = f"{method.path}: the answer's bytes are no {method.response.DESCRIPTOR.full_name}"
-        raise Failure(grpc.StatusCode.INTERNAL, text) from None
+        raise CallFailure(grpc.StatusCode.INTERNAL, text) from None
     found: dict[str, Any] = MessageToDict(message)
     return found
 
@@ -103,5 +103,5 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _refused(text: str) -> Failure:
-    return Failure(grpc.StatusCode.INVALID_ARGUMENT, text)
+def _refused(text: str) -> CallFailure:
+    return CallFailure(grpc.StatusCode.INVALID_ARGUMENT, text)

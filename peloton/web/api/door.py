@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from peloton.web.api.caller import Caller
 from peloton.web.api.codec import dump, encode, parse
-from peloton.web.api.failures import HTTP_STATUS, Failure
+from peloton.web.api.failures import HTTP_STATUS, CallFailure
 from peloton.web.api.listing import services, wants_html
 from peloton.web.api.methods import Method, public_methods
 from peloton.web.api.openapi import document
@@ -35,10 +35,10 @@ ListPage = Callable[[Request, list[dict[str, Any]]], Response]
 LINES = "application/x-ndjson"
 TIMEOUT = 20.0
 """Seconds for a call with one answer that gives no time-out."""
-MAX_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_CALLS, MAX_STREAMS = 64, 256
 """Calls and streams at once."""
-INLINE = 32 * 1024
+INLINE_BYTES = 32 * 1024
 """Bytes up to which a message is translated on the event loop; larger ones are in a thread."""
 UNKNOWN = "unknown"
 """The method of a call that names none of ours."""
@@ -51,14 +51,14 @@ class Door:
         self,
         caller: Caller,
         page: ListPage,
-        max_body: int = MAX_BODY,
+        max_body_bytes: int = MAX_BODY_BYTES,
         max_calls: int = MAX_CALLS,
         max_streams: int = MAX_STREAMS,
     ) -> None:
         """`page` renders the list of services, as `services` gives it."""
         self._caller = caller
         self._page = page
-        self._max_body = max_body
+        self._max_body_bytes = max_body_bytes
         self._calls = _Places(max_calls, "calls")
         self._streams = _Places(max_streams, "streams")
 
@@ -85,7 +85,7 @@ class Door:
             method = _method(request.path_params["service"], request.path_params["method"])
             name = method.path.removeprefix("/")
             response = await self._called(request, method)
-        except Failure as failure:
+        except CallFailure as failure:
             _count(name, failure.code)
             return failure.response()
         except ClientDisconnect:
@@ -99,7 +99,7 @@ class Door:
         check_origin_and_type(request)
         method = in_cluster(method, request)
         metadata, timeout = user_of(request) + trace_of(request), timeout_of(request)
-        body = await read_body(request, self._max_body)
+        body = await read_body(request, self._max_body_bytes)
         message = await _in_thread_if_large(len(body), lambda: parse(method, body))
         if method.streams:
             self._streams.take()
@@ -125,10 +125,10 @@ class _Places:
         self._what = what
 
     def take(self) -> None:
-        """Take a place. Raises Failure where none is free."""
+        """Take a place. Raises CallFailure where none is free."""
         if not self._free:
             text = f"{self._most} {self._what} are under way already: try again later"
-            raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            raise CallFailure(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._free -= 1
 
     def give_back(self) -> None:
@@ -155,7 +155,7 @@ class _Lines(Response):
 
     @classmethod
     async def begun(cls, opening: Any, method: Method, places: _Places) -> _Lines:
-        """Return the response once the first message is there. Raises Failure where none comes."""
+        """Return the response once the first message is there. Raises CallFailure where none comes."""
         async with AsyncExitStack() as stack:
             stack.callback(places.give_back)
             answers = await stack.enter_async_context(opening)
@@ -171,7 +171,7 @@ class _Lines(Response):
                 code = await _unless_gone(receive, self._send_all(send))
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except ClientDisconnect:
-            pass
+            pass  # counted as CANCELLED
         finally:
             _count(self._method.path.removeprefix("/"), code)
 
@@ -186,7 +186,7 @@ class _Lines(Response):
                 await line({"result": dump(self._method, self._first)})
             async for answer in self._rest:
                 await line({"result": dump(self._method, answer)})
-        except Failure as failure:
+        except CallFailure as failure:
             await line({"error": failure.as_dict()})
             return failure.code
         return grpc.StatusCode.OK
@@ -197,11 +197,11 @@ def _count(method: str, code: grpc.StatusCode) -> None:
 
 
 def _method(service: str, name: str) -> Method:
-    """Find a method. Raises Failure."""
+    """Find a method. Raises CallFailure."""
     method = public_methods().get((service, name))
     if method is None:
         text = f"/{service}/{name} is no public method; GET /api lists them"
-        raise Failure(grpc.StatusCode.UNIMPLEMENTED, text, http=404)
+        raise CallFailure(grpc.StatusCode.UNIMPLEMENTED, text, http=404)
     return method
 
 
@@ -226,7 +226,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def _in_thread_if_large(size: int, work: Callable[[], T]) -> T:
-    return work() if size <= INLINE else await asyncio.to_thread(work)
+    return work() if size <= INLINE_BYTES else await asyncio.to_thread(work)
 
 
 async def _describe(request: Request) -> Response:

@@ -37,7 +37,7 @@ HTTP_STATUS: Mapping[grpc.StatusCode, int] = {
 """As google/rpc/code.proto says."""
 
 
-class Failure(Exception):
+class CallFailure(Exception):
     """A call that failed, or that the door refused."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Failure(Exception):
         return JSONResponse(self.as_dict(), self.http, headers)
 
 
-def failure_of(error: grpc.RpcError) -> Failure:
+def failure_of(error: grpc.RpcError) -> CallFailure:
     """Translate a failed call."""
     challenge = challenge_of(error)
     headers = {"WWW-Authenticate": challenge} if challenge else {}
     details = _details(error.trailing_metadata() or ())
-    return Failure(error.code(), str(error.details() or ""), details, headers=headers)
+    return CallFailure(error.code(), str(error.details() or ""), details, headers=headers)
 
 
 def _details(metadata: Any) -> list[Mapping[str, Any]]:

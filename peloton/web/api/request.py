@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from dataclasses import replace
 
@@ -11,9 +9,12 @@ import grpc
 from starlette.requests import Request
 
 from peloton.daemon.spans import PARENT
+from peloton.errors import Unauthenticated
+from peloton.identity.authorization_header import metadata_of
+from peloton.model.amounts import byte_size, duration
 from peloton.model.cluster import is_cluster_name
 from peloton.web.api.caller import Metadata
-from peloton.web.api.failures import Failure
+from peloton.web.api.failures import CallFailure
 from peloton.web.api.methods import Method
 
 JSON = "application/json"
@@ -26,7 +27,7 @@ _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 def check_origin_and_type(request: Request) -> None:
-    """Refuse what a page of another site could send. Raises Failure.
+    """Refuse what a page of another site could send. Raises CallFailure.
 
     A browser sends application/json to another site only after asking it, and the door never agrees. Nothing
     is read from cookies.
@@ -34,65 +35,73 @@ def check_origin_and_type(request: Request) -> None:
     given = request.headers.get("content-type", "")
     if given.partition(";")[0].strip().lower() != JSON:
         text = f"Content-Type: {given!r} is not {JSON}"
-        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, text, http=415, headers={"Accept": JSON})
+        raise CallFailure(grpc.StatusCode.INVALID_ARGUMENT, text, http=415, headers={"Accept": JSON})
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
         text = f"Origin: {origin!r} is not this site"
-        raise Failure(grpc.StatusCode.PERMISSION_DENIED, text)
+        raise CallFailure(grpc.StatusCode.PERMISSION_DENIED, text)
 
 
 async def read_body(request: Request, longest: int) -> bytes:
-    """Read the body, `longest` bytes at most. Raises Failure."""
+    """Read the body, `longest` bytes at most; nothing of one that says to be longer.
+
+    Raises CallFailure.
+    """
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, "Content-Encoding: send the body as it is", http=415)
+        raise CallFailure(
+            grpc.StatusCode.INVALID_ARGUMENT, "Content-Encoding: send the body as it is", http=415
+        )
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or len(declared) > 18 or int(declared) > longest:
+        raise _too_long(longest)
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > longest:
-            text = f"the body is larger than {longest} bytes"
-            raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, text, http=413, headers={"Connection": "close"})
+            raise _too_long(longest)
     return bytes(body)
 
 
+def _too_long(longest: int) -> CallFailure:
+    text = f"the body is larger than {byte_size(longest)}"
+    return CallFailure(grpc.StatusCode.RESOURCE_EXHAUSTED, text, http=413, headers={"Connection": "close"})
+
+
 def timeout_of(request: Request) -> float | None:
-    """Return the seconds that the header Grpc-Timeout gives, None without it. Raises Failure."""
+    """Return the seconds that the header Grpc-Timeout gives, None without it. Raises CallFailure."""
     given = request.headers.get(TIMEOUT)
     if given is None:
         return None
     found = re.fullmatch(r"([0-9]{1,8})([HMSmun])", given)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 0 < seconds <= LONGEST_TIMEOUT:
-        text = (
-            f"Grpc-Timeout: {given!r} is not a time of up to {LONGEST_TIMEOUT:g} s, such as 30S, 2M or 500m"
-        )
-        raise Failure(grpc.StatusCode.INVALID_ARGUMENT, text)
+        longest = duration(LONGEST_TIMEOUT)
+        text = f"Grpc-Timeout: {given!r} is not a time of up to {longest}, such as 30S, 2M or 500m"
+        raise CallFailure(grpc.StatusCode.INVALID_ARGUMENT, text)
     return seconds
 
 
 def in_cluster(method: Method, request: Request) -> Method:
-    """Return a host manager's method as served in the Mesos cluster that a header names. Raises Failure."""
+    """Return a host manager's method as served in the Mesos cluster that a header names.
+
+    Raises CallFailure.
+    """
     name = request.headers.get(MESOS_CLUSTER)
     if name is None or method.role != "hostmgr":
         return method
     if not is_cluster_name(name):
-        raise Failure(
+        raise CallFailure(
             grpc.StatusCode.INVALID_ARGUMENT, f"Peloton-Mesos-Cluster: {name!r} is no cluster's name"
         )
     return replace(method, role=f"{method.role}/{name}")
 
 
 def user_of(request: Request) -> Metadata:
-    """Return the metadata of the user whom the header Authorization names. Raises Failure."""
-    given = request.headers.get("authorization")
-    if given is None:
-        return ()
-    scheme, _, rest = given.strip().partition(" ")
-    match scheme.lower():
-        case "basic":
-            return _basic(rest.strip())
-        case "bearer" if re.fullmatch(r"[\x21-\x7e]+", rest.strip()):
-            return (("authorization", f"Bearer {rest.strip()}"),)
-    raise _no_user("Authorization: give Basic or Bearer")
+    """Return the metadata of the user whom the header Authorization names. Raises CallFailure."""
+    try:
+        return metadata_of(request.headers.get("authorization"))
+    except Unauthenticated as error:
+        raise CallFailure(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
 
 
 def trace_of(request: Request) -> Metadata:
@@ -102,17 +111,3 @@ def trace_of(request: Request) -> Metadata:
     """
     given = request.headers.get(PARENT, "")
     return ((PARENT, given),) if _SPAN.fullmatch(given) else ()
-
-
-def _basic(encoded: str) -> Metadata:
-    try:
-        name, colon, password = base64.b64decode(encoded, validate=True).decode("ascii").partition(":")
-    except (binascii.Error, ValueError):
-        raise _no_user("Authorization: Basic is not the Base64 form of NAME:PASSWORD in ASCII") from None
-    if not colon or not f"{name}{password}".isprintable():
-        raise _no_user("Authorization: Basic is not the Base64 form of NAME:PASSWORD in ASCII")
-    return (("username", name), ("password", password))
-
-
-def _no_user(text: str) -> Failure:
-    return Failure(grpc.StatusCode.UNAUTHENTICATED, text)

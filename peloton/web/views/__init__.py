@@ -1,23 +1,20 @@
-"""The pages: each module turns the daemons' answers into what its templates show."""
+"""The pages, in a folder each: they turn the daemons' answers into what their templates show."""
 
 from __future__ import annotations
 
 from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
-from peloton.web.views import (
-    files,
-    hostpools,
-    hosts,
-    instances,
-    job_forms,
-    jobs,
-    login,
-    logs,
-    logs_follow,
-    overview,
-    pools,
-)
+from peloton.web.views import login
+from peloton.web.views.hostpools import pages as hostpools
+from peloton.web.views.hosts import lost
+from peloton.web.views.hosts import pages as hosts
+from peloton.web.views.instances import pages as instances
+from peloton.web.views.jobs import forms
+from peloton.web.views.jobs import pages as jobs
+from peloton.web.views.overview import pages as overview
+from peloton.web.views.pools import pages as pools
+from peloton.web.views.sandbox import files, follow, logs
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
@@ -29,13 +26,14 @@ PAGES: tuple[Page, ...] = (
     *hosts.PAGES,
     *hostpools.PAGES,
 )
-"""Every page. A module of pages adds its own here."""
+"""Every page. A folder of pages adds its own here."""
 ROUTES: tuple[BaseRoute, ...] = (
     *login.ROUTES,
-    *job_forms.ROUTES,
-    *logs_follow.ROUTES,
+    *forms.ROUTES,
+    *follow.ROUTES,
     *files.ROUTES,
     *hosts.ROUTES,
+    *lost.ROUTES,
     *hostpools.ROUTES,
 )
 """Other requests: posts, downloads, streams."""

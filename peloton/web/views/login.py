@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from peloton.calls.web import GET_CALLER
 from peloton.client.auth import BasicAuth
 from peloton.errors import PelotonError, ResourceExhausted, Unauthenticated
 from peloton.private.access import access_pb2
@@ -85,7 +86,7 @@ async def _asked(request: Request, auth: BasicAuth | None) -> tuple[str, int]:
     """Ask the job manager who somebody is; return what is wrong, empty where nothing is, and the status."""
     calls = parts(request).cluster.calls(auth)
     try:
-        caller = await calls.call("jobmgr_access_svc", "GetCaller", access_pb2.GetCallerRequest())
+        caller = await calls.call(GET_CALLER, access_pb2.GetCallerRequest())
     except Unauthenticated as error:
         bearer = error.challenge.startswith("Bearer ")
         return BEARER if bearer else "username or password is wrong", 401

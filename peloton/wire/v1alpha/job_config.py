@@ -28,6 +28,8 @@ def job_config_of(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
         defaultConfig=task_config(spec.default_spec, "default_spec"),
         owner=spec.owner,
     )
+    if spec.HasField("workload"):
+        config.workload.CopyFrom(spec.workload)
     if spec.HasField("sla"):
         config.sla.CopyFrom(_v0_sla(spec.sla))
     if spec.HasField("respool_id"):
@@ -66,6 +68,8 @@ def job_spec_of(config: job_pb2.JobConfig) -> stateless_pb2.JobSpec:
         default_spec=pod_spec_of(config.defaultConfig),
         instance_spec={i: pod_spec_of(override) for i, override in config.instanceConfig.items()},
     )
+    if config.HasField("workload"):
+        spec.workload.CopyFrom(config.workload)
     if config.HasField("sla"):
         spec.sla.CopyFrom(
             stateless_pb2.SlaSpec(

@@ -42,12 +42,16 @@ def job_status(runtime: JobRuntime, by_version: VersionCounts | None = None) -> 
         state=job_state(runtime.state),
         creation_time=rfc3339(runtime.creation_time),
         pod_stats=_stats(runtime.task_counts),
+        released_instances=runtime.released,
         desired_state=job_state(runtime.goal),
         version=version_to(entity_version(runtime)),
         pod_configuration_version_stats={
             config_entity_version(version).value: count for version, count in versions.items()
         },
     )
+    if loop := runtime.crash_loop:
+        status.next_try_time, status.throttled_pods = rfc3339(loop.next_try), loop.throttled
+        status.reason = loop.told(status.next_try_time)
     for version, counts in (by_version or {}).items():
         stats = status.pod_stats_by_configuration_version[config_entity_version(version).value]
         stats.state_stats.update(_stats(counts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.wire.v1alpha.constraint import v1alpha_constraint, v1alpha_labels
-from peloton.wire.v1alpha.twins import entrypoint_of
+from peloton.wire.v1alpha.duplicate_fields import entrypoint_of
 
 _Port = pod_pb2.PortSpec
 _Health = pod_pb2.HealthCheckSpec
@@ -29,6 +29,8 @@ def pod_spec_of(config: task_pb2.TaskConfig) -> pod_pb2.PodSpec:
     if config.HasField("preemptionPolicy"):
         kill = config.preemptionPolicy.killOnPreempt
         pod.preemption_policy.CopyFrom(pod_pb2.PreemptionPolicy(kill_on_preempt=kill))
+    if config.HasField("workload"):
+        pod.workload.CopyFrom(config.workload)
     if config.HasField("volume"):
         volume = config.volume
         pod.volume.CopyFrom(

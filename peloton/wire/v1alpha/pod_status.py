@@ -68,15 +68,17 @@ def _container_status(runtime: TaskRuntime, container: pod_pb2.ContainerSpec) ->
         completion_time=rfc3339(runtime.completion_time),
     )
     if runtime.termination is not None:
-        status.terminationStatus.CopyFrom(_termination(runtime.termination))
+        status.terminationStatus.CopyFrom(_termination(runtime.termination, runtime.killed_for))
     return status
 
 
-def _termination(end: Termination) -> pod_pb2.TerminationStatus:
+def _termination(end: Termination, killed_for: str) -> pod_pb2.TerminationStatus:
     return pod_pb2.TerminationStatus(
         reason=pod_pb2.TerminationStatus.Reason.ValueType(end.reason),
         exit_code=end.exit_code,
         signal=end.signal,
+        by=end.by,
+        killed_for=killed_for,
     )
 
 

@@ -10,7 +10,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.v1alpha.constraint import v0_constraint, v0_labels
 from peloton.wire.v1alpha.container import container_info, executor_info, fetched
-from peloton.wire.v1alpha.twins import command_of
+from peloton.wire.v1alpha.duplicate_fields import command_of
 
 _Health = pod_pb2.HealthCheckSpec
 _V0Health = task_pb2.HealthCheckConfig
@@ -42,6 +42,8 @@ def task_config(pod: pod_pb2.PodSpec, path: str) -> task_pb2.TaskConfig:
     if pod.HasField("preemption_policy"):
         config.preemptionPolicy.killOnPreempt = pod.preemption_policy.kill_on_preempt
         config.preemptionPolicy.SetInParent()
+    if pod.HasField("workload"):
+        config.workload.CopyFrom(pod.workload)
     if pod.HasField("volume"):
         config.volume.CopyFrom(
             task_pb2.PersistentVolumeConfig(

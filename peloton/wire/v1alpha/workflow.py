@@ -48,6 +48,36 @@ def update_options(spec: stateless_pb2.UpdateSpec) -> WorkflowOptions:
     )
 
 
+def create_spec(options: WorkflowOptions) -> stateless_pb2.CreateSpec:
+    """Encode how the first instances are added."""
+    return stateless_pb2.CreateSpec(
+        batch_size=options.batch_size,
+        max_instance_retries=options.max_instance_attempts,
+        max_tolerable_instance_failures=options.max_failure_instances,
+        start_paused=options.start_paused,
+    )
+
+
+def update_spec(options: WorkflowOptions) -> stateless_pb2.UpdateSpec:
+    """Encode how an update proceeds."""
+    return stateless_pb2.UpdateSpec(
+        batch_size=options.batch_size,
+        rollback_on_failure=options.rollback_on_failure,
+        max_instance_retries=options.max_instance_attempts,
+        max_tolerable_instance_failures=options.max_failure_instances,
+        start_paused=options.start_paused,
+        in_place=options.in_place,
+        start_pods=options.start_tasks,
+    )
+
+
+def restart_spec(options: WorkflowOptions, ranges: Iterable[Range] = ()) -> stateless_pb2.RestartSpec:
+    """Encode how a restart proceeds."""
+    return stateless_pb2.RestartSpec(
+        batch_size=options.batch_size, ranges=half_open(ranges), in_place=options.in_place
+    )
+
+
 def restart_options(spec: stateless_pb2.RestartSpec) -> WorkflowOptions:
     """Decode how a restart proceeds; its ranges stand apart."""
     return WorkflowOptions(batch_size=spec.batch_size, in_place=spec.in_place)
@@ -90,25 +120,9 @@ def workflow_info(
         info.opaque_data.CopyFrom(peloton_pb2.OpaqueData(data=workflow.opaque_data))
     options = workflow.options
     if workflow.type is WorkflowType.UPDATE:
-        info.update_spec.CopyFrom(
-            stateless_pb2.UpdateSpec(
-                batch_size=options.batch_size,
-                rollback_on_failure=options.rollback_on_failure,
-                max_instance_retries=options.max_instance_attempts,
-                max_tolerable_instance_failures=options.max_failure_instances,
-                start_paused=options.start_paused,
-                in_place=options.in_place,
-                start_pods=options.start_tasks,
-            )
-        )
+        info.update_spec.CopyFrom(update_spec(options))
     elif workflow.type is WorkflowType.RESTART:
-        info.restart_spec.CopyFrom(
-            stateless_pb2.RestartSpec(
-                batch_size=options.batch_size,
-                ranges=half_open(workflow.ranges),
-                in_place=options.in_place,
-            )
-        )
+        info.restart_spec.CopyFrom(restart_spec(options, workflow.ranges))
     for instance, its in sorted((by_instance or {}).items()):
         info.instance_events.add(instance_id=instance, events=map(workflow_event, its))
     return info

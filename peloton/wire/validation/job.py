@@ -13,8 +13,9 @@ from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
 from peloton.required_fields import missing_fields
 from peloton.wire.overrides import merged
-from peloton.wire.validation.task import check_command, check_enum, check_labels, check_task
+from peloton.wire.validation.task import check_command, check_enum, check_labels, check_resource, check_task
 from peloton.wire.validation.texts import check_texts
+from peloton.wire.validation.workload import check_workload
 
 _PREEMPTIBLE = {
     task_pb2.PreemptionPolicy.TYPE_PREEMPTIBLE: True,
@@ -61,6 +62,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     for instance in sorted(config.instanceConfig):
         _check_instance(config, instance)
     _check_volumes(config)
+    check_workload(config)
     return _clipped(config)
 
 
@@ -148,6 +150,7 @@ def _check_default(config: job_pb2.JobConfig) -> None:
         return
     task, path = config.defaultConfig, "defaultConfig"
     check_command(task, path)
+    check_resource(task, path)
     if task.controller and _first_without_override(config, 1) is not None:
         raise InvalidArgument(f"{path}.controller", True, "false: only instance 0 may be a controller")
     own = _PREEMPTIBLE.get(task.preemptionPolicy.type)
@@ -168,6 +171,7 @@ def _check_instance(config: job_pb2.JobConfig, instance: int) -> None:
     task = merged(config.defaultConfig, override)
     check_task(task, path, config.type)
     check_command(task, path)
+    check_resource(task, path)
     if task.controller and instance != 0:
         raise InvalidArgument(f"{path}.controller", True, "false: only instance 0 may be a controller")
     if override.preemptionPolicy.type and instance < config.sla.minimumRunningInstances:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -11,10 +12,11 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.plural import plural
 from peloton.wire.constraint import constraint_from
 from peloton.wire.task import resources_from
 from peloton.wire.taskconfig import Variable, executor_type, has_custom_executor
-from peloton.wire.validation.texts import ARGUMENT, NAME, check_label_texts, check_length
+from peloton.wire.validation.texts import ARGUMENT_CHARACTERS, check_label_texts, check_length, check_name
 
 MAX_AMOUNT = 1e9
 """Bound of an amount of one task, in cores, MB or GPUs."""
@@ -27,7 +29,7 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     for name in ("command", "container", "executor"):
         if config.HasField(name):
             _check_encoding(getattr(config, name), f"{path}.{name}")
-    check_length(f"{path}.name", config.name, NAME)
+    check_name(f"{path}.name", config.name)
     resources_from(config.resource, f"{path}.resource", MAX_AMOUNT)
     check_labels(config.labels, f"{path}.labels")
     _check_executor(config, path, job_type)
@@ -80,6 +82,17 @@ def check_command(config: task_pb2.TaskConfig, path: str) -> None:
     _check_environment(command.environment.variables, f"{path}.command.environment.variables")
 
 
+def check_resource(config: task_pb2.TaskConfig, path: str) -> None:
+    """Check that a task asks for something: Mesos refuses one that uses no resources."""
+    asks = any(resources_from(config.resource).values()) or config.HasField("volume")
+    if not asks and all(port.value for port in config.ports):
+        raise InvalidArgument(
+            f"{path}.resource",
+            "nothing",
+            "enough: Mesos runs no task without resources; give at least cpuLimit or memLimitMb",
+        )
+
+
 def check_enum(message: Message, name: str, path: str) -> None:
     """Refuse an unknown number in an enum field, which proto3 accepts."""
     value = getattr(message, name)
@@ -109,12 +122,12 @@ def _check_executor(config: task_pb2.TaskConfig, path: str, job_type: int) -> No
 
 def _check_ports(config: task_pb2.TaskConfig, path: str) -> None:
     if len(config.ports) > MAX_PORTS:
-        raise InvalidArgument(path, f"{len(config.ports)} ports", f"a list of at most {MAX_PORTS} ports")
+        raise InvalidArgument(path, plural(len(config.ports), "port"), f"a list of at most {MAX_PORTS} ports")
     custom = has_custom_executor(config)
     for i, port in enumerate(config.ports):
         if not port.name:
             raise InvalidArgument(f"{path}[{i}].name", port.name, "a name; every port has one")
-        check_length(f"{path}[{i}].name", port.name, NAME)
+        check_name(f"{path}[{i}].name", port.name)
         if port.value > MAX_PORT:
             raise InvalidArgument(f"{path}[{i}].value", port.value, f"0 (dynamic) or a port up to {MAX_PORT}")
         if not port.value and not port.envName and not custom:
@@ -178,8 +191,16 @@ def _check_preemption(policy: task_pb2.PreemptionPolicy, path: str, job_type: in
 def _check_volume(config: task_pb2.TaskConfig, path: str) -> None:
     if not config.HasField("volume"):
         return
-    if not config.volume.containerPath:
+    name = config.volume.containerPath
+    if not name:
         raise InvalidArgument(f"{path}.containerPath", "", "the path of the volume in the container")
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or "\0" in name:
+        raise InvalidArgument(f"{path}.containerPath", name, "a path without `..`, below the sandbox")
+    if name.startswith("/") and not config.HasField("container"):
+        raise InvalidArgument(
+            f"{path}.containerPath", name, "relative to the sandbox: only a container has absolute paths"
+        )
     if not config.volume.sizeMB:
         raise InvalidArgument(f"{path}.sizeMB", 0, "a size in MB above 0")
 
@@ -193,9 +214,9 @@ def _check_environment(variables: Iterable[Variable], path: str) -> None:
 
 
 def _check_variable_name(path: str, name: str) -> None:
-    check_length(path, name, NAME)
-    if "=" in name or "\0" in name:
-        raise InvalidArgument(path, name, "the name of a variable, which holds no `=` and no zero byte")
+    check_name(path, name)
+    if "=" in name:
+        raise InvalidArgument(path, name, "the name of a variable, which holds no `=`")
 
 
 def _check_encoding(message: Message, path: str) -> None:
@@ -211,6 +232,6 @@ def _check_encoding(message: Message, path: str) -> None:
 
 def _check_text(path: str, text: str) -> None:
     """Refuse what no argument of exec(2) can have: a zero byte, and more than Linux takes."""
-    check_length(path, text, ARGUMENT)
+    check_length(path, text, ARGUMENT_CHARACTERS)
     if "\0" in text:
         raise InvalidArgument(path, text, "a text without zero bytes")

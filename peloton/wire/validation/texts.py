@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 
-NAME = 1024
+NAME_CHARACTERS = 1024
 """Characters of a name: of a job, its owner, a label's key, a task, a port, a variable."""
-VALUE = 16 * 1024
+VALUE_CHARACTERS = 16 * 1024
 """Characters of a description and of a label's value."""
-ARGUMENT = 128 * 1024
+ARGUMENT_CHARACTERS = 128 * 1024
 """Characters of a command line, an argument, a variable's value: Linux takes no more (MAX_ARG_STRLEN)."""
 ENTRIES = 1000
 """Labels, and groups."""
+
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters, and those that reorder the text around them."""
+
+
+def check_name(path: str, name: str) -> None:
+    """Raise InvalidArgument for a name that is too long, or would garble a terminal, a log or a page."""
+    check_length(path, name, NAME_CHARACTERS)
+    if _CONTROL.search(name):
+        raise InvalidArgument(path, name, "a name without control characters")
 
 
 def check_length(path: str, text: str, most: int) -> None:
@@ -27,12 +39,13 @@ def check_length(path: str, text: str, most: int) -> None:
 
 def check_texts(config: job_pb2.JobConfig) -> None:
     """Check the texts of a job itself. Raises InvalidArgument."""
-    for name, most in (("name", NAME), ("owner", NAME), ("owningTeam", NAME), ("description", VALUE)):
-        check_length(name, getattr(config, name), most)
+    for name in ("name", "owner", "owningTeam"):
+        check_name(name, getattr(config, name))
+    check_length("description", config.description, VALUE_CHARACTERS)
     if len(config.ldapGroups) > ENTRIES:
         raise InvalidArgument("ldapGroups", f"{len(config.ldapGroups)} groups", f"at most {ENTRIES:,}")
     for i, group in enumerate(config.ldapGroups):
-        check_length(f"ldapGroups[{i}]", group, NAME)
+        check_name(f"ldapGroups[{i}]", group)
 
 
 def check_label_texts(labels: Iterable[peloton_pb2.Label], path: str) -> None:
@@ -40,5 +53,5 @@ def check_label_texts(labels: Iterable[peloton_pb2.Label], path: str) -> None:
     for i, label in enumerate(labels):
         if i == ENTRIES:
             raise InvalidArgument(path, f"more than {ENTRIES:,} labels", f"a list of at most {ENTRIES:,}")
-        check_length(f"{path}[{i}].key", label.key, NAME)
-        check_length(f"{path}[{i}].value", label.value, VALUE)
+        check_name(f"{path}[{i}].key", label.key)
+        check_length(f"{path}[{i}].value", label.value, VALUE_CHARACTERS)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, shown
+from peloton.wire.meaning import canonical
 from peloton.wire.overrides import task_config
 from peloton.wire.validation.job import validated
 
@@ -23,14 +26,18 @@ _FIXED = (
     "respoolID",
     "owner",
     "placementStrategy",
+    "workload",
 )
 
 
-def validated_update(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> job_pb2.JobConfig:
+def validated_update(
+    old: job_pb2.JobConfig, new: job_pb2.JobConfig, released: Callable[[int], bool] = lambda instance: False
+) -> job_pb2.JobConfig:
     """Return the config to store in place of `old`. Raises InvalidArgument for any change but more instances.
 
-    What `new` leaves out of respoolID and changeLog is taken from `old`. Of the SLA only
-    maximumRunningInstances may change: more instances may want to run at once.
+    Instances that are `released` do not exist: their numbers may get another instanceConfig. What `new`
+    leaves out of respoolID and changeLog is taken from `old`. Of the SLA only maximumRunningInstances may
+    change: more instances may want to run at once.
     """
     whole = job_pb2.JobConfig()
     whole.CopyFrom(new)
@@ -41,11 +48,34 @@ def validated_update(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> job_pb2.
         whole.respoolID.CopyFrom(old.respoolID)
     whole = validated(whole)
     for name in _FIXED:
-        if getattr(whole, name) != getattr(old, name):
+        if getattr(whole, name) != getattr(old, name) and not _same(whole, old, name):
             raise _kept(whole, old, name)
     _check_sla(old, whole)
-    _check_instances(old, whole)
+    _check_instances(old, whole, released)
+    _keep_spelling(old, whole, released)
     return whole
+
+
+def _keep_spelling(old: job_pb2.JobConfig, new: job_pb2.JobConfig, released: Callable[[int], bool]) -> None:
+    """Keep the stored spelling of what says the same, so that a repeated update is no other version."""
+    new.ClearField("labels")
+    new.labels.extend(old.labels)
+    new.defaultConfig.CopyFrom(old.defaultConfig)
+    for instance in [each for each in new.instanceConfig if each < old.instanceCount and not released(each)]:
+        del new.instanceConfig[instance]
+    for instance, own in old.instanceConfig.items():
+        if instance < old.instanceCount and not released(instance):
+            new.instanceConfig[instance].CopyFrom(own)
+
+
+def _same(new: job_pb2.JobConfig, old: job_pb2.JobConfig, name: str) -> bool:
+    """Return whether a field that is spelled in another way says the same."""
+    if name == "labels":
+        now, was = (sorted((label.key, label.value) for label in job.labels) for job in (new, old))
+        return now == was
+    if name == "defaultConfig":
+        return _said(new.defaultConfig) == _said(old.defaultConfig)
+    return False
 
 
 def _check_sla(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
@@ -55,13 +85,14 @@ def _check_sla(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
             raise _kept(new.sla, old.sla, field.name, "sla.")
 
 
-def _check_instances(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
+def _check_instances(old: job_pb2.JobConfig, new: job_pb2.JobConfig, released: Callable[[int], bool]) -> None:
     if new.instanceCount < old.instanceCount:
         raise InvalidArgument(
             "instanceCount", new.instanceCount, f"at least {old.instanceCount}: an update cannot shrink a job"
         )
     for instance in sorted({*old.instanceConfig, *new.instanceConfig}):
-        if instance < old.instanceCount and _effective_change(old, new, instance):
+        exists = instance < old.instanceCount and not released(instance)
+        if exists and _effective_change(old, new, instance):
             raise InvalidArgument(
                 f"instanceConfig[{instance}]",
                 "another config",
@@ -71,7 +102,13 @@ def _check_instances(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
 
 def _effective_change(old: job_pb2.JobConfig, new: job_pb2.JobConfig, instance: int) -> bool:
     """Return whether the merged config differs."""
-    return bool(task_config(old, instance) != task_config(new, instance))
+    was, now = task_config(old, instance), task_config(new, instance)
+    return was != now and _said(was) != _said(now)
+
+
+def _said(config: task_pb2.TaskConfig) -> bytes:
+    """Return the form of all configs that say the same."""
+    return canonical(config, names=True).SerializeToString(deterministic=True)
 
 
 def _kept(new: Message, old: Message, name: str, path: str = "") -> InvalidArgument:

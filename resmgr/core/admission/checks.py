@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from peloton.model.resources import KINDS, MILLI, plain
+from peloton.model.amounts import amount
+from peloton.model.limits import over_limit_text
+from peloton.model.resources import KINDS, MILLI
 from resmgr.core.state.amounts import Charge, Vector, total
 from resmgr.core.state.entities import Gang
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.queues import GangQueue, PoolQueues
 
 _NOTHING = [0, 0, 0, 0]
@@ -27,14 +29,18 @@ class Check(Enum):
     CONTROLLER = ("controller allocation", "controller limit")
     RESERVATION = ("non-preemptible allocation", "reservation")
     LIMIT = ("nothing", "limit")
+    POOL_LIMIT = ("allocation", "limit")
+    """Only where there are several classes of hosts: with one, entitlement is at most the limit."""
 
 
-SHARED = frozenset({Check.ENTITLEMENT, Check.NON_SLACK_ENTITLEMENT, Check.SLACK_ENTITLEMENT})
+SHARED = frozenset(
+    {Check.ENTITLEMENT, Check.NON_SLACK_ENTITLEMENT, Check.SLACK_ENTITLEMENT, Check.POOL_LIMIT}
+)
 """Checks against entitlement, which depends on the demand of all pools."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class FailedCheck:
     """A check that a gang does not pass. Amounts are thousandths."""
 
     check: Check
@@ -43,22 +49,28 @@ class Refusal:
     gang: int
     bound: int
     path: str
+    hosts: str = ""
+    """The class of hosts whose amounts these are; empty: all hosts."""
 
     def __str__(self) -> str:
         held, bound = self.check.value
         return (
-            f"{self.kind}: {held} {plain(self.allocation / MILLI)} + gang {plain(self.gang / MILLI)}"
-            f" > {bound} {plain(self.bound / MILLI)} in {self.path}"
+            f"{self.kind}: {held} {amount(self.allocation / MILLI, self.kind)}"
+            f" + gang {amount(self.gang / MILLI, self.kind)}"
+            f" > {bound} {amount(self.bound / MILLI, self.kind)}"
+            f" in {self.path}{self.hosts and f' on {self.hosts}'}"
         )
 
 
-def refusal(charge: Charge, leaf: Pool, preemption: bool) -> Refusal | None:
+def refusal(charge: Charge, leaf: Pool, preemption: bool) -> FailedCheck | None:
     """Return the first check that a gang of a leaf does not pass, None if it may be admitted.
 
     The pool's entitlement bounds all allocation, and each side of it the allocation of that side: tasks that
     are not revocable may not borrow the part for revocable ones, as they would be preempted for it.
     `preemption`: whether the cluster preempts, which confines non-preemptible tasks to the reservation.
     """
+    if leaf.classes is not None:
+        return _refusal_by_class(charge, leaf, preemption)
     requested = charge.entitled
     cpu, memory, disk, gpu = requested
     for pool in leaf.ancestors:
@@ -83,7 +95,28 @@ def refusal(charge: Charge, leaf: Pool, preemption: bool) -> Refusal | None:
             found = _over(Check.SLACK_ENTITLEMENT, pool.slack, charge.slack, pool.slack_entitlement, pool)
             if found is not None:
                 return found
-    if charge.controller is not None and leaf.controller_limit is not None:
+    if charge.controller is None and (charge.non_preemptible is None or not preemption):
+        return None
+    return _beyond_own_bounds(charge, leaf, preemption)
+
+
+def _refusal_by_class(charge: Charge, leaf: Pool, preemption: bool) -> FailedCheck | None:
+    """Return the first check that a gang does not pass where there are several classes of hosts."""
+    for part in charge.parts():
+        found = refusal(part, leaf.part(part), preemption=False)
+        if found is not None:
+            return found
+    for pool in leaf.ancestors[:-1]:
+        # The parts of a limit may move between classes faster than the tasks do.
+        found = _over(Check.POOL_LIMIT, pool.used, charge.entitled, pool.limit, pool)
+        if found is not None:
+            return found
+    return _beyond_own_bounds(charge, leaf, preemption)
+
+
+def _beyond_own_bounds(charge: Charge, leaf: Pool, preemption: bool) -> FailedCheck | None:
+    """Return the check of a leaf's own bounds that a gang does not pass."""
+    if charge.controller is not None and leaf.controller_limit is not None and leaf.whole is leaf:
         found = _over(Check.CONTROLLER, leaf.controller, charge.controller, leaf.controller_limit, leaf)
         if found is not None:
             return found
@@ -105,12 +138,13 @@ def beyond_limit(pool: Pool, charges: Sequence[Charge]) -> str:
             continue
         found = _over(Check.LIMIT, _NOTHING, requested, limit, each)
         if found is not None and each.parent is not None:
-            gang, bound = plain(found.gang / MILLI), plain(found.bound / MILLI)
-            return f"{found.kind}: gang {gang} > limit {bound} of {each.path}"
+            return over_limit_text(found.kind, found.gang, found.bound, each.path)
     return ""
 
 
-def cycle(queue: GangQueue, queues: PoolQueues, preemption: bool) -> Iterator[tuple[Gang, Refusal | None]]:
+def heads(
+    queue: GangQueue, queues: PoolQueues, preemption: bool
+) -> Iterator[tuple[Gang, FailedCheck | None]]:
     """Iterate once through one of a pool's queues: the gangs that may be admitted, and refused heads.
 
     The caller removes an admitted gang from its queue and charges the pool before it continues; it may stop
@@ -128,7 +162,7 @@ def cycle(queue: GangQueue, queues: PoolQueues, preemption: bool) -> Iterator[tu
             return
 
 
-def _move_to_own_queue(gang: Gang, queue: GangQueue, queues: PoolQueues, refused: Refusal) -> bool:
+def _move_to_own_queue(gang: Gang, queue: GangQueue, queues: PoolQueues, refused: FailedCheck) -> bool:
     """Return whether the refused head left `queue`, so that it no longer blocks the gangs behind it."""
     non_preemptible, controller, revocable, pending = queues.all
     to = None
@@ -150,7 +184,9 @@ def _move_to_own_queue(gang: Gang, queue: GangQueue, queues: PoolQueues, refused
     return True
 
 
-def _over(check: Check, held: Sequence[int], requested: Vector, bound: Vector, pool: Pool) -> Refusal | None:
+def _over(
+    check: Check, held: Sequence[int], requested: Vector, bound: Vector, pool: Pool
+) -> FailedCheck | None:
     if (
         held[0] + requested[0] <= bound[0]
         and held[1] + requested[1] <= bound[1]
@@ -160,5 +196,5 @@ def _over(check: Check, held: Sequence[int], requested: Vector, bound: Vector, p
         return None
     for i, kind in enumerate(KINDS):
         if requested[i] and held[i] + requested[i] > bound[i]:
-            return Refusal(check, kind, held[i], requested[i], bound[i], pool.path)
+            return FailedCheck(check, kind, held[i], requested[i], bound[i], pool.path, pool.hosts)
     return None

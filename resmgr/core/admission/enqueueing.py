@@ -10,10 +10,11 @@ from resmgr.core.admission.checks import beyond_limit
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import NewAlone, NewTask
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.task_states import BEFORE_LAUNCH
 
 _S = TaskState
+_PENDING = TaskState.PENDING
 
 
 class Enqueueing:
@@ -24,11 +25,11 @@ class Enqueueing:
         self._registry = lifecycle.registry
 
     def enqueue(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[Task]:
-        """Queue a gang at a leaf and return the tasks that were new.
+        """Queue a gang at a leaf and return the tasks that were queued.
 
         A known run, or one older than the known run, changes nothing; a newer run replaces the known one.
-        Raises Refused where the members are of different task types, or are together more than a limit
-        allows, having changed nothing.
+        What is on a host already is not queued, but counted there. Raises Refused where the members are of
+        different task types, or are together more than a limit allows, having changed nothing.
         """
         if len(gang) == 1:
             return self._enqueue_one(pool, gang[0], now)
@@ -36,6 +37,8 @@ class Enqueueing:
         unknown = [
             new for new in gang if (known := current(new.job_id, new.instance)) is None or known.run < new.run
         ]
+        if any(new.host for new in unknown):
+            unknown = self._waiting(pool, unknown, now)
         if not unknown:
             return []
         if len(unknown) > 1:
@@ -45,7 +48,7 @@ class Enqueueing:
         too_large = beyond_limit(pool, [new.needs.charge for new in unknown])
         if too_large:
             raise Refused(too_large)
-        tasks = [self._create(pool, new, _S.PENDING, now) for new in unknown]
+        tasks = [self._create(pool, new, _PENDING, now) for new in unknown]
         if len(unknown) > 1 and unknown[0].gang_size <= 1:
             first = min(new.instance for new in unknown)
             for task in tasks:
@@ -55,12 +58,16 @@ class Enqueueing:
 
     def _enqueue_one(self, pool: Pool, new: NewTask, now: float) -> list[Task]:
         """Queue a gang of one; faster than `enqueue`, since most gangs have one task."""
-        if not self._newer(new):
+        known = self._registry.current(new.job_id, new.instance)
+        if known is not None and known.run >= new.run:
+            return []
+        if new.host:
+            self.restore(pool, new, _S.LAUNCHED, new.host, now)
             return []
         too_large = beyond_limit(pool, (new.needs.charge,))
         if too_large:
             raise Refused(too_large)
-        task = self._create(pool, new, _S.PENDING, now)
+        task = self._create(pool, new, _PENDING, now)
         self._lifecycle.queue(Gang(pool, (task,)))
         return [task]
 
@@ -78,11 +85,18 @@ class Enqueueing:
                 self._enqueue_one(pool, each, now)
             return
         tasks = [
-            Task(job, instance, run, new.needs, pool, _S.PENDING, now, desired_host)
+            Task(job, instance, run, new.needs, pool, _PENDING, now, desired_host)
             for instance, run, desired_host in new.runs
         ]
         self._registry.add_all(tasks)
         self._lifecycle.queue_all([Gang(pool, (task,)) for task in tasks])
+
+    def _waiting(self, pool: Pool, gang: Sequence[NewTask], now: float) -> list[NewTask]:
+        """Count the runs that are on hosts, and return the others."""
+        for new in gang:
+            if new.host:
+                self.restore(pool, new, _S.LAUNCHED, new.host, now)
+        return [new for new in gang if not new.host]
 
     def _newer(self, new: NewTask) -> bool:
         """Return whether the run is newer than the known one of its instance."""
@@ -99,7 +113,7 @@ class Enqueueing:
         self._registry.put_on_host(task, host)
         if state is _S.PREEMPTING:
             lifecycle = self._lifecycle
-            lifecycle.deadlines.set(task, now + lifecycle.policy.preempting)
+            lifecycle.deadlines.set(task, now + lifecycle.limits.preempting)
 
     def _create(self, pool: Pool, new: NewTask, state: TaskState, now: float) -> Task:
         job = self._registry.job(new.job_id)
@@ -129,5 +143,5 @@ class Enqueueing:
         lifecycle.reasons.set(old, "")
         lifecycle.deadlines.cancel(old)
         if old.state is _S.LAUNCHING:
-            lifecycle.deadlines.set(old, now + lifecycle.policy.launching)
+            lifecycle.deadlines.set(old, now + lifecycle.limits.launching)
         self._registry.orphan(old)

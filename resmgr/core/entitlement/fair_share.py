@@ -10,12 +10,7 @@ Details of the rule:
 - Pools with share 0 come last: once the demands of the others are met (step 2), or the others are at their
   limits (step 3), the rest is divided equally among them. If they got nothing instead, a claimant's last
   satisfied unit would let the rest pass from step 2 to step 3, and its siblings would gain by its demand.
-- The entitlement is of the cluster's own resources. The slack entitlement to memory, disk and gpu is a part
-  of it. The slack entitlement to cpu is revocable cpu, on top of it and not bounded by the cpu limit; so the
-  non-slack entitlement to cpu is all of the cpu entitlement. Where a pool has less revocable cpu than its
-  children have allocated, their parts are reduced in proportion, as first assignments are.
-- The slack of a leaf is min(entitlement - non-slack need, slack need); that of another pool is the sum of its
-  leaves'. (By the leaf's rule, the missing non-slack of one leaf would reduce the slack of another one.)
+- The entitlement is of the cluster's own resources; what of it, and on top of it, is slack: `slack`.
 
 The children never have more than their parent together, in entitlement, slack and non-slack alike. Amounts
 are rounded down at each level: equal siblings get equal amounts, and where there is not enough, fewer
@@ -33,19 +28,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
-from resmgr.core.entitlement.water_fill import cut, deal, decimal_ratio, divide, weights_of
+from resmgr.core.entitlement.slack import divide_slack_cpu, slack_needs, slack_of, slack_ratio
+from resmgr.core.entitlement.water_fill import divide, weights_of
 from resmgr.core.state.amounts import Vector
-from resmgr.core.state.pools import DEFAULT_SLACK_PERCENT
 
 _CPU = KINDS.index("cpu")
+_STATIC = ReservationType.STATIC
 _NOTHING = ZERO.values()
+LeafLoads = list[tuple[Vector, Vector, Vector]]
+"""By pool: need without slack, allocated slack and requested slack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +88,13 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
     Raises InvalidArgument for pools that are not a tree, loads of pools that are not leaves, and negative
     amounts.
     """
-    _check_capacity("capacity", snapshot.capacity)
-    _check_capacity("revocable_cpu", Resources(snapshot.revocable_cpu))
-    for config in snapshot.pools:
-        _check_config(config)
-    tree = _Tree(snapshot)
+    check_capacity("capacity", snapshot.capacity)
+    check_capacity("revocable_cpu", Resources(snapshot.revocable_cpu))
+    tree = Tree(snapshot.pools)
+    loads = leaf_loads(tree, snapshot.loads)
     total, slack = [], []
     for kind, capacity in enumerate(snapshot.capacity.values()):
-        of_kind = _Kind(tree, kind)
+        of_kind = Kind(tree, loads, kind)
         amounts = of_kind.entitlement(capacity)
         total.append(amounts)
         if kind == _CPU:
@@ -111,15 +108,17 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
     }
 
 
-class _Tree:
+class Tree:
     """Pools by number: the root is 0, and parents come before their children."""
 
-    __slots__ = ("children", "configs", "ids", "loads", "slack_ratios")
+    __slots__ = ("children", "configs", "ids", "slack_ratios")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, pools: Iterable[PoolConfig]) -> None:
+        """Take over pools. Raises InvalidArgument where they are no tree, and for negative amounts."""
         below: dict[PoolId, list[PoolConfig]] = {}
         count = 1
-        for config in snapshot.pools:
+        for config in pools:
+            _check_config(config)
             if config.id != ROOT_POOL:
                 below.setdefault(config.parent, []).append(config)
                 count += 1
@@ -132,11 +131,10 @@ class _Tree:
             self.ids += [config.id for config in ours]
             self.configs += ours
         _check_tree(self.ids, count, below)
-        self.loads = _leaf_loads(self, snapshot.loads)
-        self.slack_ratios = [_slack_ratio(config) for config in self.configs]
+        self.slack_ratios = [slack_ratio(config) for config in self.configs]
 
 
-class _Kind:
+class Kind:
     """One kind in all pools, by their numbers."""
 
     __slots__ = (
@@ -152,24 +150,30 @@ class _Kind:
         "weights",
     )
 
-    def __init__(self, tree: _Tree, kind: int) -> None:
+    def __init__(self, tree: Tree, loads: LeafLoads, kind: int, like: Kind | None = None) -> None:
+        """Take over the loads. `like`: the same kind of the same pools with other loads."""
         self.tree = tree
-        self.configs: list[KindConfig] = [config.kind(KINDS[kind]) for config in tree.configs]
-        self.limits = [config.limit for config in self.configs]
-        shares = [config.share for config in self.configs]
-        self.weights = [
-            weights_of(shares[below.start : below.stop]) if below else [] for below in tree.children
-        ]
-        self.need = [firm[kind] for firm, _, _ in tree.loads]
-        self.held = [held[kind] for _, held, _ in tree.loads]
-        self.requested = [requested[kind] for _, _, requested in tree.loads]
-        self.slack_need = [0] * len(self.need) if kind == _CPU else self._slack_needs()
-        self.firsts = [0] * len(self.need)
-        self.demands = [0] * len(self.need)
-        self._sum_demand()
+        if like is None:
+            self.configs: list[KindConfig] = [config.kind(KINDS[kind]) for config in tree.configs]
+            self.limits = [config.limit for config in self.configs]
+            shares = tuple([config.share for config in self.configs])
+            self.weights = [weights_of(shares[below.start : below.stop]) for below in tree.children]
+        else:
+            self.configs, self.limits, self.weights = like.configs, like.limits, like.weights
+        self.need = [firm[kind] for firm, _, _ in loads]
+        self.held = [held[kind] for _, held, _ in loads]
+        self.requested = [requested[kind] for _, _, requested in loads]
+        self.slack_need = (
+            [0] * len(self.need)
+            if kind == _CPU
+            else slack_needs(self.held, self.requested, self.configs, tree.slack_ratios)
+        )
+        self.firsts: list[int] = []
+        self.demands: list[int] = []
 
     def entitlement(self, capacity: int) -> list[int]:
         """Return the entitlement of each pool to `capacity`."""
+        self._sum_demand()
         amounts = [0] * len(self.limits)
         amounts[0] = capacity
         for pool, below in enumerate(self.tree.children):
@@ -186,12 +190,7 @@ class _Kind:
 
     def slack(self, entitlement: Sequence[int]) -> list[int]:
         """Return the part of each pool's entitlement for revocable tasks."""
-        return self._summed(
-            [
-                max(0, min(whole - need, slack))
-                for whole, need, slack in zip(entitlement, self.need, self.slack_need, strict=True)
-            ]
-        )
+        return self._summed(slack_of(entitlement, self.need, self.slack_need))
 
     def revocable(self, capacity: int) -> list[int]:
         """Return the revocable cpu of each pool: its allocation, then its demand and the rest by share."""
@@ -201,13 +200,14 @@ class _Kind:
         for pool, below in enumerate(self.tree.children):
             if below:
                 ours = slice(below.start, below.stop)
-                amounts[ours] = _divide_revocable(
+                amounts[ours] = divide_slack_cpu(
                     amounts[pool], held[ours], requested[ours], self.weights[pool]
                 )
         return amounts
 
     def _sum_demand(self) -> None:
         """Calculate demand and first assignment of each pool except the root, from the leaves up."""
+        self.firsts, self.demands = [0] * len(self.need), [0] * len(self.need)
         demands, children = self.demands, self.tree.children
         for pool in range(len(demands) - 1, 0, -1):
             config, below = self.configs[pool], children[pool]
@@ -216,18 +216,10 @@ class _Kind:
                 demand = sum(demands[below.start : below.stop])
             limit = config.limit
             reservation = min(config.reservation, limit)
-            if demand < reservation and config.type is ReservationType.STATIC:
+            if demand < reservation and config.type is _STATIC:
                 demand = reservation
             demands[pool] = demand if demand < limit else limit
             self.firsts[pool] = demand if demand < reservation else reservation
-
-    def _slack_needs(self) -> list[int]:
-        return [
-            min(held + requested, config.reservation * part // whole) if held or requested else 0
-            for held, requested, config, (part, whole) in zip(
-                self.held, self.requested, self.configs, self.tree.slack_ratios, strict=True
-            )
-        ]
 
     def _summed(self, leaves: Sequence[int]) -> list[int]:
         """Return the amounts of leaves, and for other pools the sums of their children's."""
@@ -239,20 +231,11 @@ class _Kind:
         return amounts
 
 
-def _divide_revocable(
-    amount: int, held: Sequence[int], requested: Sequence[int], weights: Sequence[int]
-) -> list[int]:
-    rest = amount - sum(held)
-    if rest < 0:
-        return cut(amount, held)
-    granted = deal(rest, requested, weights)
-    rest = max(0, rest - sum(requested))
-    spare = deal(rest, [rest] * len(held), weights)
-    return [sum(parts) for parts in zip(held, granted, spare, strict=True)]
+def leaf_loads(tree: Tree, loads: Mapping[PoolId, Load]) -> LeafLoads:
+    """Return for each pool its need without slack, its allocated slack, and its requested slack.
 
-
-def _leaf_loads(tree: _Tree, loads: Mapping[PoolId, Load]) -> list[tuple[Vector, Vector, Vector]]:
-    """Return for each pool its need without slack, its allocated slack, and its requested slack."""
+    Raises InvalidArgument for loads of pools that are not leaves, and negative amounts.
+    """
     leaves = {pool_id for pool_id, below in zip(tree.ids[1:], tree.children[1:], strict=True) if not below}
     for pool_id, load in loads.items():
         if pool_id not in leaves:
@@ -268,13 +251,6 @@ def _leaf_loads(tree: _Tree, loads: Mapping[PoolId, Load]) -> list[tuple[Vector,
         )
         for load in map(loads.get, tree.ids)
     ]
-
-
-def _slack_ratio(config: PoolConfig) -> tuple[int, int]:
-    """Return the slack limit's part of a reservation as a fraction."""
-    percent = config.slack_limit_percent
-    part, whole = decimal_ratio(DEFAULT_SLACK_PERCENT if percent is None else percent)
-    return part, 100 * whole
 
 
 def _check_tree(ids: Sequence[PoolId], count: int, unreached: Mapping[PoolId, Sequence[PoolConfig]]) -> None:
@@ -301,6 +277,7 @@ def _check_load(pool_id: PoolId, load: Load) -> None:
             raise InvalidArgument(f"loads[{pool_id}]", str(amounts), "amounts of 0 or more")
 
 
-def _check_capacity(path: str, amounts: Resources) -> None:
+def check_capacity(path: str, amounts: Resources) -> None:
+    """Raise InvalidArgument for a negative amount."""
     if min(amounts.values()) < 0:
         raise InvalidArgument(path, str(amounts), "amounts of 0 or more")

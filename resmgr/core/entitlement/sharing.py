@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from types import MappingProxyType
 
 from peloton.model.pool import PoolConfig
-from peloton.model.resources import Resources
+from peloton.model.resources import ZERO, Resources
+from peloton.model.shortage import Shortage
+from peloton.model.states import TaskState
+from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
-from resmgr.core.state.infeasible import beyond_capacity
+from resmgr.core.state.amounts import Charge
+from resmgr.core.state.classes import ClassCapacities, Classes
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.infeasible import Infeasible, beyond_capacity
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolTree
 
-Loads = tuple[tuple[int, ...], ...]
+Loads = tuple[tuple[object, ...], ...]
 _NO_LOAD = (0,) * 16
 
 
@@ -34,20 +44,54 @@ class Sharing:
         self.entitle()
         return renamed
 
-    def set_capacity(self, capacity: Resources, slack: Resources) -> bool:
-        """Set what the cluster has; return whether that was unknown before."""
+    def set_capacity(
+        self, capacity: Resources, slack: Resources, classes: ClassCapacities = MappingProxyType({})
+    ) -> bool:
+        """Set what the cluster has, and each class of its hosts; return whether that was unknown before."""
         first = self.tree.capacity is None
         self.tree.set_capacity(capacity, slack)
+        if self.tree.set_classes(classes):
+            self._count_anew()
         self.entitle()
         self._bring_back(capacity)
         return first
+
+    def _count_anew(self) -> None:
+        """Count all tasks and sort all queues by the classes of hosts, which have changed."""
+        lifecycle = self._lifecycle
+        registry = lifecycle.registry
+        held: Counter[tuple[Pool, Needs]] = Counter()
+        waiting: Counter[tuple[Pool, Needs]] = Counter()
+        for task in (*registry, *registry.orphans.values()):
+            if task.state is not TaskState.PENDING:
+                held[task.pool, task.needs] += 1
+            elif task.gang is None or not isinstance(task.gang.queue, Infeasible):
+                waiting[task.pool, task.needs] += 1
+        for (pool, needs), count in held.items():
+            pool.count_part(needs.charge.times(count), queued=False)
+        for (pool, needs), count in waiting.items():
+            pool.count_part(needs.charge.times(count), queued=True)
+        lifecycle.pending.sort_anew()
+
+    def beyond_cluster(self, charge: Charge) -> Shortage | None:
+        """Return why a gang can never be admitted: it needs more than the hosts that it may use have."""
+        tree = self.tree
+        if tree.capacity is None:
+            return None
+        if tree.classes is not None:
+            for part in charge.parts():
+                of = tree.classes.of(part.asked)
+                capacity = tree.classes.capacity(of).normal.values()
+                shortage = beyond_capacity(part.entitled, capacity, tree.classes.name(of))
+                if shortage is not None:
+                    return shortage
+        return beyond_capacity(charge.entitled, tree.capacity.values())
 
     def _bring_back(self, capacity: Resources) -> None:
         """Return the gangs that were larger than the cluster and are not any more."""
         lifecycle = self._lifecycle
         for shape in lifecycle.infeasible.too_large() if any(capacity.values()) else ():
-            gang = lifecycle.infeasible.gangs(shape)[0]
-            shortage = beyond_capacity(gang.charge.entitled, capacity.values())
+            shortage = self.beyond_cluster(lifecycle.infeasible.gangs(shape)[0].charge)
             if shortage is None:
                 lifecycle.bring_back(shape)
             else:
@@ -56,10 +100,24 @@ class Sharing:
     def entitle(self) -> None:
         """Share the capacity, where it is known, among all pools (docs/behaviour/pools.md, Entitlement)."""
         if self.tree.capacity is not None:
+            self._order_classes()
             self._loads = loads(self.tree)
             entitle(self.tree, self._loads)
             self._refused = False
             self._lifecycle.changed = True
+
+    def _order_classes(self) -> None:
+        """Note for each leaf with gangs in several classes which of them waits first."""
+        if self.tree.classes is None:
+            return
+        active = self._lifecycle.pending.active
+        for leaf in self.tree.leaves():
+            heads = [
+                (min(_place(gang) for queue in active[part].all if (gang := queue.head()) is not None), of)
+                for of, part in leaf.parts.items()
+                if part in active and len(active[part])
+            ]
+            leaf.class_order = tuple([of for _, of in sorted(heads)])
 
     def note_refusal(self) -> None:
         """Note that a gang was refused because of its pool's entitlement."""
@@ -69,31 +127,47 @@ class Sharing:
         """Return whether entitlement is due because of demand.
 
         It is where a gang was refused and some pool's load differs from what entitlement was calculated
-        from, but at most once in `Policy.sharing_interval` seconds.
+        from, but at most once in `Limits.sharing_interval` seconds.
         """
         return self._refused and now >= self._next and loads(self.tree) != self._loads
 
     def follow_demand(self, now: float) -> None:
         """Share the capacity anew if that is due because of demand."""
         if self.tree.capacity is not None and self.demand_moved(now):
-            self._next = now + self._lifecycle.policy.sharing_interval
+            self._next = now + self._lifecycle.limits.sharing_interval
             self.entitle()
 
 
 def loads(tree: PoolTree) -> Loads:
     """Return what entitlement depends on beside the tree and the capacity."""
-    return tuple([(*pool.used, *pool.slack, *pool.demand, *pool.slack_demand) for pool in tree.leaves()])
+    whole = tuple([(*pool.used, *pool.slack, *pool.demand, *pool.slack_demand) for pool in tree.leaves()])
+    if tree.classes is None:
+        return whole
+    of_parts = [
+        (
+            *pool.class_order,
+            *(
+                (of, *part.used, *part.slack, *part.demand, *part.slack_demand)
+                for of, part in pool.parts.items()
+            ),
+        )
+        for pool in tree.leaves()
+    ]
+    return (*whole, *of_parts)
 
 
 def entitle(tree: PoolTree, of_leaves: Loads) -> None:
     """Set the entitlement of all pools. The capacity must be known."""
+    if tree.classes is not None:
+        entitle_by_class(tree, tree.classes)
+        return
     assert tree.capacity is not None, "capacity is not known"
     snapshot = Snapshot(
         pools=[pool.config for pool in tree],
         capacity=tree.capacity,
         revocable_cpu=tree.slack_capacity.cpu,
         loads={
-            pool.id: _load(pool)
+            pool.id: load_of(pool)
             for pool, load in zip(tree.leaves(), of_leaves, strict=True)
             if load != _NO_LOAD
         },
@@ -102,10 +176,46 @@ def entitle(tree: PoolTree, of_leaves: Loads) -> None:
         tree.get(pool_id).entitle(entitled.total.values(), entitled.slack.values())
 
 
-def _load(pool: Pool) -> Load:
+def entitle_by_class(tree: PoolTree, classes: Classes) -> None:
+    """Set the entitlement of all pools and of their parts."""
+    order = list(classes)
+    number = {of: at for at, of in enumerate(order)}
+    leaves = list(tree.leaves())
+    found = entitlements_by_class(
+        ClassedSnapshot(
+            pools=[pool.config for pool in tree],
+            capacity=[classes.capacity(of).normal for of in order],
+            revocable_cpu=[classes.capacity(of).slack_cpu for of in order],
+            loads={
+                pool.id: {number[of]: load_of(part) for of, part in pool.parts.items()}
+                for pool in leaves
+                if pool.parts
+            },
+            class_orders={
+                pool.id: [number[of] for of in pool.class_order] for pool in leaves if pool.class_order
+            },
+        )
+    )
+    for pool in tree:
+        whole, slack = ZERO, ZERO
+        for of, at in number.items():
+            entitled, part = found.of_class[at][pool.id], pool.in_class(of)
+            part.entitle(entitled.total.values(), entitled.slack.values())
+            part.demanded = found.demanded[at][pool.id]
+            whole, slack = whole + entitled.total, slack + entitled.slack
+        pool.entitle(whole.values(), slack.values())
+
+
+def load_of(pool: Pool) -> Load:
+    """Return the load of a leaf, or of a part of one."""
     return Load(
         allocation=Resources(*pool.firm()),
         demand=Resources(*pool.demand),
         slack_allocation=Resources(*pool.slack),
         slack_demand=Resources(*pool.slack_demand),
     )
+
+
+def _place(gang: Gang) -> tuple[int, float]:
+    """Return the place of a gang among the heads of its pool's queues, the first one lowest."""
+    return -gang.rank, gang.tasks[0].since

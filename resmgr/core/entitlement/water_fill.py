@@ -68,18 +68,19 @@ def cut(amount: int, claims: Sequence[int]) -> list[int]:
     return [amount * claim // total for claim in claims]
 
 
-def weights_of(shares: Sequence[float]) -> list[int]:
+@lru_cache(maxsize=16_384)
+def weights_of(shares: tuple[float, ...]) -> tuple[int, ...]:
     """Return integers in the ratio of the shares, which are finite and not negative.
 
     A share counts as its shortest decimal, so that 0.1 and 0.3 are exactly 1 to 3.
     """
     if len(set(shares)) <= 1:
-        return [1 if share else 0 for share in shares]
+        return tuple([1 if share else 0 for share in shares])
     ratios = [decimal_ratio(share) for share in shares]
     common = math.lcm(*(denominator for _, denominator in ratios))
     whole = [numerator * (common // denominator) for numerator, denominator in ratios]
     divisor = math.gcd(*whole)
-    return [weight // divisor for weight in whole]
+    return tuple([weight // divisor for weight in whole])
 
 
 @lru_cache(maxsize=4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from peloton.model.ids import PoolId
 from peloton.model.states import TaskState
@@ -12,8 +12,8 @@ from resmgr.core.admission.checks import refusal
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.amounts import NOTHING, Vector, plus, vector
 from resmgr.core.state.entities import Gang
-from resmgr.core.state.pools import Pool
-from resmgr.core.state.queues import NAMES, GangQueue
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.queues import NAMES
 
 POOL_SERIES = ("entitlement", "allocation", "slack", "demand")
 """What a sample of a pool holds, each for all kinds."""
@@ -61,7 +61,7 @@ def pool_figures(scheduler: Scheduler) -> list[PoolFigures]:
     tasks = {pool.id: pool.tasks for pool in pools}
     waiting = dict.fromkeys(tasks, 0)
     for pool, gangs in scheduler.pending.active.items():
-        waiting[pool.id] = len(gangs)
+        waiting[pool.id] += len(gangs)
     for gang in scheduler.infeasible:
         waiting[gang.pool.id] += 1
     demand = {pool.id: _demand(pool) for pool in pools}
@@ -127,7 +127,7 @@ def pool_samples(figures: Sequence[PoolFigures]) -> dict[PoolId, list[float]]:
     return {
         each.pool.id: [
             amount / 1000
-            for amounts in (each.pool.entitlement, each.allocation, each.slack, each.demand)
+            for amounts in (each.pool.usable(), each.allocation, each.slack, each.demand)
             for amount in amounts
         ]
         for each in figures
@@ -146,13 +146,15 @@ def cluster_sample(scheduler: Scheduler, started: float, ended: float) -> list[f
 def queues(scheduler: Scheduler, pool: Pool, offset: int, limit: int) -> list[Queue]:
     """Return the queues of a leaf, each with up to `limit` gangs behind the first `offset`."""
     found = []
-    for name, queue in zip(NAMES, scheduler.pending.of(pool).all, strict=True):
-        head = queue.head()
+    of_classes = scheduler.pending.of_whole(pool)
+    for at, name in enumerate(NAMES):
+        queued = [queues.all[at] for queues in of_classes]
+        heads = {queue.head() for queue in queued}
         gangs = [
-            QueuedGang(position, gang, _why(scheduler, queue, gang, head))
-            for position, gang in islice(enumerate(queue, 1), offset, offset + limit)
+            QueuedGang(position, gang, _why(scheduler, name, gang, gang in heads))
+            for position, gang in islice(enumerate(chain(*queued), 1), offset, offset + limit)
         ]
-        found.append(Queue(name, len(queue), gangs))
+        found.append(Queue(name, sum(map(len, queued)), gangs))
     aside = list(_aside(scheduler, pool))
     shown = [
         QueuedGang(position, gang, gang.tasks[0].reason)
@@ -165,10 +167,10 @@ def _aside(scheduler: Scheduler, pool: Pool) -> Iterator[Gang]:
     return (gang for gang in islice(scheduler.infeasible, MOST_EXAMINED) if gang.pool is pool)
 
 
-def _why(scheduler: Scheduler, queue: GangQueue, gang: Gang, head: Gang | None) -> str:
+def _why(scheduler: Scheduler, queue: str, gang: Gang, head: bool) -> str:
     if scheduler.tree.capacity is None:
         return "the cluster's capacity is not known yet"
-    if gang is head:
-        refused = refusal(gang.charge, gang.pool, scheduler.policy.preemption)
+    if head:
+        refused = refusal(gang.charge, gang.pool, scheduler.limits.preemption)
         return str(refused) if refused is not None else "it is admitted in the next cycle"
-    return gang.tasks[0].reason or f"behind the head of the queue {queue.name}"
+    return gang.tasks[0].reason or f"behind the head of the queue {queue}"

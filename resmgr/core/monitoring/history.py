@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 Values = NDArray[np.float32]
 MINUTES = 60
 """Samples of one minute that are kept."""
-LONG_STEP = 5
+LONG_STEP_MINUTES = 5
 """Minutes of a sample of the day."""
-DAY = 24 * 60 // LONG_STEP
+DAY_SAMPLES = 24 * 60 // LONG_STEP_MINUTES
 """Samples of the day that are kept."""
 MOST_SUBJECTS = 2000
 """Subjects that are followed: 22 KiB each with 16 values. Further ones have no history until others go."""
@@ -44,7 +44,7 @@ class History:
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
         self._short = self._empty(0, MINUTES)
-        self._long = self._empty(0, DAY)
+        self._long = self._empty(0, DAY_SAMPLES)
         self._minute: int | None = None
         """The newest minute with a sample."""
 
@@ -61,7 +61,9 @@ class History:
             return
         if self._minute is not None:
             self._short[:, _places(self._minute, minute, MINUTES)] = np.nan
-            self._long[:, _places(self._minute // LONG_STEP, minute // LONG_STEP, DAY)] = np.nan
+            self._long[
+                :, _places(self._minute // LONG_STEP_MINUTES, minute // LONG_STEP_MINUTES, DAY_SAMPLES)
+            ] = np.nan
         self._minute = minute
         self._forget(self._rows.keys() - samples.keys())
         self._make_room(samples.keys() - self._rows.keys())
@@ -70,7 +72,7 @@ class History:
             return
         rows = [row for row, _ in known]
         self._short[rows, minute % MINUTES] = np.array([values for _, values in known], np.float32)
-        self._long[rows, minute // LONG_STEP % DAY] = self._mean(rows, minute)
+        self._long[rows, minute // LONG_STEP_MINUTES % DAY_SAMPLES] = self._mean(rows, minute)
 
     def hour(self, key: str) -> Samples | None:
         """Return the samples of the last hour; None for an unknown subject."""
@@ -81,7 +83,7 @@ class History:
 
         The newest one, of minutes that are not over, is the mean of what there is.
         """
-        return self._read(key, self._long, LONG_STEP)
+        return self._read(key, self._long, LONG_STEP_MINUTES)
 
     def _read(self, key: str, rings: Values, step: int) -> Samples | None:
         row = self._rows.get(key)
@@ -93,7 +95,7 @@ class History:
 
     def _mean(self, rows: Sequence[int], minute: int) -> Values:
         """Return the means of the five minutes to which a minute belongs, as far as measured."""
-        first = minute - minute % LONG_STEP
+        first = minute - minute % LONG_STEP_MINUTES
         places = [each % MINUTES for each in range(first, minute + 1)]
         values = self._short[np.ix_(rows, places)]
         known = ~np.isnan(values)
@@ -122,7 +124,7 @@ class History:
         held = len(self._short)
         further = max(min(held, self._most - held), 16)
         self._short = np.concatenate((self._short, self._empty(further, MINUTES)))
-        self._long = np.concatenate((self._long, self._empty(further, DAY)))
+        self._long = np.concatenate((self._long, self._empty(further, DAY_SAMPLES)))
         self._free = list(range(held + further - 1, held - 1, -1))
 
     def _empty(self, subjects: int, size: int) -> Values:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from peloton.model.ids import Run
+from peloton.model.plural import plural
 from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang, Holder, Placement, Task
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.placements import Failure, Proposal, Rejection, ReservedGang
+from resmgr.core.state.placements import PlacementFailure, Proposal, Rejection, ReservedGang
 from resmgr.core.state.task_states import IN_ENGINE, Event
+
+_DEQUEUE, _PLACE = Event.DEQUEUE, Event.PLACE
 
 
 class EngineExchange:
@@ -23,18 +26,25 @@ class EngineExchange:
     def dequeue(self, kind: TaskType, limit: int, holder: Holder | None, now: float) -> list[Gang]:
         """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time."""
         lifecycle = self._lifecycle
-        ready, gangs = lifecycle.ready[kind], []
+        lifecycle.leases.check(holder)
+        limits, ready, gangs = lifecycle.limits, lifecycle.ready[kind], []
+        untried = now + limits.placing_timeout(0)
         for _ in range(min(limit, len(ready))):
             gang = ready.pop()
             for task in gang.tasks:
-                lifecycle.step(task, Event.DEQUEUE, now)
+                lifecycle.step(task, _DEQUEUE, now)
                 lifecycle.leases.take(holder, task)
-            lifecycle.deadlines.set(gang, now + lifecycle.policy.placing_timeout(gang.tries))
+            tries = gang.attempts.tries
+            lifecycle.deadlines.set(gang, now + limits.placing_timeout(tries) if tries else untried)
             gangs.append(gang)
         return gangs
 
     def propose(
-        self, holder: Holder | None, proposals: Sequence[Proposal], failures: Sequence[Failure], now: float
+        self,
+        holder: Holder | None,
+        proposals: Sequence[Proposal],
+        failures: Sequence[PlacementFailure],
+        now: float,
     ) -> list[Rejection]:
         """Take an engine's result and return what was rejected.
 
@@ -52,7 +62,7 @@ class EngineExchange:
         for proposal in proposals:
             rejections += self._accept(proposal, found, broken, now)
         for gang in broken:
-            reason = f"placed in part only: {len(gang.tasks)} tasks belong together"
+            reason = f"placed in part only: {plural(len(gang.tasks), 'task')} belong together"
             self._lifecycle.fail(gang, reason, now)
         for failure in failures:
             self._fail(failure, holder, now)
@@ -84,7 +94,7 @@ class EngineExchange:
             return "the task is leased to another instance"
         if run in found:
             return "the run is placed twice"
-        if len(self._placements) >= self._lifecycle.policy.placed_limit:
+        if len(self._placements) >= self._lifecycle.limits.placed_limit:
             return f"the queue of placements is full with {len(self._placements)}"
         found[run] = task
         return ""
@@ -113,7 +123,7 @@ class EngineExchange:
     def _place(self, task: Task, placement: Placement, ports: tuple[int, ...], now: float) -> None:
         assert task.gang is not None
         lifecycle = self._lifecycle
-        lifecycle.step(task, Event.PLACE, now)
+        lifecycle.step(task, _PLACE, now)
         lifecycle.deadlines.cancel(task.gang)
         lifecycle.leases.release(task)
         placement.tasks[task] = ports
@@ -121,7 +131,7 @@ class EngineExchange:
         self._registry.put_on_host(task, placement.host)
         lifecycle.reasons.set(task, "")
 
-    def _fail(self, failure: Failure, holder: Holder | None, now: float) -> None:
+    def _fail(self, failure: PlacementFailure, holder: Holder | None, now: float) -> None:
         gangs: dict[Gang, None] = {}
         for run in failure.runs:
             task = self._registry.find(run)
@@ -129,13 +139,15 @@ class EngineExchange:
                 gangs[task.gang] = None
         for gang in gangs:
             if failure.shortage is not None:
-                gang.failure, gang.hosts = failure.reason, failure.hosts
-                gang.tries += 1
+                tries = gang.attempts.tries + 1
+                gang.attempts = gang.attempts._replace(
+                    tries=tries, failure=failure.reason, hosts=failure.hosts
+                )
                 self._lifecycle.set_aside(gang, failure.shortage, now)
             else:
                 self._lifecycle.fail(gang, failure.reason or "no host was found", now, failure.hosts)
 
 
 def _whole(gang: Gang, found: Mapping[Run, Task]) -> bool:
-    """Return whether every member is among the placeable tasks."""
-    return all(found.get(task.key) is task for task in gang.tasks)
+    """Return whether every member is among the placeable tasks, of which one is a member."""
+    return len(gang.tasks) == 1 or all(found.get(task.key) is task for task in gang.tasks)

@@ -34,7 +34,7 @@ def expire_leases(lifecycle: Lifecycle, now: float, present: Collection[str] | N
     `present` is None where the membership is not known.
     """
     gangs: dict[Gang, None] = {}
-    for holder in lifecycle.leases.expire(now, lifecycle.policy.silence, present):
+    for holder in lifecycle.leases.expire(now, lifecycle.limits.silence, present):
         lifecycle.placements.abandon(*holder.unused())
         gangs.update((task.gang, None) for task in holder.tasks if task.gang is not None)
     for gang in gangs:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from resmgr.core.state.entities import Holder
+from resmgr.core.state.entities import Gang, Holder
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.placements import Handover
 from resmgr.core.state.task_states import Event
 
+_HAND_OVER = Event.HAND_OVER
+
 
 def hand_over(lifecycle: Lifecycle, limit: int, holder: Holder | None, now: float) -> list[Handover]:
-    """Hand out up to `limit` placements, each task leased to the holder until it is launched or has ended."""
+    """Hand out up to `limit` placements, each task leased to the holder until it is launched or has ended.
+
+    There are more where that completes a gang: its members are told of each other when they are launched.
+    """
+    lifecycle.leases.check(holder)
     given: list[Handover] = []
     placements = lifecycle.placements
-    while placements and len(given) < limit:
+    gangs: list[Gang] = []
+    while placements and (len(given) < limit or any(map(_is_open, gangs))):
         placement = placements.pop()
+        gangs += {task.gang: None for task in placement.tasks if task.gang and len(task.gang.tasks) > 1}
         for task in placement.tasks:
             assert task.gang is not None
-            lifecycle.step(task, Event.HAND_OVER, now)
+            lifecycle.step(task, _HAND_OVER, now)
             lifecycle.leases.take(holder, task)
-            lifecycle.deadlines.set(task.gang, now + lifecycle.policy.launching)
+            lifecycle.deadlines.set(task.gang, now + lifecycle.limits.launching)
         given.append(placement.handover())
         for task in placement.tasks:
             task.placement = None
     if holder is not None and given:
         holder.keep(given)
     return given
+
+
+def _is_open(gang: Gang) -> bool:
+    """Return whether a placement of a member still waits to be handed out."""
+    return any(task.placement is not None for task in gang.tasks)

@@ -8,7 +8,8 @@ from peloton.model.states import TaskState
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.task_states import BEFORE_LAUNCH, OBSERVED, STATES, Event
 
-_S = TaskState
+_PENDING, _PREEMPTING = TaskState.PENDING, TaskState.PREEMPTING
+_RUN, _END = Event.RUNNING, Event.END
 
 
 def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> bool:
@@ -16,21 +17,22 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
     task, event = lifecycle.registry.find(run), OBSERVED.get(state)
     if task is None or event is None:
         return False
-    if event is Event.END:
+    if event is _END:
         lifecycle.forget(task)
         return True
-    if not STATES.allows(task.state, event):
+    after = STATES.table.get((task.state, event))
+    if after is None:
         return False
-    if task.state is _S.PENDING:
+    if task.state is _PENDING:
         task.pool.charge(task.needs.charge)
     if task.holder is not None:
         task.holder.launched(run)
     lifecycle.leave_gang(task)
-    if STATES.next(task.state, event) is not task.state:
+    if after is not task.state:
         lifecycle.step(task, event, now)
-        if event is Event.RUNNING and task.enqueued:
+        if event is _RUN and task.enqueued:
             task.pool.to_running.add(now - task.enqueued)
-    if task.deadline and (task.orphan or task.state is not _S.PREEMPTING):
+    if task.deadline and (task.orphan or task.state is not _PREEMPTING):
         lifecycle.deadlines.cancel(task)
     lifecycle.reasons.set(task, "")
     return True

@@ -6,18 +6,19 @@ See docs/behaviour/placement.md, Plans.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
 
 from peloton.model.ids import mesos_task_id
 from peloton.model.states import TaskType
-from resmgr.core.admission.checks import Refusal, beyond_limit, refusal
+from resmgr.core.admission.checks import FailedCheck, beyond_limit, refusal
 from resmgr.core.entitlement.sharing import entitle, loads
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.state.amounts import Charge, Vector
-from resmgr.core.state.entities import ABOVE_ALL, Gang
-from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.amounts import Charge
+from resmgr.core.state.entities import Gang
+from resmgr.core.state.needs import ABOVE_ALL
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolTree
 from resmgr.core.state.queues import NAMES, GangQueue
 
 MOST_QUEUED = 100_000
@@ -75,45 +76,39 @@ class AdmissionPlan:
 
 def plan_admission(scheduler: Scheduler, pool: Pool, groups: Sequence[PlannedGangs]) -> AdmissionPlan:
     """Return what would be admitted if the gangs were enqueued now, in their order, in a leaf."""
-    tree = deepcopy(scheduler.tree)
+    tree = scheduler.tree.copy()
     leaf = tree.get(pool.id)
     limited = [beyond_limit(leaf, (group.charge,)) for group in groups]
     for group, refused in zip(groups, limited, strict=True):
         if not refused:
-            leaf.add_demand(times(group.charge, group.count))
+            leaf.add_demand(group.charge.times(group.count))
     entitle(tree, loads(tree))
-    simulation = _Simulation(scheduler, pool, leaf)
+    simulations: dict[Pool, _Simulation] = {}
+
+    def of_class(charge: Charge) -> _Simulation:
+        part = pool.part(charge)
+        if part not in simulations:
+            simulations[part] = _Simulation(scheduler, part, leaf)
+        return simulations[part]
+
     admitted = [
-        Admitted(0, refused, limited=True) if refused else simulation.admit(group)
+        Admitted(0, refused, limited=True) if refused else of_class(group.charge).admit(group)
         for group, refused in zip(groups, limited, strict=True)
     ]
     return AdmissionPlan(tuple(admitted), tree)
-
-
-def times(charge: Charge, count: int) -> Charge:
-    """Return the charge of so many."""
-
-    def scaled(amounts: Vector | None) -> Vector | None:
-        if amounts is None:
-            return None
-        cpu, memory, disk, gpu = amounts
-        return cpu * count, memory * count, disk * count, gpu * count
-
-    return Charge(
-        scaled(charge.firm), scaled(charge.slack), scaled(charge.non_preemptible), scaled(charge.controller)
-    )
 
 
 class _Simulation:
     """One cycle of admission over the queues of a leaf, with the planned gangs in their places."""
 
     def __init__(self, scheduler: Scheduler, pool: Pool, leaf: Pool) -> None:
-        self._preemption = scheduler.policy.preemption
+        """`pool`: the leaf, or its part, whose queues these are; `leaf`: the copy of the leaf."""
+        self._preemption = scheduler.limits.preemption
         self._leaf = leaf
         self._queues = scheduler.pending.of(pool).all
         self._tried: dict[GangQueue, int] = {}
         """The number of gangs of each queue that were tried."""
-        self._blocked: dict[GangQueue, tuple[Gang | None, Refusal]] = {}
+        self._blocked: dict[GangQueue, tuple[Gang | None, FailedCheck]] = {}
         """The gang, None for a planned one, that blocks a queue."""
         for queue in self._queues[:_PENDING]:
             self._try(queue, rank=None)
@@ -126,7 +121,7 @@ class _Simulation:
         if blocked is not None:
             return Admitted(0, self._behind(first, *blocked), ahead=self._ahead(first, group.rank))
         count = self._most(group)
-        self._charge(times(group.charge, count))
+        self._charge(group.charge.times(count))
         if count == group.count:
             return Admitted(count)
         refused = refusal(group.charge, self._leaf, self._preemption)
@@ -158,7 +153,7 @@ class _Simulation:
         least, most = 0, group.count
         while least < most:
             middle = (least + most + 1) // 2
-            if refusal(times(group.charge, middle), self._leaf, self._preemption) is None:
+            if refusal(group.charge.times(middle), self._leaf, self._preemption) is None:
                 least = middle
             else:
                 most = middle - 1
@@ -168,7 +163,7 @@ class _Simulation:
         self._leaf.remove_demand(charge)
         self._leaf.charge(charge)
 
-    def _behind(self, queue: GangQueue, gang: Gang | None, refused: Refusal) -> str:
+    def _behind(self, queue: GangQueue, gang: Gang | None, refused: FailedCheck) -> str:
         head = "earlier instances" if gang is None else mesos_task_id(*gang.tasks[0].key)
         return f"behind {head} in queue {queue.name} of {self._leaf.path}, which waits: {refused}"
 

@@ -13,10 +13,10 @@ from resmgr.core.preemption.snapshot import FIRST_GANGS, take_snapshot
 from resmgr.core.preemption.view import CROSS_POOL, Waiting
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 
 PLANNED_JOB = "the planned job"
-"""In place of the id of a job in reasons."""
+"""In place of the id of a job."""
 
 
 def plan_preemption(
@@ -31,13 +31,21 @@ def plan_preemption(
         for group, admitted in zip(groups, plan.groups, strict=True)
         if not admitted.limited and admitted.count < group.count
     ]
-    if not waiting or not scheduler.policy.preemption:
+    if not waiting or not scheduler.limits.preemption:
         return []
     view = yield from take_snapshot(scheduler.lifecycle, scheduler.tree, plan.tree)
-    queues = _queues(scheduler, pool, waiting)
+    queues = {
+        (part.path, part.hosts): _queues(
+            scheduler, part, [each for each in waiting if _in(pool, each[0], part)]
+        )
+        for part in pool.divided()
+    }
     view = replace(
         view,
-        pools=tuple(replace(each, queues=queues) if each.path == pool.path else each for each in view.pools),
+        pools=tuple(
+            replace(each, queues=queues[each.path, each.hosts]) if (each.path, each.hosts) in queues else each
+            for each in view.pools
+        ),
     )
     victims = yield from scheduler.preemptor.plan(view, now)
     return [victim for victim in victims if _is_for(victim, pool)]
@@ -61,7 +69,12 @@ def _queues(
     return tuple(tuple(queue[:FIRST_GANGS]) for queue in queues if queue)
 
 
+def _in(pool: Pool, group: PlannedGangs, part: Pool) -> bool:
+    """Return whether gangs would wait in a part of a pool."""
+    return pool.part(group.charge) is part
+
+
 def _is_for(victim: Victim, pool: Pool) -> bool:
     if victim.benefits != pool.path:
         return False
-    return victim.policy == CROSS_POOL or victim.reason.startswith(PLANNED_JOB)
+    return victim.policy == CROSS_POOL or (victim.lead is not None and victim.lead.job_id == PLANNED_JOB)

@@ -5,14 +5,20 @@ See docs/behaviour/pools.md, Preemption.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import sub
+from typing import ClassVar
 
 import numpy as np
 
-from peloton.model.resources import MILLI, plain
+from peloton.model.amounts import amount
+from peloton.model.plural import plural
+from peloton.model.resources import MILLI
+from resmgr.core.preemption.order import Gangs
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.victim_selection import Gangs, select
+from resmgr.core.preemption.victim_selection import select
 from resmgr.core.preemption.view import CROSS_POOL, SIDES, PoolView, View
 from resmgr.core.state.amounts import Vector
 
@@ -22,7 +28,7 @@ _AT_ONCE = 500
 class CrossPoolPolicy:
     """Take revocable tasks for slack excess, and other preemptible tasks for other excess."""
 
-    name = CROSS_POOL
+    name: ClassVar = CROSS_POOL
 
     def __init__(self, strikes: int = 5) -> None:
         """Take tasks once `strikes` consecutive checks have found the leaf over its entitlement."""
@@ -34,18 +40,28 @@ class CrossPoolPolicy:
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
         """Iterate over the victims; None between two steps."""
-        claims = Claims(view)
+        claims: dict[str, UnmetDemand] = {}
+        taken = Counter[str]()
         for pool in view.pools:
-            if self.applies_to(pool):
-                yield from _of_pool(pool, claims)
+            if not self.applies_to(pool):
+                continue
+            if pool.hosts not in claims:
+                claims[pool.hosts] = UnmetDemand(view, pool.hosts)
+            if pool.budget is not None and taken[pool.path]:
+                pool = replace(pool, budget=pool.budget - taken[pool.path])
+            for victim in _of_pool(pool, claims[pool.hosts]):
+                if victim is not None:
+                    taken[pool.path] += len(victim.runs)
+                yield victim
 
 
-class Claims:
-    """The unmet demand that pools are entitled to; pools are served in the view's order."""
+class UnmetDemand:
+    """The unmet demand that pools are entitled to on some hosts; pools are served in the view's order."""
 
-    def __init__(self, view: View) -> None:
-        self._paths = [pool.path for pool in view.pools]
-        self._claims = [pool.claim() for pool in view.pools]
+    def __init__(self, view: View, hosts: str = "") -> None:
+        pools = [pool for pool in view.pools if pool.hosts == hosts]
+        self._paths = [pool.path for pool in pools]
+        self._claims = [pool.claim() for pool in pools]
         self._first = [0] * len(SIDES)
 
     def serve(self, sides: Sequence[int], frees: Sequence[int]) -> str:
@@ -65,7 +81,7 @@ class Claims:
         return at if at < len(claims) else None
 
 
-def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
+def _of_pool(pool: PoolView, claims: UnmetDemand) -> Iterator[Victim | None]:
     gangs = yield from Gangs.of(pool.candidates)
     excess = pool.excess()
     may = None if pool.largest is None else np.flatnonzero(gangs.size <= pool.largest)
@@ -81,7 +97,8 @@ def _of_pool(pool: PoolView, claims: Claims) -> Iterator[Victim | None]:
             beneficiary = claims.serve(sides, frees)
             if beneficiary not in reasons:
                 reasons[beneficiary] = _reason(pool, excess, beneficiary)
-            yield gangs.victim(row, frees, sides, (pool.path, beneficiary), CROSS_POOL, reasons[beneficiary])
+            pools, reason = (pool.path, beneficiary), reasons[beneficiary]
+            yield gangs.victim(row, frees, sides, pools, CROSS_POOL, reason, pool.hosts)
         yield None
 
 
@@ -92,13 +109,16 @@ def _reason(pool: PoolView, excess: Sequence[int], beneficiary: str) -> str:
     ]
     gets = f"{beneficiary} waits for its share" if beneficiary else "no pool waits for it now"
     return (
-        f"{pool.path} was over its entitlement in {pool.strikes} checks in a row ({', '.join(over)}); {gets}"
+        f"{pool.path} was over its entitlement{pool.hosts and f' on {pool.hosts}'} in "
+        f"{plural(pool.strikes, 'check')}"
+        f" in a row ({', '.join(over)}); {gets}"
     )
 
 
 def _over(held: Vector, bound: Vector, excess: Sequence[int], side: str) -> list[str]:
     return [
-        f"{kind}: {side}allocation {plain(have / MILLI)} > {side}entitlement {plain(may / MILLI)}"
+        f"{kind}: {side}allocation {amount(have / MILLI, kind)}"
+        f" > {side}entitlement {amount(may / MILLI, kind)}"
         for kind, have, may, over in zip(SIDES, held, bound, excess, strict=False)
         if over > 0
     ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from peloton.model.resources import total
 from resmgr.core.preemption.cross_pool import CrossPoolPolicy
+from resmgr.core.preemption.over_entitlement import Strikes
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.protection import Allowance, protect
 from resmgr.core.preemption.same_pool import SamePoolPolicy
-from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import CROSS_POOL, SAME_POOL, PoolView, View
 from resmgr.core.state.amounts import plus
 
@@ -52,12 +52,12 @@ def prepare(view: View, memory: Memory, rules: Rules, now: float) -> tuple[View,
 
     Only the pools that `pools_to_examine` names then need candidates.
     """
-    over = [pool.path for pool in view.pools if any(pool.excess())]
+    over = [pool.key for pool in view.pools if any(pool.excess())]
     strikes = memory.strikes.counted(over)
     pools = tuple(
         replace(
             pool,
-            strikes=strikes.of(pool.path),
+            strikes=strikes.of(pool.key),
             policies=rules.of(pool.path),
             budget=_allowance(memory, rules.per_minute, pool.path).left(now)
             if rules.per_minute is not None
@@ -70,9 +70,9 @@ def prepare(view: View, memory: Memory, rules: Rules, now: float) -> tuple[View,
 
 
 def pools_to_examine(view: View, rules: Rules) -> set[str]:
-    """Return the paths of the pools of a prepared view whose candidates are needed."""
+    """Return the keys of the pools of a prepared view whose candidates are needed."""
     policies = (CrossPoolPolicy(rules.strikes), SamePoolPolicy())
-    return {pool.path for pool in view.pools if any(policy.applies_to(pool) for policy in policies)}
+    return {pool.key for pool in view.pools if any(policy.applies_to(pool) for policy in policies)}
 
 
 def steps(view: View, rules: Rules, now: float) -> Iterator[Victim | None]:
@@ -113,10 +113,21 @@ def _allowance(memory: Memory, limit: int, path: str) -> Allowance:
 
 def _without(view: View, victims: Iterable[Victim]) -> View:
     """Return the view without the victims, for the gangs that wait within their pools."""
-    of_pool: dict[str, list[Victim]] = {}
+    of_pool: dict[tuple[str, str], list[Victim]] = {}
+    taken = Counter[str]()
     for victim in victims:
-        of_pool.setdefault(victim.pool, []).append(victim)
-    return View(tuple(_pool_without(pool, of_pool.get(pool.path, ())) for pool in view.pools))
+        of_pool.setdefault((victim.pool, victim.hosts), []).append(victim)
+        taken[victim.pool] += len(victim.runs)
+    return View(
+        tuple(
+            _pool_without(_with_less_budget(pool, taken[pool.path]), of_pool.get((pool.path, pool.hosts), ()))
+            for pool in view.pools
+        )
+    )
+
+
+def _with_less_budget(pool: PoolView, taken: int) -> PoolView:
+    return pool if pool.budget is None or not taken else replace(pool, budget=pool.budget - taken)
 
 
 def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
@@ -131,7 +142,6 @@ def _pool_without(pool: PoolView, victims: Sequence[Victim]) -> PoolView:
     return replace(
         pool,
         candidates=replace(pool.candidates, eligible=eligible),
-        budget=None if pool.budget is None else pool.budget - len(taken),
         room=plus(pool.room, freed.values()),
         slack_room=plus(pool.slack_room, freed_slack.values()),
         firm_room=None if pool.firm_room is None else plus(pool.firm_room, freed_firm.values()),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import replace
 
-from peloton.model.ids import Run
+from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.sharing import Sharing
 from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare, remember
 from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.snapshot import over, take_snapshot, with_candidates
+from resmgr.core.preemption.sparing import ServiceLimits, unneeded
 from resmgr.core.preemption.view import CROSS_POOL, ORDER, View
+from resmgr.core.state.amounts import Charge, total_charge
 from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.lifecycle import Lifecycle
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.task_states import Event
 
 _S = TaskState
@@ -37,6 +41,7 @@ class Preemptor:
         self._queue: OrderedDict[Task, None] = OrderedDict()
         self._victims: dict[Task, Victim] = {}
         """Tasks that are PREEMPTING, waiting or taken, each with its reason."""
+        self._limits = ServiceLimits()
 
     def __len__(self) -> int:
         """Return the number of tasks that wait to be taken."""
@@ -50,14 +55,19 @@ class Preemptor:
         Other events may come between two steps. A check must end before the next one begins.
         """
         rules = self._rules
+        self._limits.expire(now)
         self._forget_finished()
-        self._sharing.entitle()
+        before = set(self._victims)
+        if not self.spare(now):
+            self._sharing.entitle()
+        spared = before - self._victims.keys()
         yield
         view = yield from take_snapshot(self._lifecycle, self._sharing.tree)
         view, self._memory = prepare(view, self._memory, rules, now)
         paths = pools_to_examine(view, rules)
         if paths:
-            view = yield from with_candidates(self._lifecycle.registry, view, paths, now)
+            bars = self._limits.bars([task.job.id for task in self._victims], spared, now)
+            view = yield from with_candidates(self._lifecycle.registry, view, paths, now, bars)
         done: list[Victim] = []
         for victim in decided(view, rules, now):
             if victim is None:
@@ -114,6 +124,65 @@ class Preemptor:
                 self._queue[task] = None
                 self._queue.move_to_end(task, last=False)
 
+    def spare(self, now: float) -> int:
+        """Spare the victims that are not needed any more; return how many tasks were victims before.
+
+        Shares the capacity anew where there are any.
+        """
+        self._forget_finished()
+        count = len(self._victims)
+        if not count:
+            return 0
+        self._sharing.entitle()
+        gangs: dict[Pool, dict[int, list[Task]]] = {}
+        for task, victim in self._victims.items():
+            gangs.setdefault(task.pool.part(task.needs.charge), {}).setdefault(id(victim), []).append(task)
+        for pool, of_pool in gangs.items():
+            whole = [tasks for tasks in of_pool.values() if self._may_stay(self._victims[tasks[0]])]
+            charges = [total_charge([task.needs.charge for task in tasks]) for tasks in whole]
+            for at in unneeded(pool, charges, self._waiting(of_pool.values())):
+                for task in whole[at]:
+                    self._spare(task, now)
+        return count
+
+    def keep(self, runs: Iterable[Run], now: float) -> int:
+        """Spare victims that stay because of the SLA of their services; return how many did.
+
+        For a while none of these services has to give way, and then only as many tasks at a time as they let
+        go now.
+        """
+        jobs: set[JobId] = set()
+        kept = 0
+        for run in runs:
+            task = self._lifecycle.registry.find(run)
+            if task is not None and task.state is _S.PREEMPTING:
+                self._spare(task, now)
+                jobs.add(task.job.id)
+                kept += 1
+        for job_id in jobs:
+            let_go = sum(task.job.id == job_id for task in self._victims if task.state is _S.PREEMPTING)
+            self._limits.note(job_id, let_go, now)
+        return kept
+
+    def _may_stay(self, victim: Victim) -> bool:
+        """Return whether no member of a gang has ended or is being killed."""
+        tasks = [self._lifecycle.registry.find(run) for run in victim.runs]
+        return all(task is not None and task.state is not _S.KILLING for task in tasks)
+
+    def _waiting(self, gangs: Iterable[list[Task]]) -> list[Charge]:
+        """Return what the gangs take for which victims of their pool were chosen, if they still wait."""
+        leads = {self._victims[tasks[0]].lead for tasks in gangs}
+        tasks = [self._lifecycle.registry.find(lead) for lead in leads if lead is not None]
+        waiting = [task for task in tasks if task is not None and task.state is _S.PENDING]
+        return [task.needs.charge if task.gang is None else task.gang.charge for task in waiting]
+
+    def _spare(self, task: Task, now: float) -> None:
+        self._lifecycle.step(task, Event.SPARE, now)
+        self._lifecycle.deadlines.cancel(task)
+        self._lifecycle.reasons.set(task, "")
+        self._victims.pop(task, None)
+        self._queue.pop(task, None)
+
     def why(self, run: Run) -> Victim | None:
         """Return why a run is being preempted; None where it is not."""
         task = self._lifecycle.registry.find(run)
@@ -133,7 +202,7 @@ class Preemptor:
             if task is None or task.orphan or task.state not in ORDER or task.since > now:
                 return []
             tasks.append(task)
-        if victim.policy == CROSS_POOL and not over(tasks[0].pool):
+        if victim.policy == CROSS_POOL and not over(tasks[0].pool.part(tasks[0].needs.charge)):
             return []
         return tasks if _whole_gang(tasks) else []
 
@@ -153,7 +222,7 @@ class Preemptor:
     def _preempt(self, task: Task, victim: Victim, now: float) -> None:
         lifecycle = self._lifecycle
         lifecycle.step(task, Event.PREEMPT, now)
-        lifecycle.deadlines.set(task, now + lifecycle.policy.preempting)
+        lifecycle.deadlines.set(task, now + lifecycle.limits.preempting)
         lifecycle.reasons.set(task, victim.reason)
         self._victims[task] = victim
         self._queue[task] = None

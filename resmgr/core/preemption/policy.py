@@ -31,6 +31,10 @@ class Victim:
     policy: str
     reason: str
     """For a human."""
+    lead: Run | None = None
+    """The first task of the gang of its own pool for which it was taken; None: for other pools."""
+    hosts: str = ""
+    """Words for the class of hosts that it is on; empty where there is one class."""
 
     @staticmethod
     def of(
@@ -41,12 +45,15 @@ class Victim:
         pools: tuple[str, str],
         policy: str,
         reason: str,
+        hosts: str = "",
     ) -> Victim:
         """Build a victim from amounts by side.
 
         `frees`: 8 amounts, non-slack then slack; `sides`: indices of those that are needed; `pools`: the
         victim's and the one that benefits.
         """
+        assert runs and len(runs) == len(rows), f"rows {rows} are not those of {runs}"
+        assert min(frees) >= 0, f"{runs[0]} would free {tuple(frees)}"
         cpu, memory, disk, gpu, slack_cpu, slack_memory, slack_disk, slack_gpu = frees
         return Victim(
             runs,
@@ -57,10 +64,11 @@ class Victim:
             kinds=tuple([SIDES[side] for side in sides]),
             policy=policy,
             reason=reason,
+            hosts=hosts,
         )
 
 
-class Policy(Protocol):
+class PreemptionPolicy(Protocol):
     """A rule by which tasks are taken. It applies only to pools that name it."""
 
     @property

@@ -9,18 +9,24 @@ See docs/behaviour/pools.md, Preemption.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from peloton.model.amounts import amount_of
 from peloton.model.ids import mesos_task_id
-from peloton.model.resources import KINDS, MILLI, plain
+from peloton.model.resources import KINDS, MILLI
+from resmgr.core.preemption.order import Gangs
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.victim_selection import Gangs, select
+from resmgr.core.preemption.victim_selection import select
 from resmgr.core.preemption.view import SAME_POOL, PoolView, View, Waiting
-from resmgr.core.state.amounts import NOTHING, Charge, Vector
+from resmgr.core.state.amounts import NOTHING, Charge, Vector, less
 from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.pool import Pool
 
 _COUNTED = ("", "slack ", "non-slack ")
 _BOUNDLESS: Vector = (2**62,) * 4
@@ -29,7 +35,7 @@ _BOUNDLESS: Vector = (2**62,) * 4
 class SamePoolPolicy:
     """Let gangs of higher priority replace tasks of their own pool."""
 
-    name = SAME_POOL
+    name: ClassVar = SAME_POOL
 
     def applies_to(self, pool: PoolView) -> bool:
         """Return whether tasks of the pool may have to be taken now."""
@@ -39,11 +45,17 @@ class SamePoolPolicy:
 
     def steps(self, view: View, now: float) -> Iterator[Victim | None]:
         """Iterate over the victims; None between two steps."""
+        taken = Counter[str]()
         for pool in view.pools:
             if self.applies_to(pool):
                 gangs = yield from Gangs.of(pool.candidates)
                 frees = yield from _as_admission_counts(gangs.frees)
-                yield from _PoolCheck(pool, gangs, frees).victims()
+                if pool.budget is not None and taken[pool.path]:
+                    pool = replace(pool, budget=pool.budget - taken[pool.path])
+                for victim in _PoolCheck(pool, gangs, frees).victims():
+                    if victim is not None:
+                        taken[pool.path] += len(victim.runs)
+                    yield victim
 
 
 class _PoolCheck:
@@ -73,7 +85,7 @@ class _PoolCheck:
         charge = gang.charge
         if not (_fits(charge.non_preemptible, self._fixed) and _fits(charge.controller, self._controller)):
             return None
-        requested = _requested(charge)
+        requested = amounts_of(charge)
         need = [
             max(0, request - room) if request else 0
             for request, room in zip(requested, self._room, strict=True)
@@ -112,16 +124,18 @@ class _PoolCheck:
         needed = {side % 8: None for side, amount in enumerate(need) if amount > 0 and frees[side] > 0}
         sides = list(needed)
         short = ", ".join(
-            f"{KINDS[side % 4]}: {_COUNTED[side // 4]}{plain(amount / MILLI)} short"
+            f"{_COUNTED[side // 4]}{amount_of(amount / MILLI, KINDS[side % 4])} short"
             for side, amount in enumerate(need)
             if amount > 0
         )
         why = (
             f"{mesos_task_id(*gang.lead)} of priority {gang.priority} waits in {self._pool.path}, which is"
-            f" at its entitlement ({short}); this one has priority {self._gangs.priority[row]}"
+            f" at its entitlement{self._pool.hosts and f' on {self._pool.hosts}'} ({short});"
+            f" this one has priority {self._gangs.priority[row]}"
         )
         path, freed = self._pool.path, self._gangs.frees[row].tolist()
-        return self._gangs.victim(row, freed, sides, (path, path), SAME_POOL, why)
+        victim = self._gangs.victim(row, freed, sides, (path, path), SAME_POOL, why, self._pool.hosts)
+        return replace(victim, lead=gang.lead)
 
 
 def _as_admission_counts(frees: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
@@ -135,7 +149,8 @@ def _as_admission_counts(frees: NDArray[np.int64]) -> Steps[NDArray[np.int64]]:
     return counted
 
 
-def _requested(charge: Charge) -> list[int]:
+def amounts_of(charge: Charge) -> list[int]:
+    """Return what a charge takes, counted as in admission: 12 amounts."""
     return [*charge.entitled, *(charge.slack or NOTHING), *(charge.firm or NOTHING)]
 
 
@@ -144,8 +159,15 @@ def _room(pool: PoolView) -> list[int]:
     return [*pool.room, *pool.slack_room, *firm]
 
 
+def room_of(pool: Pool) -> list[int]:
+    """Return what is left of a pool's entitlement, negative where it is over it: 12 amounts."""
+    firm = pool.firm_entitlement
+    left = _BOUNDLESS if firm is None else less(firm, (pool.firm(),))
+    return [*less(pool.entitlement, (pool.used,)), *less(pool.slack_entitlement, (pool.slack,)), *left]
+
+
 def _short(charge: Charge, room: Sequence[int]) -> bool:
-    return any(request and request > has for request, has in zip(_requested(charge), room, strict=True))
+    return any(request and request > has for request, has in zip(amounts_of(charge), room, strict=True))
 
 
 def _fits(requested: Vector | None, room: Sequence[int] | None) -> bool:

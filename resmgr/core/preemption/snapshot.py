@@ -6,7 +6,7 @@ the check began is not preempted; the next check sees other changes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import overload
@@ -22,7 +22,8 @@ from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.entities import Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import Needs
-from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolTree
 from resmgr.core.state.queues import PoolQueues
 from resmgr.core.state.registry import Registry
 
@@ -33,20 +34,21 @@ _AT_ONCE = 10_000
 _POOLS_AT_ONCE = 50
 _LEAVING = frozenset({TaskState.PREEMPTING, TaskState.KILLING})
 Started = NDArray[np.float64]
+NOT_SAVED: Mapping[Task, float] = {}
 _NO_CANDIDATES = _LEAVING | {TaskState.PENDING, TaskState.DELETED}
 
 
 def take_snapshot(lifecycle: Lifecycle, tree: PoolTree, sums: PoolTree | None = None) -> Steps[View]:
-    """Return a view of all leaves, without candidates.
+    """Return a view of all leaves, or of their parts in the classes of hosts, without candidates.
 
     `sums` is a copy of the tree to take allocation, demand and entitlement from; None: the tree itself.
     """
-    leaves = list(tree.leaves())
+    leaves = [part for leaf in tree.leaves() for part in leaf.divided()]
     pending = lifecycle.pending
-    counted = {pool: pool if sums is None else sums.get(pool.id) for pool in leaves}
+    counted = {pool: pool if sums is None else sums.counterpart(pool) for pool in leaves}
     relevant = {pool for pool in leaves if len(pending.of(pool)) or over(counted[pool])}
     leaving = yield from _leaving(lifecycle.registry, relevant)
-    fixed = lifecycle.policy.preemption
+    fixed = lifecycle.limits.preemption
     seen: list[PoolView] = []
     for at, pool in enumerate(leaves):
         seen.append(_pool(counted[pool], pending.of(pool), leaving.get(pool, ()), fixed))
@@ -55,13 +57,24 @@ def take_snapshot(lifecycle: Lifecycle, tree: PoolTree, sums: PoolTree | None = 
     return View(tuple(seen))
 
 
-def with_candidates(registry: Registry, view: View, paths: Collection[str], now: float) -> Steps[View]:
-    """Return the view with the tasks of some pools; `now` is when the check began."""
-    held = {path: _Columns(now) for path in paths}
+def with_candidates(
+    registry: Registry,
+    view: View,
+    paths: Collection[str],
+    now: float,
+    barred: Callable[[Task], bool] | None = None,
+) -> Steps[View]:
+    """Return the view with the tasks of some pools, by key; `now` is when the check began.
+
+    Tasks that are `barred` are not eligible.
+    """
+    held = {path: _Columns(now, barred, registry.saved) for path in paths}
+    classed = any(pool.hosts for pool in view.pools)
+    mixed = _MixedGangs()
     for tasks in _in_parts(registry):
         of_pools: dict[str, list[Task]] = {}
         for task in tasks:
-            path = task.pool.path
+            path = mixed.key_of(task) if classed else task.pool.path
             if path in held and task.state not in _NO_CANDIDATES and not task.orphan:
                 of_pools.setdefault(path, []).append(task)
         for path, ours in of_pools.items():
@@ -69,7 +82,7 @@ def with_candidates(registry: Registry, view: View, paths: Collection[str], now:
         yield
     pools: list[PoolView] = []
     for pool in view.pools:
-        columns = held.get(pool.path)
+        columns = held.get(pool.key)
         if columns:
             candidates = yield from columns.joined()
             pool = replace(pool, candidates=candidates)
@@ -103,12 +116,15 @@ def _leaving(registry: Registry, pools: Collection[Pool]) -> Steps[dict[Pool, li
         return found
     for tasks in _in_parts(registry):
         for task in tasks:
-            if task.state in _LEAVING and not task.orphan and task.pool in pools:
-                found.setdefault(task.pool, []).append(task.needs.charge)
+            if task.state in _LEAVING and not task.orphan:
+                pool = task.pool.part(task.needs.charge)
+                if pool in pools:
+                    found.setdefault(pool, []).append(task.needs.charge)
         yield
     for task in registry.orphans.values():
-        if task.pool in pools:
-            found.setdefault(task.pool, []).append(task.needs.charge)
+        pool = task.pool.part(task.needs.charge)
+        if pool in pools:
+            found.setdefault(pool, []).append(task.needs.charge)
     return found
 
 
@@ -122,9 +138,10 @@ def _pool(pool: Pool, queues: PoolQueues, leaving: Iterable[Charge], fixed: bool
     allocation = less(pool.firm(), (charge.firm for charge in charges))
     slack = less(pool.slack, (charge.slack for charge in charges))
     used = less(pool.used, (charge.entitled for charge in charges))
-    controller = less(pool.controller, (charge.controller for charge in charges))
-    reserved = less(pool.non_preemptible, (charge.non_preemptible for charge in charges))
-    limit, firm = pool.controller_limit, pool.firm_entitlement
+    whole = pool.whole
+    controller = less(whole.controller, (charge.controller for charge in charges))
+    reserved = less(whole.non_preemptible, (charge.non_preemptible for charge in charges))
+    limit, firm = whole.controller_limit, pool.firm_entitlement
     return PoolView(
         path=pool.path,
         allocation=allocation,
@@ -136,7 +153,7 @@ def _pool(pool: Pool, queues: PoolQueues, leaving: Iterable[Charge], fixed: bool
         room=less(pool.entitlement, (used,)),
         slack_room=less(pool.slack_entitlement, (slack,)),
         firm_room=None if firm is None else less(firm, (allocation,)),
-        fixed_room=less(pool.reservation, (reserved,)) if fixed else None,
+        fixed_room=less(whole.reservation, (reserved,)) if fixed else None,
         controller_room=None if limit is None else less(limit, (controller,)),
         queues=tuple(
             tuple(
@@ -145,7 +162,32 @@ def _pool(pool: Pool, queues: PoolQueues, leaving: Iterable[Charge], fixed: bool
             for queue in queues.all
             if queue
         ),
+        hosts=pool.hosts,
     )
+
+
+class _MixedGangs:
+    """The views to which tasks belong; tasks of gangs in several classes of hosts belong to none.
+
+    Part of such a gang would be taken, which is never done.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[JobId, int], bool] = {}
+
+    def key_of(self, task: Task) -> str:
+        """Return the key of the view of a task, empty for none."""
+        job, part = task.job, task.pool.part(task.needs.charge)
+        number = job.gangs.get(task.instance) if job.gangs else None
+        if number is not None:
+            mixed = self._known.get((job.id, number))
+            if mixed is None:
+                members = (job.tasks.get(instance) for instance, of in job.gangs.items() if of == number)
+                parts = {each.pool.part(each.needs.charge) for each in members if each is not None}
+                mixed = self._known[job.id, number] = len(parts) > 1
+            if mixed:
+                return ""
+        return f"{part.path} on {part.hosts}" if part.hosts else part.path
 
 
 class _Runs(Sequence[Run]):
@@ -172,8 +214,17 @@ class _Runs(Sequence[Run]):
 class _Columns:
     """The candidates of one pool while they are gathered; needs that tasks share are looked up once."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(
+        self,
+        now: float,
+        barred: Callable[[Task], bool] | None = None,
+        saved: Mapping[Task, float] = NOT_SAVED,
+    ) -> None:
         self._now = now
+        self._saved = saved
+        self._barred = barred
+        self._open: list[NDArray[np.bool_]] = []
+        """Whether each task is not barred."""
         self._tasks: list[Task] = []
         self._needs: dict[Needs, int] = {}
         self._first: dict[tuple[JobId, int], int] = {}
@@ -189,6 +240,9 @@ class _Columns:
         state = np.fromiter((task.state for task in tasks), np.int64, count)
         started = np.fromiter((task.since for task in tasks), np.float64, count)
         self._parts.append((needs, self._gangs(tasks), state, started))
+        if self._barred is not None:
+            barred = self._barred
+            self._open.append(np.fromiter((not barred(task) for task in tasks), np.bool_, count))
         self._tasks += tasks
 
     def joined(self) -> Steps[Candidates]:
@@ -199,6 +253,12 @@ class _Columns:
         priority = np.array([each.priority for each in self._needs], dtype=np.int64)[needs]
         preemptible = np.array([each.preemptible for each in self._needs], dtype=np.bool_)[needs]
         revocable = np.array([each.revocable for each in self._needs], dtype=np.bool_)[needs]
+        if self._open:
+            preemptible &= np.concatenate(self._open)
+        saved, times = None, self._saved
+        if times:
+            at = (times.get(task, task.since) for task in self._tasks)
+            saved = np.maximum(started, np.fromiter(at, np.float64, len(self._tasks)))
         return Candidates(
             runs=_Runs(self._tasks),
             gang=gang,
@@ -208,6 +268,7 @@ class _Columns:
             started=started,
             eligible=preemptible & (started <= self._now),
             revocable=revocable,
+            saved=saved,
         )
 
     def _gangs(self, tasks: Sequence[Task]) -> NDArray[np.int64]:

@@ -53,6 +53,13 @@ class Candidates:
     eligible: NDArray[np.bool_]
     """Preemptible, and nothing protects it. A gang with a member that is not is not taken."""
     revocable: NDArray[np.bool_]
+    saved: NDArray[np.float64] | None = None
+    """When each has saved its work, at the latest its start. None: none of them tells."""
+
+    @property
+    def work_from(self) -> NDArray[np.float64]:
+        """Return since when each has done work that is lost where it is taken."""
+        return self.started if self.saved is None else self.saved
 
     @staticmethod
     def of(tasks: Iterable[Candidate]) -> Candidates:
@@ -90,7 +97,10 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A leaf. Amounts are thousandths by kind; tasks that are PREEMPTING or KILLING do not count."""
+    """A leaf, or its part in a class of hosts. Tasks that are PREEMPTING or KILLING do not count.
+
+    Amounts are thousandths by kind.
+    """
 
     path: str
     allocation: Vector = NOTHING
@@ -124,6 +134,13 @@ class PoolView:
     """The most that the budget can ever be. None: no limit."""
     policies: tuple[str, ...] = (CROSS_POOL, SAME_POOL)
     """Names of the policies that may take victims here."""
+    hosts: str = ""
+    """Words for the class of hosts that it is about; empty: all."""
+
+    @property
+    def key(self) -> str:
+        """Return what no other view of a pool has."""
+        return f"{self.path} on {self.hosts}" if self.hosts else self.path
 
     def excess(self) -> tuple[int, ...]:
         """Return by how much it is over its entitlement: 8 amounts, non-slack then slack."""
@@ -141,6 +158,6 @@ class PoolView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All leaves, by path."""
+    """All leaves, or their parts."""
 
     pools: tuple[PoolView, ...] = field(default=())

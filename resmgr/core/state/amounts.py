@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from peloton.model.host_class import ANY_HOST, HostClass
+
 Vector = tuple[int, int, int, int]
 """Thousandths by kind, in the order of `peloton.model.resources.KINDS`."""
 NOTHING: Vector = (0, 0, 0, 0)
@@ -20,6 +22,10 @@ class Charge:
     """Of revocable tasks; its cpu is slack cpu."""
     non_preemptible: Vector | None
     controller: Vector | None
+    asked: HostClass = ANY_HOST
+    """The hosts that it asks for; of a mixed gang, those of its first part."""
+    mixed: tuple[Charge, ...] = ()
+    """The parts of a gang whose tasks ask for different hosts; empty where they ask for the same."""
     entitled: Vector = field(init=False)
     """What it takes of the pool's entitlement: everything except the slack cpu."""
 
@@ -28,16 +34,43 @@ class Charge:
         entitled = total(part for part in (self.firm, slack) if part is not None)
         object.__setattr__(self, "entitled", entitled)
 
+    def parts(self) -> tuple[Charge, ...]:
+        """Return what it adds for each of the hosts that it asks for."""
+        return self.mixed or (self,)
+
+    def times(self, count: int) -> Charge:
+        """Return the charge of `count` equal ones."""
+
+        def scaled(amounts: Vector | None) -> Vector | None:
+            if amounts is None:
+                return None
+            cpu, memory, disk, gpu = amounts
+            return cpu * count, memory * count, disk * count, gpu * count
+
+        return Charge(
+            scaled(self.firm),
+            scaled(self.slack),
+            scaled(self.non_preemptible),
+            scaled(self.controller),
+            self.asked,
+            tuple([part.times(count) for part in self.mixed]),
+        )
+
 
 def total_charge(charges: Sequence[Charge]) -> Charge:
     """Return the sum of at least one charge."""
     if len(charges) == 1:
         return charges[0]
+    asked = dict.fromkeys(charge.asked for charge in charges)
     return Charge(
         firm=_optional_total(charge.firm for charge in charges),
         slack=_optional_total(charge.slack for charge in charges),
         non_preemptible=_optional_total(charge.non_preemptible for charge in charges),
         controller=_optional_total(charge.controller for charge in charges),
+        asked=charges[0].asked,
+        mixed=()
+        if len(asked) == 1
+        else tuple(total_charge([charge for charge in charges if charge.asked == each]) for each in asked),
     )
 
 
@@ -87,11 +120,13 @@ def add_to(sums: list[int], amounts: Vector) -> None:
 
 
 def subtract_from(sums: list[int], amounts: Vector) -> None:
-    """Subtract from sums in place."""
+    """Subtract from sums in place. They have the amounts in them: no sum gets negative."""
     sums[0] -= amounts[0]
     sums[1] -= amounts[1]
     sums[2] -= amounts[2]
     sums[3] -= amounts[3]
+    # Not min(): this is called for each gang.
+    assert sums[0] >= 0 <= sums[1] and sums[2] >= 0 <= sums[3], f"{sums} is left without {amounts}"
 
 
 def _optional_total(parts: Iterable[Vector | None]) -> Vector | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.state.amounts import total_charge
-from resmgr.core.state.needs import Needs, Shape
+from resmgr.core.state.needs import ABOVE_ALL, Needs, Shape
 from resmgr.core.state.placements import NO_HOSTS, Handover
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 
 
 class GangContainer(Protocol):
@@ -112,8 +112,24 @@ class Task:
         return f"<{self.job.id}-{self.instance}-{self.run} {self.state.name}>"
 
 
-ABOVE_ALL = 1 << 32
-"""More than any priority, which has 32 bits."""
+class Attempts(NamedTuple):
+    """What became of the tries to place a gang."""
+
+    tries: int = 0
+    """Failed placements since the last admission."""
+    returns: int = 0
+    """How often it returned to its pool's queue."""
+    failed_at: float = 0.0
+    """When it failed first; 0: never."""
+    starts_at: float = 0.0
+    """When it was expected to start, as its reservation had it first; 0: not known."""
+    failure: str = ""
+    """The reason of the last failed placement."""
+    hosts: Mapping[str, int] = NO_HOSTS
+    """The hosts examined then, by finding."""
+
+
+NOT_TRIED = Attempts()
 
 
 class Gang:
@@ -121,43 +137,26 @@ class Gang:
 
     __slots__ = (
         "admitted_from",
+        "attempts",
         "charge",
-        "cycles",
         "deadline",
-        "failed_at",
-        "failure",
-        "hosts",
         "pool",
-        "priority",
         "queue",
         "rank",
-        "starts_at",
         "tasks",
-        "tries",
     )
 
     def __init__(self, pool: Pool, tasks: tuple[Task, ...]) -> None:
         self.pool = pool
         self.tasks = tasks
-        self.charge = total_charge([task.needs.charge for task in tasks])
-        self.priority = tasks[0].needs.priority
-        self.rank = self.priority + (ABOVE_ALL if tasks[0].needs.type is TaskType.DAEMON else 0)
-        """The order in queues, high first: tasks of daemon jobs are placed before all others."""
+        needs = tasks[0].needs
+        self.charge = needs.charge if len(tasks) == 1 else total_charge([task.needs.charge for task in tasks])
+        self.rank = needs.rank
+        """That of its first task when it came: it stays when tasks leave."""
         self.queue: GangContainer | None = None
         self.admitted_from = ""
         """Name of the queue that it was admitted from last; empty: none."""
-        self.tries = 0
-        """Failed placements since the last admission."""
-        self.cycles = 0
-        """How often it returned to its pool's queue."""
-        self.failed_at = 0.0
-        """When it failed first; 0: never."""
-        self.starts_at = 0.0
-        """When it was expected to start, as its reservation had it first; 0: not known."""
-        self.failure = ""
-        """The reason of the last failed placement."""
-        self.hosts: Mapping[str, int] = NO_HOSTS
-        """The hosts examined then, by finding."""
+        self.attempts = NOT_TRIED
         self.deadline = 0.0
         """Set by `Deadlines` only; 0: none."""
         for task in tasks:
@@ -167,6 +166,11 @@ class Gang:
     def type(self) -> TaskType:
         """Return the task type, which all members share."""
         return self.tasks[0].needs.type
+
+    @property
+    def priority(self) -> int:
+        """Return the priority of its first task when it came."""
+        return self.rank - ABOVE_ALL if self.type is TaskType.DAEMON else self.rank
 
     @property
     def shape(self) -> Shape:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedList
 
-from peloton.model.resources import KINDS
+from peloton.model.amounts import amount, amount_of
+from peloton.model.resources import KINDS, MILLI
 from peloton.model.shortage import HostGains, Lack, Shortage
 from resmgr.core.state.amounts import NOTHING, Vector, vector
 from resmgr.core.state.entities import Gang
@@ -181,7 +182,7 @@ class _Index:
                 yield from shapes
 
     def _matching(self, labels: frozenset[str] | None) -> Iterable[str]:
-        return self._labels if labels is None else labels & self._labels.keys()
+        return self._labels if labels is None else labels.intersection(self._labels)
 
 
 def _helps(gains: HostGains, lack: Lack) -> bool:
@@ -206,14 +207,18 @@ def _smallest(shape: Shape) -> Vector:
     return vector(map(min, zip(*needed, strict=True))) if needed else NOTHING
 
 
-def beyond_capacity(requested: Vector, capacity: Vector) -> Shortage | None:
-    """Return why a gang can never be admitted: it is larger than the cluster.
+def beyond_capacity(requested: Vector, capacity: Vector, hosts: str = "") -> Shortage | None:
+    """Return why a gang can never be admitted: it is larger than the cluster, or than a class of its hosts.
 
-    A cluster that has nothing yet is not compared.
+    A cluster that has nothing yet is not compared. `hosts`: words for the class.
     """
     if not any(capacity):
         return None
     for kind, needed, available in zip(KINDS, requested, capacity, strict=True):
         if needed > available:
-            return Shortage(Lack.CAPACITY, kind, needed, available)
+            detail = (
+                f"needs {amount_of(needed / MILLI, kind)} at a time; "
+                f"{hosts} have {amount(available / MILLI, kind)}"
+            )
+            return Shortage(Lack.CAPACITY, kind, needed, available, detail=detail if hosts else "")
     return None

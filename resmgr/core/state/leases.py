@@ -40,6 +40,12 @@ class Leases:
         holder.last_seen = max(holder.last_seen, now)
         return holder
 
+    def check(self, holder: Holder | None) -> None:
+        """Assert that a holder may lease: leases of one that is forgotten would not end."""
+        assert holder is None or self._holders.get((holder.name, holder.term)) is holder, (
+            f"the leases of {holder.name} in term {holder.term} are over, and it is to hold more"
+        )
+
     def take(self, holder: Holder | None, task: Task) -> None:
         """Lease a task to a holder; None: to nobody."""
         self.release(task)

@@ -10,16 +10,19 @@ from resmgr.core.state.deadlines import Deadlines
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.infeasible import Infeasible
 from resmgr.core.state.leases import Leases
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import Shape
 from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.placement_queue import PlacementQueue
 from resmgr.core.state.placements import NO_HOSTS
-from resmgr.core.state.policy import Policy
 from resmgr.core.state.queues import GangQueue, PendingQueues, ReadyQueue
 from resmgr.core.state.registry import Registry
 from resmgr.core.state.task_states import STATES, Event
 
-_S = TaskState
+# Of an enumeration, names of the module are found ten times faster than its attributes.
+_PENDING, _RESERVED = TaskState.PENDING, TaskState.RESERVED
+_END = Event.END
+_TABLE = STATES.table
 
 
 class Lifecycle:
@@ -28,8 +31,8 @@ class Lifecycle:
     A task is in one queue at most, and the sums of its pool agree with its state.
     """
 
-    def __init__(self, policy: Policy, stream_id: str) -> None:
-        self.policy = policy
+    def __init__(self, limits: Limits, stream_id: str) -> None:
+        self.limits = limits
         self.registry = Registry()
         self.deadlines = Deadlines()
         self.leases = Leases()
@@ -56,30 +59,31 @@ class Lifecycle:
 
         `hosts` counts the examined hosts by finding.
         """
-        gang.tries += 1
-        gang.failed_at = gang.failed_at or now
-        gang.failure, gang.hosts = reason, hosts
+        before = gang.attempts
+        gang.attempts = failed = before._replace(
+            tries=before.tries + 1, failed_at=before.failed_at or now, failure=reason, hosts=hosts
+        )
         self.reasons.set_gang(gang, reason)
-        if gang.tries >= self.policy.tries:
-            gang.cycles += 1
+        if failed.tries >= self.limits.tries:
+            gang.attempts = failed._replace(returns=failed.returns + 1)
             self.send_back(gang, now)
             return
         self.recall(gang, Event.RETRY, now)
-        self.deadlines.set(gang, now + self.policy.retry_pause(gang.tries))
+        self.deadlines.set(gang, now + self.limits.retry_pause(failed.tries))
 
     def reserve(self, gang: Gang, reason: str, start: float | None, now: float) -> None:
         """Let a gang wait for hosts that are reserved for it; `start`: seconds until it is expected to start.
 
         Its time ends as long after the start that was expected first as it would without one.
         """
-        if gang.tasks[0].state is not _S.RESERVED:
+        if gang.tasks[0].state is not _RESERVED:
             for task in gang.tasks:
                 self.step(task, Event.RESERVE, now)
-            gang.starts_at = 0.0
-            self.deadlines.set(gang, now + self.policy.reserved)
-        if start is not None and not gang.starts_at:
-            gang.starts_at = now + start
-            self.deadlines.set(gang, max(gang.deadline, gang.starts_at + self.policy.reserved))
+            gang.attempts = gang.attempts._replace(starts_at=0.0)
+            self.deadlines.set(gang, now + self.limits.reserved)
+        if start is not None and not gang.attempts.starts_at:
+            gang.attempts = gang.attempts._replace(starts_at=now + start)
+            self.deadlines.set(gang, max(gang.deadline, now + start + self.limits.reserved))
         self.reasons.set_gang(gang, reason)
 
     def send_back(self, gang: Gang, now: float) -> None:
@@ -89,7 +93,7 @@ class Lifecycle:
         """
         self.recall(gang, Event.RETURN, now)
         gang.pool.free(gang.charge)
-        others, seconds = self.policy.passed_by(gang.cycles)
+        others, seconds = self.limits.passed_by(gang.attempts.returns)
         self.pending.put_back(gang, others)
         self.deadlines.set(gang, now + seconds)
         self.changed = True
@@ -105,7 +109,7 @@ class Lifecycle:
 
         It blocks no other gang there, and has neither allocation nor demand.
         """
-        if gang.tasks[0].state is _S.PENDING:
+        if gang.tasks[0].state is _PENDING:
             self.deadlines.cancel(gang)
             if gang.queue is not None:
                 gang.queue.remove(gang)
@@ -155,21 +159,22 @@ class Lifecycle:
     def step(self, task: Task, event: Event, now: float) -> None:
         """Move a task by the table of states. Raises IllegalTransition."""
         before = task.state
-        following = STATES.table.get((before, event))
-        task.state = STATES.next(before, event, repr(task)) if following is None else following
-        task.since = now
+        after = _TABLE.get((before, event))
+        if after is None:
+            after = STATES.next(before, event, repr(task))
+        task.state, task.since = after, now
         self.registry.moved(task, before)
 
     def forget(self, task: Task) -> None:
         """Remove a run that is over from everything and free its allocation."""
-        queued = task.state is _S.PENDING
+        queued = task.state is _PENDING
         self.leave_gang(task)
         if not queued:
             task.pool.free(task.needs.charge)
         self.deadlines.cancel(task)
         self.registry.remove(task)
         self.reasons.set(task, "")
-        task.state = STATES.table[task.state, Event.END]
+        task.state = _TABLE[task.state, _END]
         self.changed = True
 
     def leave_gang(self, task: Task) -> None:
@@ -179,7 +184,7 @@ class Lifecycle:
         if gang is None:
             return
         aside = isinstance(gang.queue, Infeasible)
-        if task.state is _S.PENDING and not aside:
+        if task.state is _PENDING and not aside:
             gang.pool.remove_demand(task.needs.charge)
         gang.leave(task)
         if not gang.tasks:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peloton.model.constraint import Label
+from peloton.model.host_class import ANY_HOST, HostClass
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from peloton.model.states import TaskType
 from resmgr.core.state.amounts import Charge
+
+ABOVE_ALL = 1 << 32
+"""More than any priority, which has 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,13 @@ class Needs:
     """The host pool that the task gets by its kind where host pools are on; empty: none."""
     spread: bool = False
     """Whether no two such tasks of a job may share a host."""
+    asked: HostClass = ANY_HOST
+    """The class of hosts that the task asks for. GPUs are added from the resources."""
+    max_unavailable: int = 0
+    """Instances of its service that may be unavailable at a time, by its SLA; 0: any number."""
     charge: Charge = field(init=False)
+    rank: int = field(init=False)
+    """The order in queues, high first: tasks of daemon jobs are placed before all others."""
 
     def __post_init__(self) -> None:
         amount = self.resources.values()
@@ -68,8 +78,11 @@ class Needs:
             slack=amount if self.revocable else None,
             non_preemptible=None if self.preemptible else amount,
             controller=amount if self.controller else None,
+            asked=self.asked._replace(gpu=amount[3] > 0) if amount[3] else self.asked,
         )
         object.__setattr__(self, "charge", charge)
+        above = ABOVE_ALL if self.type is TaskType.DAEMON else 0
+        object.__setattr__(self, "rank", self.priority + above)
 
     @property
     def fit(self) -> Fit:
@@ -89,6 +102,8 @@ class NewTask(NamedTuple):
     desired_host: str = ""
     gang_size: int = 1
     """The job's instances below this number are one gang; 1: none are."""
+    host: str = ""
+    """Where the run is already; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

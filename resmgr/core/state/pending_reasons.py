@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice
 
 from peloton.model.ids import Run
@@ -15,6 +16,12 @@ MIN_SECONDS = 1.0
 """Least seconds between two deltas of one task."""
 _SCANNED = 20_000
 """Most tasks that one read examines."""
+
+
+class Common(StrEnum):
+    """Reasons without numbers, which decisions may depend on; the others are texts for people alone."""
+
+    CAPACITY_UNKNOWN = "cluster capacity unknown: host manager has not answered"
 
 
 @dataclass(frozen=True, slots=True)

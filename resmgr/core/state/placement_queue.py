@@ -24,11 +24,13 @@ class PlacementQueue:
         return iter(self._placements)
 
     def add(self, placement: Placement) -> None:
-        """Add at the tail."""
+        """Add at the tail. It has tasks: one that loses its last is abandoned."""
+        assert placement.tasks, f"a placement on {placement.host} without tasks"
         self._placements[placement] = None
 
     def add_first(self, placement: Placement) -> None:
         """Add at the head, where it was before."""
+        assert placement.tasks, f"a placement on {placement.host} without tasks"
         self._placements[placement] = None
         self._placements.move_to_end(placement, last=False)
 

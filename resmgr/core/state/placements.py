@@ -27,7 +27,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class PlacementFailure:
     """A gang for which an engine found no host."""
 
     runs: tuple[Run, ...]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from peloton.errors import InvalidArgument
+from peloton.model.amounts import plain
 from peloton.model.pool import KindConfig, PoolConfig
-from peloton.model.resources import KINDS, MILLI, plain
+from peloton.model.resources import KINDS, MILLI
 
 
 def check_alone(config: PoolConfig, force: bool = False) -> None:

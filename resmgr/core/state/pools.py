@@ -1,4 +1,4 @@
-"""Resource pools as a tree: configuration, allocation, and the checks of changes."""
+"""Resource pools as a tree, and the checks of changes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from dataclasses import replace
 
 from peloton.errors import AlreadyExists, InvalidArgument, NotFound, Refused
 from peloton.model.ids import ROOT_POOL, PoolId
+from peloton.model.plural import plural
 from peloton.model.pool import KindConfig, PoolConfig, child_path
 from peloton.model.resources import KINDS, Resources
-from peloton.model.resources import total as total_of
-from resmgr.core.state.amounts import NOTHING, Charge, Vector, add_to, percent_of, subtract_from, vector
-from resmgr.core.state.histograms import Histogram
+from resmgr.core.state.classes import ClassCapacities, Classes
+from resmgr.core.state.pool import Pool, PoolPart
 from resmgr.core.state.pool_checks import check_against_tree, check_alone
-
-DEFAULT_SLACK_PERCENT = 20.0
 
 
 class PoolExists(AlreadyExists):
@@ -33,176 +31,6 @@ class PoolNotLeaf(Refused):
     """The pool has children."""
 
 
-class Pool:
-    """A node of the tree. Amounts are thousandths by kind; only the methods here change them."""
-
-    __slots__ = (
-        "ancestors",
-        "children",
-        "config",
-        "controller",
-        "controller_limit",
-        "demand",
-        "entitlement",
-        "firm_entitlement",
-        "limit",
-        "non_preemptible",
-        "parent",
-        "path",
-        "reservation",
-        "slack",
-        "slack_demand",
-        "slack_entitlement",
-        "slack_limit",
-        "tasks",
-        "to_ready",
-        "to_running",
-        "used",
-    )
-
-    def __init__(self, config: PoolConfig, parent: Pool | None) -> None:
-        self.parent = parent
-        self.children: dict[str, Pool] = {}
-        self.path: str = "/" if parent is None else child_path(parent.path, config.name)
-        self.ancestors: tuple[Pool, ...] = (self,) if parent is None else (self, *parent.ancestors)
-        """The pool itself, its parent, and so on up to the root."""
-        self.entitlement: Vector = NOTHING
-        self.slack_entitlement: Vector = NOTHING
-        """For revocable tasks: a part of the entitlement, except the cpu, which is slack cpu on top of it."""
-        self.firm_entitlement: Vector | None = None
-        """The part of the entitlement for tasks that are not revocable; None: all of it."""
-        self.used = [0, 0, 0, 0]
-        """Allocated from the entitlement: everything except the slack cpu."""
-        self.slack = [0, 0, 0, 0]
-        """Allocated to revocable tasks; its cpu is slack cpu."""
-        self.non_preemptible = [0, 0, 0, 0]
-        """Kept by leaves only, like `controller`, `demand` and `slack_demand`."""
-        self.controller = [0, 0, 0, 0]
-        self.demand = [0, 0, 0, 0]
-        """Requested by queued tasks that are not revocable."""
-        self.slack_demand = [0, 0, 0, 0]
-        self.tasks = 0
-        """Tasks of this leaf in any state, orphans included."""
-        self.to_ready = Histogram()
-        """Seconds from queueing to admission, of gangs."""
-        self.to_running = Histogram()
-        """Seconds from enqueueing to running, of runs."""
-        self.configure(config)
-
-    def __repr__(self) -> str:
-        return f"<pool {self.path}>"
-
-    @property
-    def id(self) -> PoolId:
-        """Return the id of the config."""
-        return self.config.id
-
-    @property
-    def leaf(self) -> bool:
-        """Return whether it takes jobs."""
-        return not self.children and self.parent is not None
-
-    def configure(self, config: PoolConfig) -> None:
-        """Take over a config."""
-        self.config = config
-        kinds = [config.kind(name) for name in KINDS]
-        self.reservation: Vector = vector(kind.reservation for kind in kinds)
-        self.limit: Vector = vector(kind.limit for kind in kinds)
-        self.controller_limit: Vector | None = None
-        if config.controller_limit_percent is not None:
-            self.controller_limit = percent_of(self.reservation, config.controller_limit_percent)
-        percent = config.slack_limit_percent
-        share = percent_of(self.reservation, DEFAULT_SLACK_PERCENT if percent is None else percent)
-        self.slack_limit: Vector = (0, *share[1:])
-
-    def entitle(self, whole: Vector, slack: Vector) -> None:
-        """Set the entitlement and the part of it for revocable tasks."""
-        self.entitlement, self.slack_entitlement, self.firm_entitlement = whole, slack, None
-        if any(slack[1:]):
-            self.firm_entitlement = (whole[0], whole[1] - slack[1], whole[2] - slack[2], whole[3] - slack[3])
-
-    def firm(self) -> Vector:
-        """Return what is allocated to tasks that are not revocable."""
-        used, slack = self.used, self.slack
-        return used[0], used[1] - slack[1], used[2] - slack[2], used[3] - slack[3]
-
-    def charge(self, charge: Charge) -> None:
-        """Allocate here, and in all ancestors what they share."""
-        cpu, memory, disk, gpu = charge.entitled
-        for pool in self.ancestors:
-            used = pool.used
-            used[0] += cpu
-            used[1] += memory
-            used[2] += disk
-            used[3] += gpu
-            if charge.slack is not None:
-                add_to(pool.slack, charge.slack)
-        if charge.non_preemptible is not None:
-            add_to(self.non_preemptible, charge.non_preemptible)
-        if charge.controller is not None:
-            add_to(self.controller, charge.controller)
-
-    def free(self, charge: Charge) -> None:
-        """Free what `charge` allocated."""
-        cpu, memory, disk, gpu = charge.entitled
-        for pool in self.ancestors:
-            used = pool.used
-            used[0] -= cpu
-            used[1] -= memory
-            used[2] -= disk
-            used[3] -= gpu
-            if charge.slack is not None:
-                subtract_from(pool.slack, charge.slack)
-        if charge.non_preemptible is not None:
-            subtract_from(self.non_preemptible, charge.non_preemptible)
-        if charge.controller is not None:
-            subtract_from(self.controller, charge.controller)
-
-    def add_demand(self, charge: Charge) -> None:
-        """Count a gang that is queued here."""
-        if charge.firm is not None:
-            add_to(self.demand, charge.firm)
-        if charge.slack is not None:
-            add_to(self.slack_demand, charge.slack)
-
-    def remove_demand(self, charge: Charge) -> None:
-        """Stop counting a gang that is no longer queued here."""
-        if charge.firm is not None:
-            subtract_from(self.demand, charge.firm)
-        if charge.slack is not None:
-            subtract_from(self.slack_demand, charge.slack)
-
-    # Figures of a pool.
-
-    def allocation(self) -> dict[str, Resources]:
-        """Return the sums by name (docs/behaviour/pools.md, Admission)."""
-        slack = Resources(*self.slack)
-        total = Resources(*self.used) + Resources(cpu=slack.cpu)
-        fixed = self._subtree_total("non_preemptible")
-        return {
-            "total": total,
-            "non-preemptible": fixed,
-            "preemptible": total - fixed,
-            "controller": self._subtree_total("controller"),
-            "slack": slack,
-            "non-slack": total - slack,
-        }
-
-    def total_demand(self) -> Resources:
-        """Return what is queued in this pool and below it, slack included."""
-        return self._subtree_total("demand") + self._subtree_total("slack_demand")
-
-    def _subtree_total(self, name: str) -> Resources:
-        """Return the sum of an amount that only leaves keep."""
-        return total_of(Resources(*getattr(pool, name)) for pool in self.subtree())
-
-    def subtree(self) -> Iterator[Pool]:
-        """Iterate over this pool and all pools below it, parents first."""
-        yield self
-        for child in self.children.values():
-            yield from child.subtree()
-
-
 class PoolTree:
     """All pools by id and by path. A change is checked completely before anything changes."""
 
@@ -211,6 +39,8 @@ class PoolTree:
         self._pools: dict[PoolId, Pool] = {ROOT_POOL: self.root}
         self.capacity: Resources | None = None
         self.slack_capacity = Resources()
+        self.classes: Classes | None = None
+        """The classes of hosts, where there are several."""
 
     def __iter__(self) -> Iterator[Pool]:
         """Iterate over all pools, parents before their children."""
@@ -233,6 +63,25 @@ class PoolTree:
         if pool is None:
             raise NotFound(f"no resource pool has the id {pool_id!r}")
         return pool
+
+    def copy(self) -> PoolTree:
+        """Return a copy, for plans, without histograms: a change of one leaves the other as it is."""
+        made = PoolTree()
+        made.capacity, made.slack_capacity = self.capacity, self.slack_capacity
+        made.classes = None if self.classes is None else self.classes.copy()
+        made.root.configure(self.root.config)
+        made.root.divide(made.classes)
+        for pool in self:
+            new = made.root if pool is self.root else made.insert(pool.config)
+            new.take_over(pool)
+            for of, part in pool.parts.items():
+                new.in_class(of).take_over(part)
+        return made
+
+    def counterpart(self, pool: Pool) -> Pool:
+        """Return the same pool, or part of one, in this tree, which is a copy of its own. Raises NotFound."""
+        found = self.get(pool.id)
+        return found.in_class(pool.host_class) if isinstance(pool, PoolPart) else found
 
     def lookup(self, path: str) -> Pool:
         """Return the pool of that path. Raises InvalidArgument and NotFound."""
@@ -288,6 +137,7 @@ class PoolTree:
         """Insert a pool without checks. Its parent must be in the tree."""
         parent = self._pools[config.parent]
         pool = Pool(config, parent)
+        pool.divide(self.classes)
         parent.children[config.name] = pool
         self._pools[config.id] = pool
         return pool
@@ -321,6 +171,10 @@ class PoolTree:
         for each in pool.subtree():
             assert each.parent is not None
             each.path = child_path(each.parent.path, each.config.name)
+            for part in each.parts.values():
+                part.path = each.path
+        for part in pool.parts.values():
+            part.configure(config)
         return pool
 
     def check_delete(self, pool_id: PoolId) -> Pool:
@@ -336,7 +190,9 @@ class PoolTree:
             raise PoolNotLeaf(f"{pool.path} has pools below it: {names}; delete those first")
         if pool.tasks:
             total, demand = pool.allocation()["total"], pool.total_demand()
-            raise PoolBusy(f"{pool.path} has {pool.tasks} tasks: allocation {total}; demand {demand}")
+            raise PoolBusy(
+                f"{pool.path} has {plural(pool.tasks, 'task')}: allocation {total}; demand {demand}"
+            )
         return pool
 
     def delete(self, pool_id: PoolId) -> None:
@@ -353,6 +209,26 @@ class PoolTree:
             name: KindConfig(amount, amount) for name, amount in zip(KINDS, capacity.values(), strict=True)
         }
         self.root.configure(PoolConfig(ROOT_POOL, "root", "", kinds))
+
+    def set_classes(self, capacities: ClassCapacities) -> bool:
+        """Set what the classes of hosts have; return whether the tasks must be counted anew.
+
+        They must where there are several now and were not before, or the other way round, or where tasks are
+        in another class now: then the parts of pools are empty.
+        """
+        if len(capacities) < 2:
+            if self.classes is None:
+                return False
+            self.classes = None
+        elif self.classes is not None and self.classes.take_over(capacities):
+            for pool in self:
+                pool.forget_parts(capacities)
+            return False
+        else:
+            self.classes = Classes(capacities)
+        for pool in self:
+            pool.divide(self.classes)
+        return True
 
     def _check_against(self, config: PoolConfig, parent: Pool, children: Iterable[PoolConfig]) -> None:
         others = [child.config for child in parent.children.values() if child.id != config.id]

@@ -13,10 +13,12 @@ from sortedcontainers import SortedList
 
 from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 
 NAMES = ("non-preemptible", "controller", "revocable", "pending")
 """The queues of a pool in the order in which admission tries them."""
+
+_DAEMON = TaskType.DAEMON
 
 
 class _Level:
@@ -58,12 +60,10 @@ class _Level:
             yield gang
 
     def head(self) -> Gang:
-        if not self.returns:
-            return next(iter(self.gangs))
         return next(iter(self))
 
     def put_back(self, gang: Gang, others: int, number: int) -> None:
-        """Add a gang that at most so many of `gangs` may pass."""
+        """Add a gang that at most `others` of `gangs` may pass."""
         self.returns[gang] = self.passed + others, number
         self.returned.add((*self.returns[gang], gang))
 
@@ -139,7 +139,7 @@ class GangQueue:
         level.gangs.move_to_end(gang, last=False)
 
     def put_back(self, gang: Gang, others: int) -> None:
-        """Add a gang that came back, behind at most so many others of its priority, also of later ones.
+        """Add a gang that came back, behind at most `others` of its priority, also of later ones.
 
         Others that came back are not counted. The gang must be in no queue.
         """
@@ -168,17 +168,24 @@ class GangQueue:
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
         level = self._levels[gang.rank]
-        level.remove(gang)
+        if level.returns:
+            level.remove(gang)
+        else:  # as most are; admission removes each gang
+            del level.gangs[gang]
+            level.passed += 1
         gang.queue = None
         self._length -= 1
-        if not level:
+        if not level.gangs and not level.returns:
             del self._levels[gang.rank]
             self._order.remove(-gang.rank)
             self._first = self._levels[-self._order[0]] if self._order else None
 
     def head(self) -> Gang | None:
         """Return the gang that admission tries first."""
-        return self._first.head() if self._first is not None else None
+        first = self._first
+        if first is None:
+            return None
+        return first.head() if first.returns else next(iter(first.gangs))
 
 
 class ReadyQueue:
@@ -225,7 +232,10 @@ class ReadyQueue:
 
 
 class PoolQueues:
-    """The queues of one leaf."""
+    """The queues of one leaf, or of its part in one class of hosts.
+
+    A gang that waits for hosts of one class blocks none that waits for hosts of another one.
+    """
 
     __slots__ = ("all", "pending", "unexplained")
 
@@ -243,8 +253,9 @@ class PoolQueues:
 
     def first(self, gang: Gang) -> GangQueue:
         """Return the queue where a gang begins: pending, or for daemon jobs the one that is tried first."""
-        daemon = gang.type is TaskType.DAEMON and not gang.preemptible
-        return self.all[0] if daemon else self.pending
+        if gang.charge.non_preemptible is not None and gang.type is _DAEMON:
+            return self.all[0]
+        return self.pending
 
 
 class PendingQueues:
@@ -252,11 +263,35 @@ class PendingQueues:
 
     def __init__(self) -> None:
         self.active: OrderedDict[Pool, PoolQueues] = OrderedDict()
-        """Leaves with gangs in their queues, the one that was tried longest ago first."""
+        """Leaves, or their parts, with gangs in their queues, the one that was tried longest ago first."""
 
     def of(self, pool: Pool) -> PoolQueues:
-        """Return the queues of a pool, empty ones for a pool without gangs."""
+        """Return the queues of a pool or of a part of one, empty ones where it has no gangs."""
         return self.active.get(pool) or PoolQueues()
+
+    def of_whole(self, pool: Pool) -> list[PoolQueues]:
+        """Return the queues of a pool, and of each of its parts; those that have gangs."""
+        found = map(self.active.get, (pool, *pool.parts.values()))
+        return [queues for queues in found if queues is not None]
+
+    def named(self, pool: Pool, name: str) -> Iterator[Gang]:
+        """Iterate over the gangs of the pool's queues of that name, class by class."""
+        at = NAMES.index(name)
+        return (gang for queues in self.of_whole(pool) for gang in queues.all[at])
+
+    def sort_anew(self) -> None:
+        """Move each gang to the queue of its class: the classes of hosts have changed."""
+        for pool, queues in list(self.active.items()):
+            for at, queue in enumerate(queues.all):
+                for gang in list(queue):
+                    part = gang.pool.part(gang.charge)
+                    if part is not pool:
+                        queue.remove(gang)
+                        moved = self._queues(part)
+                        moved.all[at].add(gang)
+                        moved.unexplained.append(gang)
+            if not len(queues):
+                del self.active[pool]
 
     def add(self, gang: Gang) -> None:
         """Add at the tail of the queue of its pool where it begins."""
@@ -265,7 +300,7 @@ class PendingQueues:
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
         """Add gangs that need the same, of one pool, as `add` adds each."""
-        queues = self._queues(gangs[0].pool)
+        queues = self._queues(gangs[0].pool.part(gangs[0].charge))
         queues.unexplained.extend(gangs)
         for gang in gangs:
             gang.pool.add_demand(gang.charge)
@@ -277,7 +312,7 @@ class PendingQueues:
         queues.first(gang).add_first(gang)
 
     def put_back(self, gang: Gang, others: int) -> None:
-        """Add a gang to the queue that it was admitted from, behind at most so many others."""
+        """Add a gang to the queue that it was admitted from, behind at most `others`."""
         queues = self._counted(gang)
         queue = next((each for each in queues.all if each.name == gang.admitted_from), queues.first(gang))
         queue.put_back(gang, others)
@@ -290,7 +325,7 @@ class PendingQueues:
             del self.active[pool]
 
     def _counted(self, gang: Gang) -> PoolQueues:
-        queues = self._queues(gang.pool)
+        queues = self._queues(gang.pool.part(gang.charge))
         gang.pool.add_demand(gang.charge)
         queues.unexplained.append(gang)
         return queues

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from peloton.model.cluster import cluster_of
 from peloton.model.constraint import Label
+from peloton.model.host_class import HostClass
 from peloton.model.ids import JobId, Run
 from peloton.model.resources import Resources
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from resmgr.core.state.amounts import total
+from resmgr.core.state.classes import ClassCapacity, Classes, added
 from resmgr.core.state.entities import JobTasks, Task
+
+_RUNNING, _PREEMPTING = TaskState.RUNNING, TaskState.PREEMPTING
 
 
 class Registry:
@@ -20,6 +24,8 @@ class Registry:
     def __init__(self) -> None:
         self.jobs: dict[JobId, JobTasks] = {}
         self.orphans: dict[Run, Task] = {}
+        self.saved: dict[Task, float] = {}
+        """When tasks have saved their work, of those that do, in seconds on the monotonic clock."""
         self._hosts: dict[str, dict[Task, None]] = {}
         self._count = 0
         self.states = [0] * len(TaskState)
@@ -59,13 +65,14 @@ class Registry:
 
     def find(self, run: Run) -> Task | None:
         """Return exactly that run, current or orphan."""
-        task = self.current(run.job_id, run.instance)
-        if task is not None and task.run == run.run:
+        job = self.jobs.get(run.job_id)
+        if job is not None and (task := job.tasks.get(run.instance)) is not None and task.run == run.run:
             return task
         return self.orphans.get(run) if self.orphans else None
 
     def add(self, task: Task) -> None:
-        """Add a current task."""
+        """Add a current task. The instance has no other: an older run is an orphan, or has been removed."""
+        assert task.instance not in task.job.tasks, f"{task} beside {task.job.tasks[task.instance]}"
         task.job.tasks[task.instance] = task
         task.pool.tasks += 1
         self.states[task.state] += 1
@@ -81,14 +88,17 @@ class Registry:
 
     def moved(self, task: Task, before: TaskState) -> None:
         """Count a task's step from another state."""
-        if task.state is TaskState.RUNNING and before is not TaskState.RUNNING:
-            self.started += before is not TaskState.PREEMPTING
+        after = task.state
+        if after is _RUNNING and before is not _RUNNING:
+            self.started += before is not _PREEMPTING
         if not task.orphan:
-            self.states[before] -= 1
-            self.states[task.state] += 1
+            states = self.states
+            states[before] -= 1
+            states[after] += 1
 
     def orphan(self, task: Task) -> None:
         """Make a task an orphan: a newer run replaces it, but it stays until it ends."""
+        assert not task.orphan, f"{task} is an orphan already"
         del task.job.tasks[task.instance]
         self._count -= 1
         self.states[task.state] -= 1
@@ -99,6 +109,7 @@ class Registry:
         """Forget a run."""
         self.ended += task.state in ON_HOST_TASK_STATES
         self.leave_host(task)
+        self.saved.pop(task, None)
         task.pool.tasks -= 1
         if task.orphan:
             del self.orphans[task.key]
@@ -144,6 +155,18 @@ class Registry:
         ]
         slack_cpu = sum(charge.slack[0] for charge in charges if charge.slack is not None)
         return Resources(*total(charge.entitled for charge in charges)), Resources(cpu=slack_cpu)
+
+    def held_by_class(self, cluster: str, classes: Classes) -> dict[HostClass, ClassCapacity]:
+        """Return the same as `held_in` by class of hosts."""
+        found: dict[HostClass, ClassCapacity] = {}
+        for host, tasks in self._hosts.items():
+            if cluster_of(host) == cluster:
+                for task in tasks:
+                    charge = task.needs.charge
+                    slack = charge.slack[0] if charge.slack is not None else 0
+                    of = {classes.of(charge.asked): ClassCapacity(Resources(*charge.entitled), slack)}
+                    found = added(found, of)
+        return found
 
     def on_host(self, host: str) -> Iterable[Task]:
         """Return the tasks placed or running on a host, in the order of their arrival."""

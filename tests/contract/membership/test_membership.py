@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.config.settings import DaemonSettings, validated
+from peloton.config.loading import validated
+from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Tree
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Membership, Role
@@ -188,7 +189,8 @@ async def test_who_gives_a_candidacy_up_is_in_nobodys_way(make: MakeMembership) 
 
 HOLDER = """
 import asyncio, json, sys
-from peloton.config.settings import DaemonSettings, validated
+from peloton.config.loading import validated
+from peloton.config.settings import DaemonSettings
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Member, Role
 

@@ -111,7 +111,7 @@ class Expectations:
     async def event(self, record: dict[str, Any], body: dict[str, Any]) -> None:
         """Wait for an event; ``body`` is what it says."""
         stream = self._talk.streams[record["conn"]]
-        if record["type"] != "OFFERS":
+        if record.get("type") != "OFFERS":
             self._permit(body)
             await self._expect(stream, body)
             return
@@ -126,10 +126,12 @@ class Expectations:
                 raise Mismatch(f"{self._talk.scenario.name}: {name} got what was not recorded: {left[:3]}")
 
     def _permit(self, body: dict[str, Any]) -> None:
-        """Let tasks that were changed to wait for it end, or fail their health check, as ``body`` says.
+        """Let tasks that were changed to wait for it end, fail their health check or write, as ``body`` says.
 
         Before, they would do so too early where others are slow.
         """
+        if body["type"] == "DATA" and (text := base64.b64decode(body["data"]["data"])).startswith(b"tick"):
+            (self._talk.cluster.processes.root / text.decode().strip().replace(" ", "-")).touch()
         status, root = body.get("update", {}).get("status", {}), self._talk.cluster.processes.root
         if status.get("state") == "TASK_FINISHED":
             (root / "finish").touch()

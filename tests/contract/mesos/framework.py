@@ -80,6 +80,7 @@ class Framework:
             {"name": name, "type": "SCALAR", "scalar": {"value": value}}
             for name, value in (("cpus", 0.1), ("mem", mem))
         ]
+        resources += more.pop("more_resources", [])
         extra = more.pop("command", {})
         task = {
             "name": task_id,

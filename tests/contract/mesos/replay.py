@@ -50,13 +50,13 @@ class Player:
             await self._actions.request(record, skipped)
         elif kind == "reply":
             await self._expectations.reply(record, skipped)
-        elif kind == "event" and not (skipped and record["type"] != "OFFERS"):
+        elif kind == "event" and not (skipped and record.get("type") != "OFFERS"):
             await self._event(record)
         elif kind == "closed":
             await self._expectations.closed(record)
 
     async def _event(self, record: dict[str, Any]) -> None:
-        if record["type"] == "HEARTBEAT":
+        if record.get("type") == "HEARTBEAT":
             return
         body = self._expectations.body_of(record)
         if self._actions.holding and takes_an_agent(body):

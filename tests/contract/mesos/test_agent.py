@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import tarfile
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from minicluster.mesos.agent.cleanup import kill_tasks
-from minicluster.mesos.agent.launcher import docker_answers
+from minicluster.mesos.agent.docker_engine import docker_answers
 from minicluster.mesos.common.process_identity import start_of
 from tests.contract.mesos.client import Wire, render
 from tests.contract.mesos.cluster import Processes
@@ -149,6 +150,33 @@ async def test_a_killed_agent_may_not_come_back_with_other_resources(cluster: Cl
     assert line.startswith("agent: --resources changed") and "cpus:4" in line and "cpus:1" in line
 
 
+@pytest.mark.parametrize("lost", ["meta/agent.json", "meta/runs", "meta", "."])
+async def test_an_agent_that_lost_its_memory_ends_its_tasks(cluster: Cluster, lost: str) -> None:
+    """Nobody else knows of them: they would run until they end by themselves."""
+    framework = cluster.framework
+    await framework.launch("one", "setsid sleep 601 & echo $! > detached; sleep 602")
+    await framework.until("TASK_RUNNING")
+    detached = await eventually(lambda: _read(cluster.sandbox("one") / "detached"))
+    record = json.loads(next(cluster.work_dir.glob("meta/pids/*.json")).read_text())
+    stranger = await asyncio.create_subprocess_exec(
+        "sleep", "603", env={"MESOS_SANDBOX": f"{cluster.work_dir}2/slaves/x", "MESOS_CONTAINER_ID": "c"}
+    )
+    await cluster.kill_agent()
+    gone = cluster.work_dir / lost
+    if gone.is_dir():
+        await asyncio.to_thread(shutil.rmtree, gone)
+    else:
+        gone.unlink()
+    try:
+        await cluster.start_agent()
+        await eventually(lambda: all(map(is_gone, (record["task"]["pid"], detached))))
+        await eventually(lambda: is_gone(record["supervisor"]["pid"]))
+        assert not is_gone(stranger.pid), "the task of another agent"
+    finally:
+        stranger.kill()
+        await stranger.wait()
+
+
 async def test_tasks_of_a_dead_agent_can_be_ended(cluster: Cluster) -> None:
     framework = cluster.framework
     await framework.launch("one", "setsid sleep 601 & echo $! > detached; sleep 602")
@@ -242,7 +270,9 @@ async def test_an_image_is_refused_by_an_agent_without_a_containerizer(
     await cluster.framework.launch("one", "true", container=container)
     status = await cluster.framework.update()
     assert (status["state"], status["source"]) == ("TASK_FAILED", "SOURCE_AGENT")
-    assert (status["reason"], status["message"]) == (reason, message)
+    said, _, remedy = status["message"].partition("; ")
+    assert (status["reason"], said) == (reason, message)
+    assert "--images docker" in remedy
 
 
 async def test_a_flag_lets_an_image_run_as_a_plain_process(tmp_path: Path) -> None:
@@ -314,21 +344,43 @@ async def test_state_names_each_sandbox(cluster: Cluster) -> None:
 async def test_health_checks_report_the_first_success_and_kill_after_failures(cluster: Cluster) -> None:
     check = {
         "type": "COMMAND",
-        "command": {"value": "test -e good"},
+        "command": {"value": "test ! -e bad"},
         "delay_seconds": 0.0,
         "interval_seconds": 0.05,
         "grace_period_seconds": 0.0,
         "consecutive_failures": 2,
     }
-    await cluster.framework.launch("sick", "touch good; sleep 0.6; rm good; sleep 600", health_check=check)
+    await cluster.framework.launch("sick", "sleep 600", health_check=check)
     told = []
     while (status := await cluster.framework.update())["state"] not in ENDS:
         if "healthy" in status or status["state"] == "TASK_KILLING":
             told.append((status["state"], status.get("healthy")))
-    start = told.index(("TASK_RUNNING", True))
+        if told == [("TASK_RUNNING", True)]:
+            (cluster.sandbox("sick") / "bad").touch()
     running = [("TASK_RUNNING", True), ("TASK_RUNNING", False), ("TASK_RUNNING", False)]
-    assert told[start:] == [*running, ("TASK_KILLING", None)]
+    assert told == [*running, ("TASK_KILLING", None)]
     assert (status["state"], status["healthy"]) == ("TASK_KILLED", False)
+
+
+async def test_a_task_is_told_to_end_by_its_signal_and_its_end_says_when_it_has_saved(
+    cluster: Cluster,
+) -> None:
+    labels = {"peloton.stop_signal": "SIGUSR1", "peloton.checkpoint_file": "c/last"}
+    command = "trap 'touch c/last; exit 0' USR1; mkdir c; touch ready; while :; do sleep 0.05; done"
+    wanted = {"labels": [{"key": key, "value": value} for key, value in labels.items()]}
+    await cluster.framework.launch("saves", command, labels=wanted)
+    while (status := await cluster.framework.update())["state"] != "TASK_RUNNING":
+        assert "labels" not in status
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (cluster.sandbox("saves") / "ready").exists():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+    await cluster.framework.call("KILL", kill={"task_id": {"value": "saves"}})
+    while (status := await cluster.framework.update())["state"] not in ENDS:
+        pass
+    assert status["state"] == "TASK_KILLED" and status["message"] == "Command exited with status 0"
+    [label] = status["labels"]["labels"]
+    saved = (cluster.sandbox("saves") / "c" / "last").stat().st_mtime
+    assert label["key"] == "peloton.saved_at" and abs(float(label["value"]) - saved) < 0.01
 
 
 async def test_bad_flags_are_refused_in_one_line(cluster: Cluster) -> None:
@@ -493,3 +545,22 @@ async def test_an_executor_that_does_not_register_in_time_has_failed(tmp_path: P
             "Executor did not register within 500ms",
         )
         assert len(list(cluster.work_dir.glob("meta/pids/*.json"))) == 1
+
+
+async def test_the_usage_of_a_task_is_told_in_mesos_form(cluster: Cluster) -> None:
+    assert json.loads((await get(cluster.agent_port, "/containers")).body) == []
+    grown = "x=$(head -c 12000000 /dev/zero | tr '\\0' x); touch grown; sleep 600"
+    await cluster.framework.launch("one", grown, mem=64)
+    await cluster.framework.until("TASK_RUNNING")
+    await eventually(lambda: (cluster.sandbox("one") / "grown").exists())
+    [container] = json.loads((await get(cluster.agent_port, "/containers")).body)
+    assert (container["executor_id"], container["framework_id"]) == ("one", cluster.framework.id)
+    assert container["status"]["container_id"] == {"value": container["container_id"]}
+    used = container["statistics"]
+    assert (used["cpus_limit"], used["mem_limit_bytes"]) == (0.1, 64 << 20) and used["processes"] > 0
+    assert used["mem_rss_bytes"] >= 12_000_000 and used["cpus_user_time_secs"] > 0
+    [monitored] = json.loads((await get(cluster.agent_port, "/monitor/statistics")).body)
+    assert monitored.keys() == {"executor_id", "executor_name", "framework_id", "source", "statistics"}
+    if not (cluster.work_dir / "meta" / "cgroup").exists():
+        pytest.skip("the peak is not known without cgroups, which cannot be made here")
+    assert 12_000_000 <= used["mem_peak_bytes"] <= 64 << 20

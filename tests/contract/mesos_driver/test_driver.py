@@ -292,7 +292,7 @@ async def test_failures_of_a_master_do_not_slow_down_the_next_one() -> None:
     closed = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     dead = MasterAddress("127.0.0.1", closed.sockets[0].getsockname()[1])
     closed.close()
-    growing = RetryPauses(first=0.01, longest=1000)
+    growing = RetryPauses(first=0.01, longest=1000, silent=1000)
     async with following(dead, growing) as (driver, _, lead):
         await until(lambda: driver.session.failures >= 6)
         flaky = FakeMaster(saying(stay=False), GOOD)
@@ -331,7 +331,7 @@ async def following(
     server = await asyncio.start_server(leader.serve, "127.0.0.1", 0)
     detector, heard = Changing(first), Recorder()
     now = asyncio.get_running_loop().time
-    patient = pauses or RetryPauses(first=1000, longest=1000)
+    patient = pauses or RetryPauses(first=1000, longest=1000, silent=1000)
     driver = MesosDriver(Session(None), Framework(), WIRE, detector, heard, now, pauses=patient)
     running = asyncio.create_task(driver.run())
 

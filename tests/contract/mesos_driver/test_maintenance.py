@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.maintenance import Machine, MasterStatus
+from hostmgr.core.agents.draining import Machine, MasterStatus
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.maintenance import MaintenanceCalls

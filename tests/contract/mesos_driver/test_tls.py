@@ -19,7 +19,7 @@ from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.tls import contexts
 from mesos.v1 import mesos_pb2
 from peloton.config.errors import ConfigError
-from peloton.config.settings import validated
+from peloton.config.loading import validated
 from peloton.errors import Unavailable
 from peloton.mesos.detector import MasterAddress, StaticMaster
 from tests.contract.mesos_driver.certificates import Authority, Identity

@@ -93,6 +93,8 @@ async def test_the_index_follows_the_runtime_and_its_config(store: Store) -> Non
     assert page.jobs[0].spec.version == 2
     assert (await store.jobs.query(JobQuery(labels=(("team", "maps"),)))).total == 0
     assert (await store.jobs.query(JobQuery(states=frozenset({JobState.RUNNING})))).total == 0
+    for ids, total in ((frozenset({JOB, "other"}), 1), (frozenset({"other"}), 0), (frozenset[str](), 0)):
+        assert (await store.jobs.query(JobQuery(ids=ids))).total == total
 
 
 async def test_a_runtime_of_a_config_that_is_not_there_is_refused(store: Store) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from peloton.errors import InvalidArgument
-from peloton.model.job import JobQuery, TimeRange
+from peloton.model.job import JobQuery, JobScope, TimeRange
 from peloton.model.states import JobState
 from storage.interface import Store
 from tests.contract.storage.samples import HOUR, POOL_ID, job_id, job_runtime, spec
@@ -53,6 +53,10 @@ async def found(store: Store, query: JobQuery) -> list[int]:
         ({"owner": "ann"}, [1, 3]),
         ({"owner": "an"}, []),
         ({"owner": "maintainer"}, []),
+        ({"within": (JobScope(owner="maintainer"),)}, [1, 2, 3, 4]),
+        ({"within": (JobScope(owner="ann"),)}, []),
+        ({"within": (JobScope(frozenset({OTHER_POOL}), "maintainer"), JobScope(owner="ann"))}, [3]),
+        ({"within": ()}, []),
         ({"pool_id": OTHER_POOL}, [3]),
         ({"pool_id": POOL_ID}, [1, 2, 4]),
         ({"states": frozenset({JobState.RUNNING})}, [1, 4]),
@@ -66,6 +70,15 @@ async def found(store: Store, query: JobQuery) -> list[int]:
         ({"name": "sort[*"}, [3]),
         ({"name": "Gr??e"}, [4]),
         ({"name": "%"}, []),
+        ({"reference": "wordcount-a"}, [1]),
+        ({"reference": "wordcount"}, []),
+        ({"reference": "sort[1]"}, [3]),
+        ({"reference": job_id(2)}, [2]),
+        ({"reference": job_id(2)[:-1]}, [1, 2, 3, 4]),
+        ({"reference": job_id(2)[:4].upper()}, [1, 2, 3, 4]),
+        ({"reference": job_id(2)[:3]}, []),
+        ({"reference": job_id(2)[:4], "pool_id": OTHER_POOL}, [3]),
+        ({"reference": job_id(2) + "0"}, []),
         ({"keywords": ("hello",)}, [1, 2, 3]),
         ({"keywords": ("ECHO HELLO", "counts")}, [1, 2, 3]),
         ({"keywords": ("second",)}, [1, 2, 3, 4]),
@@ -144,10 +157,11 @@ async def test_an_order_by_no_property_is_refused(jobs: Store) -> None:
     ("most", "more"),
     [
         (JobQuery(name="x" * 10_000), JobQuery(name="x" * 60_000)),
+        (JobQuery(reference="x" * 10_000), JobQuery(reference="x" * 60_000)),
         (JobQuery(keywords=("absent",) * 100), JobQuery(keywords=("absent",) * 3000)),
         (JobQuery(labels=(("key", ""),) * 100), JobQuery(labels=(("key", ""),) * 3000)),
     ],
-    ids=["name", "keywords", "labels"],
+    ids=["name", "reference", "keywords", "labels"],
 )
 async def test_more_than_the_maximum_is_refused(jobs: Store, most: JobQuery, more: JobQuery) -> None:
     """It is not reported as a temporary failure."""

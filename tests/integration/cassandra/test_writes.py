@@ -252,8 +252,8 @@ async def test_a_leader_whose_clock_is_behind_is_not_overruled(open_handle: Open
 async def test_timestamps_are_reserved_before_they_are_used(
     open_handle: Opener, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.cassandra.terms._AHEAD", 0)
-    monkeypatch.setattr("storage.cassandra.terms._LEAST_AHEAD", 3)
+    monkeypatch.setattr("storage.cassandra.terms._AHEAD_MICROSECONDS", 0)
+    monkeypatch.setattr("storage.cassandra.terms._LEAST_AHEAD_MICROSECONDS", 3)
     store, other = await open_handle(), await open_handle()
     await store.begin_term("jobmanager", 1)
     await other.begin_term("jobmanager", 1)

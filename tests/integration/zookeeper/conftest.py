@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from peloton.config.settings import DaemonSettings, validated
+from peloton.config.loading import validated
+from peloton.config.settings import DaemonSettings
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing

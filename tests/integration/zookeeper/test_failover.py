@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import httpx
+import httpx2
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.calls.rpc import rpc
 from peloton.client import PelotonClient
 from peloton.membership.interface import Address, Role
 from peloton.membership.zookeeper import ZooKeeperMembership
@@ -36,6 +37,7 @@ from peloton.errors import Fenced, Unavailable
 from peloton.membership.interface import Role
 from peloton.rpc.server import service
 
+stick = Path(os.environ["STICK"])
 journal = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 class Pools(respool_pb2_grpc.ResourceManagerServicer):
@@ -55,6 +57,12 @@ async def write(daemon, term):
             os.write(journal, f"{now} {term}\\n".encode())
         except Unavailable:
             pass
+        if stick.exists():  # one step of work takes long
+            seconds = float(stick.read_text())
+            stick.unlink()
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                sum(range(10_000))
         await asyncio.sleep(0.005)
 
 def build(daemon):
@@ -69,6 +77,7 @@ def build(daemon):
 sys.exit(run(DaemonSettings, Role.RESMGR, build, sys.argv[1:]))
 """
 LOOKUP = respool_pb2.LookupRequest()
+LOOKUP_POOL = rpc(respool_pb2_grpc.ResourceManagerStub, lambda stub: stub.LookupResourcePoolID)
 
 
 @dataclass
@@ -80,15 +89,22 @@ class Processes:
     """As YAML."""
     children: dict[str, asyncio.subprocess.Process]
     session_seconds: int = 5
+    stuck_seconds: int = 30
+
+    @property
+    def stick(self) -> Path:
+        """A file: the seconds for which the event loop of the leader is to be busy."""
+        return self.folder / "stick"
 
     async def start(self, name: str) -> None:
         (self.folder / f"{name}.yaml").write_text(
-            f"instance: {name}\nmembership: {{session_seconds: {self.session_seconds}, {self.membership}}}\n"
+            f"instance: {name}\nmembership: {{session_seconds: {self.session_seconds}, "
+            f"stuck_seconds: {self.stuck_seconds}, {self.membership}}}\n"
         )
         with (self.folder / f"{name}.log").open("ab") as log:
             self.children[name] = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", DAEMON, "-c", str(self.folder / f"{name}.yaml"), stderr=log,
-                env={**os.environ, "JOURNAL": str(self.folder / "journal")},
+                env={**os.environ, "JOURNAL": str(self.folder / "journal"), "STICK": str(self.stick)},
             )  # fmt: skip
 
     def log(self, name: str) -> str:
@@ -117,11 +133,11 @@ async def following(membership: ZooKeeperMembership) -> AsyncIterator[LeaderClie
         channels = Channels()
         stack.push_async_callback(channels.close)
         stack.callback(asyncio.create_task(channels.follow(membership)).cancel)
-        yield LeaderClient(membership, channels, Role.RESMGR, respool_pb2_grpc.ResourceManagerStub, ())
+        yield LeaderClient(membership, channels, Role.RESMGR, ())
 
 
 async def who_answers(client: LeaderClient) -> str:
-    answer = await client.call("LookupResourcePoolID", LOOKUP, timeout=60)
+    answer = await client.call(LOOKUP_POOL, LOOKUP, timeout=60)
     return str(answer.id.value)
 
 
@@ -153,7 +169,7 @@ async def pair(processes: Processes, watching: ZooKeeperMembership) -> Pair:
 
 
 def get(address: Address, path: str) -> str:
-    return httpx.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
+    return httpx2.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
 
 
 async def test_a_killed_leader_is_followed(
@@ -221,6 +237,46 @@ async def test_a_leader_frozen_past_its_session_does_nothing_more(
     assert terms == sorted(terms)
     assert "leadership of term 1 is lost" in processes.log(both.leader)
     assert frozen.returncode is None
+
+
+async def test_a_leader_that_is_busy_for_longer_than_its_lease_still_leads(
+    processes: Processes, watching: ZooKeeperMembership
+) -> None:
+    """A step of work takes seconds on a starved machine: another leader would begin it anew."""
+    processes.session_seconds = 2
+    both = await pair(processes, watching)
+    draft = processes.folder / "draft"
+    draft.write_text("7")
+    draft.rename(processes.stick)
+    await until(lambda: not processes.stick.exists())
+    before = len(processes.terms())
+    await until(lambda: len(processes.terms()) > before + 10)
+    assert set(processes.terms()) == {1}
+    assert watching.leader(Role.RESMGR) == both.leads
+    assert "leadership of term 1 is lost" not in processes.log(both.leader)
+
+
+async def test_a_leader_whose_loop_is_stuck_gives_its_place_up(
+    processes: Processes, watching: ZooKeeperMembership
+) -> None:
+    """Its thread keeps the session and would keep the lease; what the loop does at last is refused."""
+    processes.session_seconds, processes.stuck_seconds = 2, 3
+    both = await pair(processes, watching)
+    draft = processes.folder / "draft"
+    draft.write_text("20")
+    draft.rename(processes.stick)
+    await until(lambda: not processes.stick.exists())
+    stuck = time.monotonic()
+    async with following(watching) as client:
+        assert await who_answers(client) == both.follower
+    took = time.monotonic() - stuck
+    assert took < 15, f"{took:.1f} s: it waited for the end of the step"
+    await until(lambda: "leadership of term 1 is lost" in processes.log(both.leader))
+    await until_told(both.leads, f"the leader is at {both.follows.target}")
+    terms = processes.terms()
+    assert terms == sorted(terms) and set(terms) == {1, 2}
+    assert "term 1 is over: the event loop did nothing for" in processes.log(both.leader)
+    assert processes.children[both.leader].returncode is None
 
 
 async def test_daemons_outlive_zookeeper_and_wait_for_it(

@@ -23,8 +23,9 @@ from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.client.environment import settings_from_environment
 from peloton.client.tls import Tls
 from peloton.config.errors import ConfigError
+from peloton.config.loading import validated
 from peloton.config.private import write_private
-from peloton.config.settings import DaemonSettings, validated
+from peloton.config.settings import DaemonSettings
 from peloton.identity.certs import LOOPBACK, Pair, authority_in, issue, make_authority
 from peloton.membership.factory import membership
 from peloton.membership.interface import Role

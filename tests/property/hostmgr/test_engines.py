@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hostmgr.core.states import ClaimState
+from hostmgr.core.state.states import ClaimState
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
@@ -98,7 +98,7 @@ def test_engines_share_the_hosts(seeds: list[int], rounds: int) -> None:
             assert len(used) == len(set(used)), "no offer is used twice"
             table = it.manager.hosts.table
             assert {table.claim(row) for row in table.rows()} == {ClaimState.READY}
-            left = {each.id for each in it.manager.hosts.offers()}
+            left = {each.id for each in list(it.manager.hosts.offers)}
             assert left | set(used) == {f"O{host}" for host in range(HOSTS)} and not left & set(used)
 
     asyncio.run(run())

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from hostmgr.core.columns import Agent, PortRanges
-from hostmgr.core.feasibility import GangShape, Members, shortage
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.table import HostTable
+from hostmgr.core.state.columns import Agent, PortRanges
+from hostmgr.core.state.feasibility import GangShape, Members, shortage
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.table import HostTable
 from peloton.model.constraint import (
     AndConstraint,
     Condition,

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.pools import HostPools
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.host_pools import HostPools
 from peloton.errors import PelotonError
 from peloton.model.host_pool import in_pool
 from tests.unit.hostmgr.hosts import agent

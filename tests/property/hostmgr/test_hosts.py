@@ -9,14 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hostmgr.core.claims import InvalidOffers
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.offers import Need, free
-from hostmgr.core.states import ClaimState
-from hostmgr.core.table import HostTable
+from hostmgr.core.claims.claim import InvalidOffers
+from hostmgr.core.claims.lifecycle import ClaimLimits
+from hostmgr.core.hosts.all_hosts import HostLimits, Hosts
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.offers import Need, free
+from hostmgr.core.state.table import HostTable
 from peloton.errors import Refused
 from peloton.model.resources import Resources, total
+from tests.property.hostmgr import invariants
 from tests.unit.hostmgr.hosts import agent, offer
 
 HOSTS = st.integers(0, 4)
@@ -25,7 +26,7 @@ HOSTS = st.integers(0, 4)
 class HostsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.hosts = Hosts(HostTable(room=1), placing_seconds=10)
+        self.hosts = Hosts(HostTable(room=1), HostLimits(ClaimLimits(placing_seconds=10)))
         self.now = 0.0
         self.made = 0
         self.standing: dict[str, str] = {}
@@ -47,12 +48,12 @@ class HostsMachine(RuleBasedStateMachine):
     def rescinded(self, data: st.DataObject) -> None:
         if self.standing:
             gone = data.draw(st.sampled_from(sorted(self.standing)))
-            assert self.hosts.remove_offer(gone)
+            assert self.hosts.offers.remove(gone)
             del self.standing[gone]
 
     @rule()
     def disconnected(self) -> None:
-        self.hosts.drop_offers()
+        self.hosts.offers.drop()
         self.standing.clear()
 
     @rule(host=HOSTS)
@@ -63,22 +64,22 @@ class HostsMachine(RuleBasedStateMachine):
 
     @rule(listed=st.sets(HOSTS), complete=st.booleans())
     def mapped(self, listed: set[int], complete: bool) -> None:
-        before = {claim: agent_id for claim, agent_id in self.claims.items() if self.hosts.claim(claim)}
+        before = {claim: agent_id for claim, agent_id in self.claims.items() if self.hosts.claims.get(claim)}
         self.hosts.set_agents([agent(host) for host in sorted(listed)], complete)
-        self.claims = {claim: agent_id for claim, agent_id in before.items() if self.hosts.claim(claim)}
+        self.claims = {claim: agent_id for claim, agent_id in before.items() if self.hosts.claims.get(claim)}
         for agent_id in set(before.values()) - set(self.claims.values()):
             assert complete and agent_id not in self.standing.values()
 
     @rule(cpu=st.integers(0, 5), most=st.integers(0, 3))
     def acquired(self, cpu: int, most: int) -> None:
         ids = iter([f"c{self.fresh()}" for _ in range(10)])
-        acquired = self.hosts.acquire(HostFilter(Resources.of(cpu), max_hosts=most), ids, self.now)
+        acquired = self.hosts.claims.acquire(HostFilter(Resources.of(cpu), max_hosts=most), ids, self.now)
         for claim in acquired.claims:
             assert claim.agent_id not in self.claims.values(), "a host has one claim"
             assert claim.agent_id not in self.reserved_for
             assert not self.hosts.holds.is_held(claim.hostname)
-            assert self.hosts.offers_of(claim.agent_id)
-            assert Resources.of(cpu).fits(free(self.hosts.offers_of(claim.agent_id)).normal)
+            assert self.hosts.offers.of(claim.agent_id)
+            assert Resources.of(cpu).fits(free(self.hosts.offers.of(claim.agent_id)).normal)
             self.claims[claim.id] = claim.agent_id
         assert not most or len(acquired.claims) <= most
         assert sum(acquired.counts.values()) == len(self.hosts.table)
@@ -87,7 +88,7 @@ class HostsMachine(RuleBasedStateMachine):
     def released(self, data: st.DataObject) -> None:
         if self.claims:
             claim = data.draw(st.sampled_from(sorted(self.claims)))
-            assert self.hosts.release(claim)
+            assert self.hosts.claims.release(claim)
             del self.claims[claim]
 
     @rule(data=st.data(), cpus=st.lists(st.integers(1, 3), min_size=1, max_size=3))
@@ -97,10 +98,10 @@ class HostsMachine(RuleBasedStateMachine):
         claim_id = data.draw(st.sampled_from(sorted(self.claims)))
         agent_id = self.claims[claim_id]
         needs = [Need(f"t{self.fresh()}", Resources.of(cpu, 10)) for cpu in cpus]
-        room = free(self.hosts.offers_of(agent_id)).normal
+        room = free(self.hosts.offers.of(agent_id)).normal
         fits = total(need.resources for need in needs).fits(room)
         try:
-            plan = self.hosts.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs)
+            plan = self.hosts.uses.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs)
         except InvalidOffers:
             assert not fits
             return
@@ -109,18 +110,18 @@ class HostsMachine(RuleBasedStateMachine):
             assert sum(part.amount for part in taken) == sum(need.resources.values())
         for given in plan.offers:
             assert self.standing.pop(given.id) == agent_id, "an offer is accepted once"
-        self.hosts.commit_launch(plan)
+        self.hosts.uses.commit_launch(plan)
         del self.claims[claim_id]
-        assert self.hosts.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs) is None
+        assert self.hosts.uses.plan_launch(claim_id, f"host{agent_id[1:]}", agent_id, needs) is None
 
     @rule(name=st.sampled_from(("r1", "r2")), hosts=st.sets(HOSTS, max_size=3))
     def reserved(self, name: str, hosts: set[int]) -> None:
         wanted = {f"S{host}" for host in hosts}
         if any(self.reserved_for.get(agent_id, name) != name for agent_id in wanted):
             with pytest.raises(Refused, match="is reserved for"):
-                self.hosts.reserve(name, wanted)
+                self.hosts.reserved.reserve(name, wanted)
             return
-        self.hosts.reserve(name, wanted)
+        self.hosts.reserved.reserve(name, wanted)
         others = {agent: other for agent, other in self.reserved_for.items() if other != name}
         self.reserved_for = {**others, **dict.fromkeys(wanted, name)}
 
@@ -135,32 +136,24 @@ class HostsMachine(RuleBasedStateMachine):
     @rule(seconds=st.integers(0, 12))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
-        for claim in self.hosts.expire(self.now):
+        for claim in self.hosts.claims.expire(self.now):
             assert claim.until <= self.now
             del self.claims[claim.id]
 
     @invariant()
     def offers_are_conserved(self) -> None:
-        assert Counter(each.id for each in self.hosts.offers()) == Counter(list(self.standing))
+        assert Counter(each.id for each in self.hosts.offers) == Counter(list(self.standing))
 
     @invariant()
-    def columns_are_sums_of_the_offers(self) -> None:
-        table = self.hosts.table
-        for row in table.rows():
-            assert table.free(row) == free(self.hosts.offers_of(table.agent_ids[row]))
+    def claims_and_reservations_are_conserved(self) -> None:
+        for row in self.hosts.table.rows():
+            agent_id = self.hosts.table.agent_ids[row]
+            assert (agent_id in self.hosts.claims) == (agent_id in self.claims.values())
+            assert self.hosts.reserved.holder(agent_id) == self.reserved_for.get(agent_id, "")
 
     @invariant()
-    def status_and_claims_agree(self) -> None:
-        table = self.hosts.table
-        for row in table.rows():
-            if table.agent_ids[row] in self.claims.values():
-                expected = ClaimState.PLACING
-            elif table.agent_ids[row] in self.reserved_for:
-                expected = ClaimState.RESERVED
-            else:
-                held = self.hosts.holds.is_held(table.hostnames[row])
-                expected = ClaimState.HELD if held else ClaimState.READY
-            assert table.claim(row) is expected
+    def each_part_keeps_its_invariant(self) -> None:
+        invariants.check(self.hosts)
 
 
 TestHosts = HostsMachine.TestCase

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.core.labels import EXCLUSIVE, HOSTNAME, LabelClasses
+from hostmgr.core.state.labels import HOSTNAME, LabelClasses
 from peloton.model.constraint import (
     AndConstraint,
     Condition,
@@ -19,6 +19,7 @@ from peloton.model.constraint import (
     OrConstraint,
     mentions,
 )
+from peloton.model.host_class import EXCLUSIVE
 
 LABELS = st.sampled_from(
     [("rack", "r1"), ("rack", "r2"), ("disk", "ssd"), (EXCLUSIVE, "a"), (HOSTNAME, "h1")]

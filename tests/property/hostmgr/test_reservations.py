@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostmgr.core.claims import Claim
-from hostmgr.core.feasibility import GangShape, Members
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.reservation_plan import RunInfo, vector
-from hostmgr.core.reservations import Progress, ReservationPolicy, Reservations
-from hostmgr.core.runs import Runs
-from hostmgr.core.states import ClaimState
-from hostmgr.core.table import HostTable
+from hostmgr.core.claims.claim import Claim
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.reservations.queue import Progress, ReservationLimits, Reservations
+from hostmgr.core.runs.on_agents import Runs
+from hostmgr.core.runs.run_info import RunInfo, vector
+from hostmgr.core.state.feasibility import GangShape, Members
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.states import ClaimState
+from hostmgr.core.state.table import HostTable
 from peloton.model.resources import Resources
+from tests.property.hostmgr import invariants
 from tests.unit.hostmgr.hosts import agent, offer
 
 CPUS = 4
@@ -50,7 +51,7 @@ class World:
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
         self.hosts, self.runs = Hosts(HostTable(room=1)), Runs()
-        self.it = Reservations(self.hosts, self.runs, ReservationPolicy(backfill_margin=MARGIN, lease=3))
+        self.it = Reservations(self.hosts, self.runs, ReservationLimits(backfill_margin=MARGIN, lease=3))
         self.hosts.set_agents([agent(number, cpu=CPUS) for number in range(self.size)])
         for number in range(self.size):
             self.offer(f"S{number}")
@@ -59,8 +60,8 @@ class World:
         return (f"c{number}" for number in self.numbers)
 
     def offer(self, agent_id: str) -> None:
-        for old in self.hosts.offers_of(agent_id):
-            self.hosts.remove_offer(old.id)
+        for old in self.hosts.offers.of(agent_id):
+            self.hosts.offers.remove(old.id)
         cpu = CPUS - sum(used for _, where, used in self.ends.values() if where == agent_id)
         assert cpu >= 0, "no host is over its capacity"
         if cpu:
@@ -72,7 +73,7 @@ class World:
         if info is not None:
             self.runs.learn(run, info)
         self.ends[run] = (self.now + lasts, claim.agent_id, cpu)
-        self.hosts.release(claim.id)
+        self.hosts.claims.release(claim.id)
         self.offer(claim.agent_id)
 
     def small(self) -> bool:
@@ -82,7 +83,7 @@ class World:
         honest = self.random.random() < self.honest
         opened = self.it.open_for(longest, self.now) if honest else frozenset()
         want = HostFilter(SMALL.minimum, max_hosts=1, opened=opened)
-        claims = self.hosts.acquire(
+        claims = self.hosts.claims.acquire(
             want, self.ids(), self.now, "", self.now + longest if honest else None
         ).claims
         info = RunInfo(vector(SMALL.minimum, False), self.now + longest) if honest else None
@@ -114,10 +115,11 @@ class World:
         held: dict[str, set[str]] = {}
         for row in self.hosts.table.rows():
             agent_id = self.hosts.table.agent_ids[row]
-            name = self.hosts.reserved_for(agent_id)
+            name = self.hosts.reserved.holder(agent_id)
             assert (self.hosts.table.claim(row) is ClaimState.RESERVED) == bool(name)
             if name:
                 held.setdefault(name, set()).add(agent_id)
+        invariants.check(self.hosts)
         assert {name: len(agents) for name, agents in held.items()} == {
             name: self.sizes[name] for name in held
         }
@@ -156,7 +158,7 @@ def test_gangs_start_within_a_bound_among_small_tasks_without_end(world: World, 
         # Each gang waits for the tasks that ran when its hosts were reserved, or for the gang before it.
         assert world.now <= asked + (len(gangs) + 1) * (LONGEST + 2), world.placed
     world.step({})
-    assert not any(world.hosts.reserved_for(f"S{number}") for number in range(world.size))
+    assert not any(world.hosts.reserved.holder(f"S{number}") for number in range(world.size))
 
 
 @settings(max_examples=60, deadline=None)
@@ -176,7 +178,7 @@ def test_without_reservations_the_gang_starves() -> None:
     world = World(2, 1, 0.0)
     for _ in range(200):
         world.step({})
-        assert not world.hosts.acquire(WHOLE, world.ids(), world.now).claims
+        assert not world.hosts.claims.acquire(WHOLE, world.ids(), world.now).claims
 
 
 @given(worlds, st.integers(1, 5))
@@ -187,7 +189,7 @@ def test_a_gang_that_goes_away_frees_its_hosts_at_once(world: World, size: int) 
     world.step({"g": min(size, world.size)})
     world.it.cancel(["g"])
     assert not len(world.it)
-    assert not any(world.hosts.reserved_for(f"S{number}") for number in range(world.size))
+    assert not any(world.hosts.reserved.holder(f"S{number}") for number in range(world.size))
     world.check()
 
 
@@ -206,9 +208,9 @@ def test_a_reservation_that_is_not_renewed_ends() -> None:
 def test_reserved_hosts_are_used_until_the_gang_starts() -> None:
     """One host is busy for long; the others are reserved, and tasks that end in time go on there."""
     world = World(3, 3, 1.0)
-    (claim, *others) = world.hosts.acquire(WHOLE, world.ids(), 0.0).claims
+    (claim, *others) = world.hosts.claims.acquire(WHOLE, world.ids(), 0.0).claims
     for other in others:
-        world.hosts.release(other.id)
+        world.hosts.claims.release(other.id)
     world.launch(claim, CPUS, 100, RunInfo(vector(WHOLE.minimum, False), 100))
     world.step({"g": 3})
     assert world.expected["g"] == 100
@@ -238,5 +240,20 @@ def test_small_reservations_leave_half_of_the_hosts_to_others() -> None:
     for name in ("a", "b", "c", "d", "e"):
         world.it.renew(name, GangShape((Members(WHOLE, 1),)), world.now)
     world.it.replan(world.now)
-    assert sum(bool(world.hosts.reserved_for(f"S{number}")) for number in range(6)) == 3
+    assert sum(bool(world.hosts.reserved.holder(f"S{number}")) for number in range(6)) == 3
     assert world.it.progress("e", world.ids(), world.now).parts == ()
+
+
+def test_a_gang_is_claimed_whole_or_not_at_all_when_a_host_is_lost_after_the_plan() -> None:
+    world = World(3, 1, 0.0)
+    world.it.renew("g", GangShape((Members(WHOLE, 2),)), world.now)
+    world.it.replan(world.now)
+    reserved = [f"S{number}" for number in range(3) if world.hosts.reserved.holder(f"S{number}")]
+    assert len(reserved) == 2
+    world.hosts.remove_agent(reserved[0])
+    assert world.it.progress("g", world.ids(), world.now).claims == ()
+    assert reserved[1] not in world.hosts.claims
+    world.it.replan(world.now)
+    claims = world.it.progress("g", world.ids(), world.now).claims
+    assert len(claims) == 2 and reserved[0] not in {claim.agent_id for claim in claims}
+    invariants.check(world.hosts)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from jobmgr.core.cycle import Core
+from jobmgr.core.state.throttling import is_throttled
 from jobmgr.core.workflow.planner import batch_size
 from peloton.model.availability import is_serving
 from peloton.model.job import JobRuntime, JobSpec
-from peloton.model.states import TaskState
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import WHOLE_WORKFLOW, Workflow, WorkflowEvent, WorkflowState, WorkflowType
+from tests.property.jobmgr import invariants
 from tests.unit.jobmgr_core.specs import JOB
 
 S, W, T = TaskState, WorkflowState, WorkflowType
@@ -63,7 +65,8 @@ class Promises:
                 continue
             wanted = (old.desired_config_version, new.desired_config_version)
             assert new.config_version in (old.config_version, *wanted), f"{instance}: {old} -> {new}"
-            assert new.run >= old.run, f"{instance}: {old} -> {new}"
+            kept = new.run == old.previous_run and old.state in (S.INITIALIZED, S.PENDING)
+            assert new.run >= old.run or (kept and new.state is S.RUNNING), f"{instance}: {old} -> {new}"
             if wanted[0] == wanted[1]:
                 continue
             assert workflow is not None, f"{instance}: {old} -> {new} without a workflow"
@@ -146,13 +149,25 @@ def _is_over(workflow: Workflow, task: TaskRuntime) -> bool:
 
 def check_cache(core: Core, rows: dict[int, TaskRuntime], specs: dict[int, JobSpec]) -> None:
     """The cache is what is stored, and its sums are right."""
+    invariants.check(core.active)
     held = core.active.jobs[JOB].job
     there = {i: task for i, task in rows.items() if task.state is not S.DELETED}
     assert dict(held.created()) == there
     assert held.runtime.config_counts == Counter(task.config_version for task in there.values())
     assert held.runtime.task_counts == Counter(task.state for task in there.values())
+    assert held.throttled == {i for i, task in there.items() if is_throttled(task)}
     assert held.runtime.config_version in specs
     assert {task.desired_config_version for task in there.values()} <= specs.keys()
+
+
+def check_job_state(runtime: JobRuntime, rows: dict[int, TaskRuntime]) -> None:
+    """A service is KILLED where all have ended and it, or each of its instances, was stopped."""
+    if runtime.state is not JobState.KILLED:
+        return
+    there = [task for task in rows.values() if task.state is not S.DELETED]
+    assert all(task.state.terminal for task in there)
+    stopped = all(task.goal is S.KILLED and task.desired_run <= task.run for task in there)
+    assert runtime.goal in (JobState.KILLED, JobState.DELETED) or (there and stopped)
 
 
 def check_reason(core: Core, workflow: Workflow) -> None:

@@ -12,16 +12,17 @@ from dataclasses import dataclass, field, replace
 from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
+from tests.property.jobmgr import invariants
 from tests.unit.jobmgr_core.specs import JOB, stored_job
 
 S = TaskState
 SECOND = 1_000_000_000
-LIMITS = Limits(rows_per_turn=3)
+LIMITS = Limits(rows_per_cycle=3)
 BUCKET = 2
 """Instances whose rows are written together or not at all."""
 
@@ -42,6 +43,7 @@ class Simulation:
     sent: list[tuple[Run, TaskStatus]] = field(default_factory=list)
     """All statuses there were: any may come again."""
     launched: list[tuple[int, int]] = field(default_factory=list)
+    replies: list[tuple[ev.Event, object]] = field(default_factory=list)
     twice: list[tuple[int, int]] = field(default_factory=list)
     retired: bool = False
     monotonic: float = 100.0
@@ -60,6 +62,11 @@ class Simulation:
     @property
     def tasks(self) -> dict[int, TaskRuntime]:
         """The rows that are the job's: an update that was torn may have left others."""
+        return {i: task for i, task in self.mine.items() if task.state is not S.DELETED}
+
+    @property
+    def mine(self) -> dict[int, TaskRuntime]:
+        """The rows of the job, those of released instances among them."""
         return {i: task for i, task in self.rows.items() if i < self.stored.instance_count}
 
     @property
@@ -72,6 +79,7 @@ class Simulation:
         """Run a cycle. With `crash` the leader crashes after storing, before it acts."""
         events, self.inbox = self.inbox, []
         cycle = self.core.run_cycle(events, ev.Now(self.wall, self.monotonic))
+        self.replies += zip(events, cycle.replies, strict=True)
         for change in cycle.changes.values():
             self.rows.update(change.tasks)
             self.runtime = change.runtime or self.runtime
@@ -100,12 +108,17 @@ class Simulation:
     def check(self, changes: object) -> None:
         """What the leader holds is what is stored, and the counts are those of the rows. What a torn update
         has left is written again before it counts."""
+        invariants.check(self.core.active)
         in_flight = self.core.active.jobs.get(JOB)
         if in_flight is None:
             return
         created = dict(in_flight.job.created())
         assert created == {i: self.rows.get(i) for i in created}
-        assert set(created) >= {i for i in self.rows if i < self.spec.instance_count}
+        removed = {i for i, task in self.mine.items() if task.state is S.DELETED}
+        assert set(created) | removed >= {i for i in self.rows if i < self.spec.instance_count}
+        assert set(in_flight.job.free) >= removed and removed.isdisjoint(created)
+        released = sum(task.goal is S.DELETED for task in in_flight.job.tasks)
+        assert in_flight.job.runtime.released == released
         assert in_flight.job.counts == Counter(task.state for task in created.values())
         assert in_flight.job.runtime.config_counts == Counter(
             task.config_version for task in created.values()
@@ -224,17 +237,21 @@ class Simulation:
         for _ in range(limit):
             if self.retired and not self.alive and not self.todo and not self.inbox:
                 return
-            if self.todo:
-                self.act(0)
-            elif self.alive:
-                self.progress(0)
-            else:
-                self.place()
-            if not self.todo and not self.inbox and not self.alive:
-                due = self.core.idle_until()
-                self.monotonic = max(self.monotonic, due or self.monotonic)
-            self.run_cycle()
+            self.advance()
         raise AssertionError(f"not over: {self.runtime.state.name} {self.rows} {self.todo} {self.known}")
+
+    def advance(self) -> None:
+        """Let the next thing happen, or the time until the next deadline pass."""
+        if self.todo:
+            self.act(0)
+        elif self.alive:
+            self.progress(0)
+        else:
+            self.place()
+        if not self.todo and not self.inbox and not self.alive:
+            due = self.core.idle_until()
+            self.monotonic = max(self.monotonic, due or self.monotonic)
+        self.run_cycle()
 
     def _launch(self, launch: ins.Launch) -> None:
         for run in launch.runs:

@@ -98,10 +98,12 @@ def take(simulation: Simulation, step: Step) -> None:
 def add_up(simulation: Simulation) -> None:
     """The job's sums are those of its tasks."""
     runtime, rows = simulation.runtime, simulation.tasks.values()
+    mine = simulation.mine.values()
+    assert runtime.released == sum(task.goal is S.DELETED for task in mine)
     assert runtime.task_counts == Counter(task.state for task in rows)
     assert runtime.config_counts == Counter(task.config_version for task in rows)
     for kind in ("cpu", "memory"):
-        used = sum(task.resource_usage.get(kind, 0.0) for task in rows)
+        used = sum(task.resource_usage.get(kind, 0.0) for task in mine)
         assert runtime.resource_usage.get(kind, 0.0) == approx(used)
     started = [task.start_time for task in rows if task.start_time]
     assert bool(runtime.start_time) or not started

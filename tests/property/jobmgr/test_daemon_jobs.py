@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from jobmgr.core.state import events as ev
 from peloton.model.states import JobState, TaskState
+from tests.property.jobmgr import invariants
 from tests.unit.jobmgr_core.daemons import DaemonJob, daemon
 from tests.unit.jobmgr_core.specs import JOB
 
@@ -48,6 +49,7 @@ def apply(job: DaemonJob, kind: str, host: str) -> None:
 
 def check(job: DaemonJob) -> None:
     """What holds after every step."""
+    invariants.check(job.core.active)
     assert not job.twice, "an instance runs once at a time"
     wanted = [task.desired_host for task in job.tasks.values() if task.goal is not TaskState.DELETED]
     assert len(set(wanted)) == len(wanted), "no host has two instances"

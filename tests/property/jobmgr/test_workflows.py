@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -33,7 +33,7 @@ from peloton.model.workflow import (
     WorkflowState,
     WorkflowType,
 )
-from tests.property.jobmgr.promises import Promises, check_cache, check_reason
+from tests.property.jobmgr.promises import Promises, check_cache, check_job_state, check_reason
 from tests.unit.jobmgr_core.services import Service, service
 from tests.unit.jobmgr_core.specs import JOB
 
@@ -43,6 +43,7 @@ FAILED_ONCE = (3758,)
 CHUNK = 50
 STEPS = 80
 S, W, T, A = TaskState, WorkflowState, WorkflowType, ev.WorkflowAction
+Kind = TypeVar("Kind", bound="Walk")
 COMMANDS = ("good", "other", "bad")
 
 
@@ -112,8 +113,9 @@ class Walk:
         """Instances that may be unavailable; 0: no limit."""
         self.it = Watched(self._spec(draw.randint(1, 6), "good"), created=created)
 
-    def play(self) -> None:
-        steps: list[tuple[float, Any]] = [
+    def steps(self) -> list[tuple[float, Any]]:
+        """Return what may happen, with how often it does."""
+        return [
             (20, self.go_all_on) if self.calm else (6, self.go_on),
             (2, self.finish_a_run),
             (3, self.fail_bad_runs),
@@ -133,6 +135,9 @@ class Walk:
             (0.4, self.one_instance),
             (0.4, self.restart_within_the_sla),
         ]
+
+    def play(self) -> None:
+        steps = self.steps()
         weights, acts = [weight for weight, _ in steps], [act for _, act in steps]
         for _ in range(STEPS):
             act = self.random.choices(acts, weights)[0]
@@ -274,6 +279,7 @@ class Walk:
         chosen = self.random.sample(there, min(len(there), self.random.randint(1, 3)))
         before = {i: instance_availability(it.runtime.goal, task) for i, task in it.tasks.items()}
         down = sum(found is Availability.UNAVAILABLE for found in before.values())
+        down += sum(before[i] is Availability.KILLED for i in chosen)  # they are started, and not up yet
         added = sum(before[i] is Availability.AVAILABLE for i in chosen)
         reply = it.ask(ev.RestartRequested(JOB, chosen, check_sla=True))
         if isinstance(reply, Conflict):
@@ -303,6 +309,8 @@ class Walk:
         it = self.it
         assert not it.twice, "an instance ran twice"
         check_cache(it.core, it.rows, it.specs)
+        if "tear_a_write" not in self.log or "go_all_on" in self.log[_last(self.log, "tear_a_write") :]:
+            check_job_state(it.runtime, it.rows)
         running = it.workflow
         if running is not None and not running.state.terminal:
             assert it.runtime.config_version == running.target_version or JOB in it.core.rollouts.pending
@@ -346,6 +354,83 @@ class Walk:
             assert all(task.desired_config_version != forward for task in it.tasks.values())
 
 
+class CutOff(Walk):
+    """A history in which agents become unreachable, and come back with their runs."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.away: list[tuple[int, int]] = []
+        """Runs that are LOST, and live."""
+        self.back: set[tuple[int, int]] = set()
+        """Runs that came back: each is kept, or killed."""
+        self.kept = 0
+
+    def steps(self) -> list[tuple[float, Any]]:
+        return [*super().steps(), (3, self.cut_off), (4, self.reconnect), (5, self.blink)]
+
+    def blink(self) -> None:
+        """An agent comes back a moment after it became unreachable."""
+        self.cut_off()
+        for _ in range(self.random.randrange(4)):
+            self.go_on()
+            self.check()
+        self.reconnect()
+
+    def cut_off(self) -> None:
+        """A run is lost, and lives where nobody can reach it."""
+        if (key := self._live()) and self.it.alive[key] is S.RUNNING:
+            self.away.append(key)
+            self.it.end(key[0], S.LOST)
+
+    def reconnect(self) -> None:
+        """Agents come back with their runs, of which some are killed at once."""
+        it, away, self.away = self.it, self.away, []
+        for instance, run in away:
+            waits = it.rows[instance].state in (S.INITIALIZED, S.PENDING)
+            it.alive[instance, run] = S.RUNNING
+            self.back.add((instance, run))
+            it.say(instance, run, S.RUNNING)
+            self._kill()
+            assert waits or (instance, run) not in it.alive, "it was replaced, or is not wanted"
+
+    def check(self) -> None:
+        self._kill()
+        super().check()
+        for instance, run in list(self.back):
+            task = self.it.rows[instance]
+            kept = task.run == run and task.state is S.RUNNING
+            self.kept += kept
+            if kept or (instance, run) not in self.it.alive:
+                self.back.discard((instance, run))
+
+    def come_to_an_end(self) -> None:
+        self.reconnect()
+        super().come_to_an_end()
+        self.check()
+        assert not self.back, "neither kept nor killed"
+
+    def _kill(self) -> None:
+        """Kills of runs that were given up arrive before anything else is launched."""
+        it = self.it
+        for each in [each for each in it.todo if isinstance(each, ins.Kill)]:
+            rows = [(it.rows[run.instance], run.run) for run in each.runs]
+            if any(task.run != run or task.state.terminal for task, run in rows):
+                it.todo.remove(each)
+                it.carry_out(each)
+
+
+@pytest.mark.parametrize("first", range(0, EXAMPLES, CHUNK))
+def test_runs_that_come_back_are_kept_or_killed(first: int) -> None:
+    kept = 0
+    for seed in range(first, min(first + CHUNK, EXAMPLES)):
+        kept += play(seed, CutOff).kept
+    assert kept > CHUNK / 2
+
+
+def _last(log: Sequence[str], name: str) -> int:
+    return len(log) - 1 - log[::-1].index(name)
+
+
 def test_the_histories_differ() -> None:
     logs = []
     for seed in range(2):
@@ -361,18 +446,19 @@ def test_the_histories_differ() -> None:
 @pytest.mark.parametrize("first", range(0, EXAMPLES, CHUNK))
 def test_workflows_keep_their_promises(first: int) -> None:
     for seed in range(first, min(first + CHUNK, EXAMPLES)):
-        play(seed)
+        play(seed, Walk)
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_histories_that_failed_once(seed: int) -> None:
-    play(seed)
+    play(seed, Walk)
 
 
-def play(seed: int) -> None:
-    walk = Walk(seed)
+def play(seed: int, kind: type[Kind]) -> Kind:
+    walk = kind(seed)
     try:
         walk.play()
     except Exception as error:
         error.add_note(f"seed {seed}: {walk.log}")
         raise
+    return walk

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobmgr.clients.matching import AgentsClient
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v0.tasks import TaskManager
@@ -32,6 +33,7 @@ from storage.sqlite.store import open_sqlite
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import POOLS, job
 from tests.unit.jobmgr_services.conftest import JOB
+from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
 from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, task
 from tests.unit.wire.specs import job as service_spec
 
@@ -70,13 +72,14 @@ class World:
         for pool in POOLS:
             await self.store.pools.write(pool)
         engine, hostmgr = FakeEngine(self.store), FakeHostmgr()
+        workflows: Any = FakeWorkflows(engine, lambda: NOW)
         hostmgr.answers = {"GetMesosAgentInfo": PelotonError("away")}
         self.jobs, self.tasks = (
-            JobManager(engine, ManualClock(epoch=NOW)),
-            TaskManager(engine, Sandboxes(lambda cluster: hostmgr)),
+            JobManager(engine, workflows, ManualClock(epoch=NOW)),
+            TaskManager(engine, Sandboxes(lambda cluster: AgentsClient(hostmgr))),
         )
-        self.services = JobService(engine, engine.workflows, ManualClock(epoch=NOW))
-        self.pods = PodService(engine, Sandboxes(lambda cluster: hostmgr))
+        self.services = JobService(engine, workflows, ManualClock(epoch=NOW))
+        self.pods = PodService(engine, Sandboxes(lambda cluster: AgentsClient(hostmgr)))
         await self.jobs.Create(job_pb2.CreateRequest(id=peloton_pb2.JobID(value=JOB), config=job()), None)
         await engine.put(JOB, {0: task(run=2, host="h", agent_id="S"), 1: task()})
         created = stateless_svc_pb2.CreateJobRequest(spec=service_spec())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.errors import InvalidArgument
 from peloton.wire.payload import spec_from_payload, spec_from_v1alpha
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 from peloton.wire.v1alpha.patch import patched
-from peloton.wire.v1alpha.twins import filled_job
 from peloton.wire.validation.v1alpha import check_spec
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.wire.specs import job

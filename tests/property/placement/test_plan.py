@@ -22,10 +22,10 @@ from peloton.model.constraint import (
     of_kind,
 )
 from peloton.model.fixed_ports import port_labels, ports_of, with_ports
+from peloton.model.host_class import EXCLUSIVE
 from peloton.model.resources import Resources, total
 from peloton.model.states import PlacementStrategy
-from placement.core import puts
-from placement.core.labels import EXCLUSIVE
+from placement.core import placer
 from placement.core.model import Gang, Host, HostClass, Needs, Task
 from placement.core.plan import Plan, plan
 from placement.core.policy import Desired, Policy, Scorer
@@ -44,9 +44,9 @@ FIXED = [31001, 8080]
 @pytest.fixture(autouse=True, scope="module")
 def _few_rows_first() -> Iterator[None]:
     """Let the hosts be examined in two steps, as they are in large clusters."""
-    before, puts.FIRST_ROWS = puts.FIRST_ROWS, 2
+    before, placer.FIRST_ROWS = placer.FIRST_ROWS, 2
     yield
-    puts.FIRST_ROWS = before
+    placer.FIRST_ROWS = before
 
 
 leaves = st.builds(
@@ -268,7 +268,7 @@ def test_gangs_are_placed_whole_and_break_no_rule(
 @settings(max_examples=60, deadline=None)
 @given(host_lists(), gang_lists(most=1))
 def test_first_fit_in_order_is_what_trying_each_host_gives(hosts: list[Host], gangs: list[Gang]) -> None:
-    """Of tasks whose constraints do not count tasks, each is where looking at every host in turn puts it."""
+    """Of tasks whose constraints do not count tasks, each is where trying every host in turn places it."""
     plain = [gang for gang in gangs if not of_kind(gang.tasks[0].needs.host_class.tree, Kind.TASK)]
     planned = plan(plain, hosts, policy=Policy(Scorer.FIRST_FIT, largest_first=False))
     cluster = Cluster(hosts, {})

@@ -15,7 +15,7 @@ from peloton.model.states import TaskState, TaskType
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.needs import Needs
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool, PoolPart
 
 S = TaskState
 BEFORE_LAUNCH = frozenset({S.PENDING, S.READY, S.PLACING, S.PLACED, S.LAUNCHING, S.RESERVED})
@@ -151,6 +151,9 @@ class Reference:
                     expected[kind] -= amount
                 assert counted == expected, (pool.path, name, counted, expected)
             assert pool.tasks == self.counts[pool.id], pool.path
+            for name in ("used", "slack", "demand", "slack_demand") if pool.classes is not None else ():
+                parts = [getattr(part, name) for part in pool.parts.values()]
+                assert [sum(part[kind] for part in parts) for kind in range(4)] == getattr(pool, name)
 
     def _aside(self) -> dict[tuple[PoolId, str], list[int]]:
         """The requests of tasks that are set aside, which are no demand of their pools."""
@@ -184,7 +187,7 @@ class Reference:
 
     def _each_is_in_one_queue(self, gangs: dict[Gang, TaskState]) -> None:
         scheduler, queued = self.scheduler, 0
-        for leaf in scheduler.tree:
+        for leaf in self._subjects():
             assert not len(scheduler.pending.of(leaf)) or leaf in scheduler.pending.active, (
                 f"{leaf.path} would never be tried"
             )
@@ -195,7 +198,8 @@ class Reference:
                 for gang in queue:
                     queued += 1
                     assert gang.queue is queue
-                    assert gang.pool is leaf
+                    assert gang.pool is leaf.whole
+                    assert gang.pool.part(gang.charge) is leaf, "it waits among those of other hosts"
                     assert gangs[gang] is S.PENDING
                     assert before is None or gang.priority <= before, "a lower priority is before it"
                     before = gang.priority
@@ -250,34 +254,42 @@ class Reference:
 
     # Admission.
 
-    def bounds(self) -> dict[tuple[PoolId, str], list[int]]:
+    def _subjects(self) -> list[Pool]:
+        """All pools and their parts in the classes of hosts."""
+        return [each for pool in self.scheduler.tree for each in (pool, *pool.parts.values())]
+
+    def bounds(self) -> dict[tuple[PoolId, str, str], list[int]]:
         """What admission raises, as it is now."""
         names = ("used", "slack", "firm", "non_preemptible", "controller")
-        return {(pool.id, name): self._held(pool, name) for pool in self.scheduler.tree for name in names}
+        return {
+            (pool.id, pool.hosts, name): self._held(pool, name) for pool in self._subjects() for name in names
+        }
 
     def _held(self, pool: Pool, name: str) -> list[int]:
         """`firm` is what is allocated and not revocable."""
         return _less(pool.used, pool.slack) if name == "firm" else list(getattr(pool, name))
 
-    def check_admitted(self, before: dict[tuple[PoolId, str], list[int]]) -> None:
+    def check_admitted(self, before: dict[tuple[PoolId, str, str], list[int]]) -> None:
         """Nothing was raised over its bound."""
-        preemption = self.scheduler.policy.preemption
-        for pool in self.scheduler.tree:
+        preemption = self.scheduler.limits.preemption
+        for pool in self._subjects():
+            entitled = pool.classes is None  # where the parts are not
             for name, bound in (
-                ("used", pool.entitlement),
-                ("slack", pool.slack_entitlement),
-                ("firm", _less(pool.entitlement, pool.slack_entitlement)),
-                ("non_preemptible", pool.reservation if preemption else None),
-                ("controller", pool.controller_limit),
+                ("used", pool.entitlement if entitled else pool.limit),
+                ("slack", pool.slack_entitlement if entitled else None),
+                ("firm", _less(pool.entitlement, pool.slack_entitlement) if entitled else None),
+                ("non_preemptible", pool.reservation if preemption and pool.whole is pool else None),
+                ("controller", pool.controller_limit if pool.whole is pool else None),
             ):
-                had, has = before[pool.id, name], self._held(pool, name)
+                had, has = before.get((pool.id, pool.hosts, name), [0] * 4), self._held(pool, name)
                 for kind in range(4):
                     if bound is not None and has[kind] > had[kind]:
                         assert has[kind] <= bound[kind], (pool.path, name, kind, has, bound)
 
     def check_nothing_left(self) -> None:
         """After a finished cycle, no head of a queue could have been admitted."""
-        for leaf in self.scheduler.tree.leaves():
+        leaves = [part for leaf in self.scheduler.tree.leaves() for part in leaf.divided()]
+        for leaf in leaves:
             heads = [
                 gang for queue in self.scheduler.pending.of(leaf).all if (gang := queue.head()) is not None
             ]
@@ -291,13 +303,15 @@ class Reference:
             )
 
     def _full(self, kind: TaskType) -> bool:
-        return len(self.scheduler.ready[kind]) >= self.scheduler.policy.ready_limit
+        return len(self.scheduler.ready[kind]) >= self.scheduler.limits.ready_limit
 
     def _fits(self, leaf: Pool, gang: Gang) -> bool:
         requested = [task.needs for task in gang.tasks]
         firm = _total(needs for needs in requested if not needs.revocable)
         slack = _total(needs for needs in requested if needs.revocable)
         entitled = [firm[0], *(a + b for a, b in zip(firm[1:], slack[1:], strict=True))]
+        if leaf.whole is not leaf and gang.charge.mixed:
+            return False  # its parts are tried one by one: `refusal` is tested with them
         for pool in leaf.ancestors:
             if _over(pool.used, entitled, pool.entitlement) or _over(
                 pool.slack, slack, pool.slack_entitlement
@@ -305,11 +319,17 @@ class Reference:
                 return False
             if _over(self._held(pool, "firm"), firm, _less(pool.entitlement, pool.slack_entitlement)):
                 return False
+        whole = leaf.whole
+        for pool in whole.ancestors[:-1] if whole is not leaf else ():
+            if _over(pool.used, entitled, pool.limit):
+                return False
         controller = _total(needs for needs in requested if needs.controller)
-        if leaf.controller_limit is not None and _over(leaf.controller, controller, leaf.controller_limit):
+        if whole.controller_limit is not None and _over(whole.controller, controller, whole.controller_limit):
             return False
         fixed = _total(needs for needs in requested if not needs.preemptible)
-        return not (self.scheduler.policy.preemption and _over(leaf.non_preemptible, fixed, leaf.reservation))
+        return not (
+            self.scheduler.limits.preemption and _over(whole.non_preemptible, fixed, whole.reservation)
+        )
 
     def check_entitlement(self) -> None:
         """Never above the limit, and the children's together never above the parent's."""
@@ -324,6 +344,15 @@ class Reference:
                 assert children <= pool.entitlement[kind], (pool.path, kind)
                 assert slack <= pool.slack_entitlement[kind] or not pool.children, (pool.path, kind)
                 assert pool.parent is None or pool.entitlement[kind] <= pool.limit[kind], (pool.path, kind)
+        for part in self._subjects():
+            if isinstance(part, PoolPart):
+                below = [child.parts[part.host_class] for child in part.whole.children.values()]
+                for kind in range(4):
+                    assert sum(child.entitlement[kind] for child in below) <= part.entitlement[kind]
+        classes = tree.classes
+        for of, root in tree.root.parts.items():
+            assert classes is not None
+            assert root.entitlement == classes.capacity(of).normal.values()
 
     def check_preempted(self, tasks: Collection[Task]) -> None:
         """Only eligible tasks were taken, and gangs completely."""

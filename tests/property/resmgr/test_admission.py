@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
-from resmgr.core.admission.checks import Check, Refusal, refusal
+from resmgr.core.admission.checks import Check, FailedCheck, refusal
 from resmgr.core.state.amounts import Vector
 from resmgr.core.state.entities import Gang, JobTasks, Task
 from resmgr.core.state.needs import Needs
-from resmgr.core.state.pools import Pool, PoolTree
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolTree
 
 thorough = settings(max_examples=int(os.environ.get("PELOTON_EXAMPLES", "300")), deadline=None)
 AMOUNTS = st.tuples(*[st.integers(0, 3)] * 4)
@@ -90,7 +91,7 @@ def test_a_gang_is_refused_by_the_first_check_that_it_does_not_pass_and_by_no_ot
         _numbers_are_right(found)
 
 
-def _numbers_are_right(found: Refusal) -> None:
+def _numbers_are_right(found: FailedCheck) -> None:
     assert found.gang > 0
     assert found.allocation + found.gang > found.bound
     assert str(found).startswith(f"{found.kind}: ")

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resmgr.core.monitoring.history import DAY, LONG_STEP, MINUTES, History
+from resmgr.core.monitoring.history import DAY_SAMPLES, LONG_STEP_MINUTES, MINUTES, History
 
 START = 28_000_003
 GAPS = st.lists(
-    st.one_of(st.just(1), st.integers(1, 3 * MINUTES), st.integers(1, 2 * DAY * LONG_STEP)), max_size=40
+    st.one_of(st.just(1), st.integers(1, 3 * MINUTES), st.integers(1, 2 * DAY_SAMPLES * LONG_STEP_MINUTES)),
+    max_size=40,
 )
 
 
 def mean(samples: dict[int, float], first: int) -> float:
-    held = [samples[minute] for minute in range(first, first + LONG_STEP) if minute in samples]
+    held = [samples[minute] for minute in range(first, first + LONG_STEP_MINUTES) if minute in samples]
     return sum(held) / len(held) if held else math.nan
 
 
@@ -38,8 +39,8 @@ def test_an_hour_and_a_day_are_what_was_sampled(gaps: list[int]) -> None:
     expected = [taken.get(each, math.nan) for each in range(hour.start, minute + 1)]
     np.testing.assert_allclose(hour.values[:, 0], expected)
     np.testing.assert_allclose(hour.values[:, 1], [-each for each in expected])
-    firsts = range(day.start, day.start + DAY * LONG_STEP, LONG_STEP)
-    assert minute in range(firsts[-1], firsts[-1] + LONG_STEP)
+    firsts = range(day.start, day.start + DAY_SAMPLES * LONG_STEP_MINUTES, LONG_STEP_MINUTES)
+    assert minute in range(firsts[-1], firsts[-1] + LONG_STEP_MINUTES)
     # What was measured in the first of these five minutes, before the day began, is still part of their mean.
     np.testing.assert_allclose(day.values[:, 0], [mean(taken, first) for first in firsts], rtol=1e-6)
 

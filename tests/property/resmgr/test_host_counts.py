@@ -5,14 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.core.filter import Result
+from hostmgr.core.state.host_filter import Result
 from peloton.model.hostcounts import MATCH
 from peloton.model.ids import MesosTaskId, TaskId, mesos_task_id, task_id
 from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
-from placement.core.model import Gang, Needs, Task
-from placement.ports import Failure
-from placement.wire import failure_to
+from placement.core.model import Gang, Needs, Task, Unplaced
+from placement.wire import unplaced_to
 from resmgr.core.explain.queue_reasons import explain
 from resmgr.wire.tasks import unplaced_from
 from tests.unit.resmgr.world import JOB, World
@@ -38,7 +37,7 @@ def test_counts_and_shortages_are_in_the_explanation(
     world.enqueue(0)
     world.admit()
     world.dequeue()
-    failure = unplaced_from(failure_to(Failure(gang(), "no host fits", counts, shortage)))
+    failure = unplaced_from(unplaced_to(Unplaced(gang(), "no host fits", counts, shortage)))
     world.scheduler.propose(world.engine, [], [failure], world.now)
     [found] = explain(world.scheduler, [world.task(0)])
     assert found.tries is not None

@@ -12,9 +12,9 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from resmgr.core.state.entities import Gang
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
-from resmgr.core.state.placements import Failure, Proposal
-from resmgr.core.state.policy import Policy
+from resmgr.core.state.placements import PlacementFailure, Proposal
 from tests.unit.resmgr.world import World, kinds, needs
 
 HOSTS, CPUS = 4, 4
@@ -51,7 +51,7 @@ class Engine:
 
     def _order(self, gang: Gang) -> tuple[bool, float]:
         """Gangs that ask for a reservation come first, the one that waits longest before the others."""
-        return not self.world.scheduler.wants_reserved_host(gang), gang.failed_at
+        return not self.world.scheduler.wants_reserved_host(gang), gang.attempts.failed_at
 
     def _place(self, gang: Gang) -> None:
         world, size = self.world, len(gang.tasks)
@@ -65,7 +65,7 @@ class Engine:
         usable = [h for h in range(HOSTS) if self.free[h] >= cpus and self.held.get(h, runs[0]) == runs[0]]
         chosen = usable[:size] if size > 1 else usable[:1]
         if len(chosen) < size:
-            failure = Failure(runs, "no host fits")
+            failure = PlacementFailure(runs, "no host fits")
             world.scheduler.propose(world.engine, [], [failure], world.now)
             return
         proposals = [
@@ -89,7 +89,7 @@ class Engine:
 def test_a_busy_gang_is_placed_in_bounded_time(size: int, lives: list[int], backlog: int) -> None:
     # More than the hosts have: admission does not keep any of them free.
     capacity = Resources.of(HOSTS * CPUS * 3, 10_000, 10_000)
-    world = World(policy=Policy(host_reservation=True), capacity=capacity)
+    world = World(limits=Limits(host_reservation=True), capacity=capacity)
     engine = Engine(world, {})
     small = 0
     for second in range(BOUND):
@@ -121,9 +121,9 @@ def test_few_others_pass_a_gang_in_a_backlog_that_grows(
     growth: int, passes: int, seconds: float, tries: int, preemptible: bool
 ) -> None:
     """The pool admits 12 gangs a second at most, and more come; the large one finds no place for long."""
-    policy = Policy(passes=passes, passes_seconds=seconds, tries=tries, retry_longest=2.0)
-    reserved = World(policy=policy, capacity=Resources.of(12, 10_000, 10_000))
-    world = reserved if preemptible else _all_reserved(policy)
+    limits = Limits(passes=passes, passes_seconds=seconds, tries=tries, retry_longest=2.0)
+    reserved = World(limits=limits, capacity=Resources.of(12, 10_000, 10_000))
+    world = reserved if preemptible else _all_reserved(limits)
     small, admitted, returned_at = 0, 0, 0.0
     passed: list[int] = []
     """How many others were admitted before it, after each return."""
@@ -140,13 +140,13 @@ def test_few_others_pass_a_gang_in_a_backlog_that_grows(
         for gang in world.dequeue():
             runs = tuple(task.key for task in gang.tasks)
             if gang.tasks[0].key.job_id == BIG:
-                if gang.tries == 0 and gang.cycles:
-                    others, longest = policy.passed_by(gang.cycles)
+                if gang.attempts.tries == 0 and gang.attempts.returns:
+                    others, longest = limits.passed_by(gang.attempts.returns)
                     # Others of the same cycle of admission may count, and those that come back.
                     assert admitted <= others + 12, f"{admitted} passed it, {others} may"
                     assert world.now <= returned_at + longest + 2 or not admitted
                     passed.append(admitted)
-                world.scheduler.propose(world.engine, [], [Failure(runs, "no host fits")], world.now)
+                world.scheduler.propose(world.engine, [], [PlacementFailure(runs, "no host fits")], world.now)
                 if large.state is TaskState.PENDING:
                     admitted, returned_at = 0, world.now
                 if world.scheduler.wants_reserved_host(gang):
@@ -162,6 +162,6 @@ def test_few_others_pass_a_gang_in_a_backlog_that_grows(
     raise AssertionError(f"it starves: {large.reason}, {len(passed)} returns, {admitted} passed it since")
 
 
-def _all_reserved(policy: Policy) -> World:
+def _all_reserved(limits: Limits) -> World:
     pool = PoolConfig("a", "a", "root", kinds(reservation=12))
-    return World(pool, policy=policy, capacity=Resources.of(12, 10_000, 10_000))
+    return World(pool, limits=limits, capacity=Resources.of(12, 10_000, 10_000))

@@ -10,6 +10,7 @@ from random import Random
 from pytest import raises
 
 from peloton.errors import Fenced, InvalidArgument, NotFound, Refused
+from peloton.model.host_class import HostClass
 from peloton.model.ids import ROOT_POOL, PoolId, Run
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
@@ -19,12 +20,14 @@ from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.scheduler import Scheduler
+from resmgr.core.state.classes import ClassCapacity
 from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.entities import Holder, Task
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import Needs, NewTask
-from resmgr.core.state.placements import Failure, Proposal, ReservedGang
-from resmgr.core.state.policy import Policy
-from resmgr.core.state.pools import Pool, PoolBusy, PoolNotLeaf
+from resmgr.core.state.placements import PlacementFailure, Proposal, ReservedGang
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolBusy, PoolNotLeaf
 from tests.unit.resmgr.world import whole
 
 from .reference import BEFORE_LAUNCH, ON_HOST, Reference, Step
@@ -69,7 +72,7 @@ class Walk:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.scheduler = Scheduler(self._policy(), "stream")
+        self.scheduler = Scheduler(self._limits(), "stream")
         rules = Rules(strikes=rng.randint(1, 3), per_minute=rng.choice((None, 2)))
         self.preemptor = Preemptor(
             self.scheduler.lifecycle, self.scheduler.sharing, rules, limit=rng.randint(1, 8)
@@ -85,6 +88,8 @@ class Walk:
         self.given: set[str] = set()
         """Of those, what jobmgr got."""
         self._pools = 0
+        self._several = rng.random() < 0.5
+        """Whether there are several classes of hosts."""
         self._check: Steps[list[Victim]] | None = None
         self._preempted: list[Task] = []
         """By the check that goes on."""
@@ -217,7 +222,7 @@ class Walk:
         runs = [task.key for task in (members[:1] if half else members)]
         if rng.random() < 0.3:
             shortage = rng.choice((None, None, Shortage(Lack.RESOURCE, "cpu", 5, rng.randint(0, 4), 3)))
-            failure = Failure(tuple(runs), "no host", shortage=shortage)
+            failure = PlacementFailure(tuple(runs), "no host", shortage=shortage)
             self.scheduler.propose(holder, [], [failure], self.now)
             self.reference.follow(GIVEN_BACK, members)
             assert all(task.state not in IN_ENGINE for task in members)
@@ -366,7 +371,7 @@ class Walk:
         if self._check is not None:
             return
         victims = whole(self.preemptor.steps(self.now))
-        changed = self.reference.follow(PREEMPTED)
+        changed = self._follow_check()
         assert sorted(run for victim in victims for run in victim.runs) == sorted(t.key for t in changed)
         self.reference.check_preempted(changed)
         self.reference.check_entitlement()
@@ -381,12 +386,17 @@ class Walk:
                 next(self._check)
         except StopIteration as end:
             self._check, over = None, end.value
-        changed = self.reference.follow(PREEMPTED)
+        changed = self._follow_check()
         self.reference.check_preempted(changed)
         self._preempted += changed
         if over is not None:
             runs = sorted(run for victim in over for run in victim.runs)
             assert runs == sorted(task.key for task in self._preempted)
+
+    def _follow_check(self) -> list[Task]:
+        """Take in what a check changed; return what it preempted, without what it spared."""
+        changed = self.reference.follow({*PREEMPTED, (S.PREEMPTING, S.RUNNING)})
+        return [task for task in changed if task.state is not S.RUNNING]
 
     def take_preempted(self) -> None:
         waiting = len(self.preemptor)
@@ -401,8 +411,25 @@ class Walk:
 
     def capacity(self) -> None:
         amount, slack = self.rng.choice((0, 10, 20, 30, 60, 60)), self.rng.choice((0, 9))
-        self.scheduler.set_capacity(Resources(amount, amount, amount, amount), Resources(cpu=slack))
+        normal = Resources(amount, amount, amount, amount)
+        self.scheduler.set_capacity(normal, Resources(cpu=slack), self._classes(amount, slack))
         self.reference.check_entitlement()
+
+    def _classes(self, amount: int, slack: int) -> dict[HostClass, ClassCapacity]:
+        """In some lives a part of the cluster has GPUs, and another part comes and goes."""
+        if not self._several or self.rng.random() < 0.2:
+            return {HostClass(): ClassCapacity(Resources(amount, amount, amount, amount), slack)}
+        gpu, own = amount // 2, self.rng.choice((0, amount // 10))
+        of = {
+            HostClass(): (amount - gpu - own, 0, slack),
+            HostClass(gpu=True): (gpu, amount, 0),
+            HostClass(exclusive="own"): (own, 0, 0),
+        }
+        return {
+            each: ClassCapacity(Resources(part, part, part, gpus), revocable)
+            for each, (part, gpus, revocable) in of.items()
+            if part or not each.exclusive
+        }
 
     def change_pool(self) -> None:
         tree, rng = self.scheduler.tree, self.rng
@@ -457,9 +484,9 @@ class Walk:
 
     # Random things.
 
-    def _policy(self) -> Policy:
+    def _limits(self) -> Limits:
         rng = self.rng
-        return Policy(
+        return Limits(
             preemption=rng.random() < 0.8,
             sharing_interval=rng.choice((0.0, 1.0)),
             cycle_limit=rng.randint(1, 6),

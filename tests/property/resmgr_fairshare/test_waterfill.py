@@ -43,7 +43,7 @@ def test_each_gets_the_exact_level_rounded_down(amount: int, some: list[tuple[in
     wants = [want for want, _ in some]
     expected = [Fraction(0)] * len(some)
     raised(expected, wants, [Fraction(str(share)) for _, share in some], Fraction(amount))
-    got = deal(amount, wants, weights_of([share for _, share in some]))
+    got = deal(amount, wants, weights_of(tuple([share for _, share in some])))
     assert got == [int(each) for each in expected]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resmgr.core.preemption.order import sort
+from resmgr.core.preemption.row_sorting import sort
 from tests.unit.resmgr.world import whole
 
 ROWS = st.lists(

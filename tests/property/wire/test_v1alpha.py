@@ -21,10 +21,10 @@ from peloton.wire.payload import (
     summary_and_texts,
     v1alpha_spec,
 )
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 from peloton.wire.v1alpha.job_config import job_config_of, job_spec_of
 from peloton.wire.v1alpha.merge import pod_spec
 from peloton.wire.v1alpha.task_config import task_config
-from peloton.wire.v1alpha.twins import filled_job
 from storage.codec import decode_payload, encode_payload
 from tests.property.jobmgr_validation.messages import mutate
 from tests.unit.jobmgr_services.configs import SERVICE as V0_SERVICE

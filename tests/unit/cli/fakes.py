@@ -23,13 +23,16 @@ class Stream:
         self.answers = answers
 
 
-class FakeDaemons(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers a method with what `answers` holds for its name: a message, a failure as (code, details), a
-    list of such, one per call (the last one stays), or a function of the request.
+class FakeDaemons(grpc.GenericRpcHandler):
+    """Answers a method with what `answers` holds for its name: a message, a failure as (code, details, and
+    pairs of trailing metadata), a list of such, one per call (the last one stays), or a function of the
+    request.
     """
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {
+            "ListClusters": (grpc.StatusCode.UNIMPLEMENTED, "an older host manager")
+        }
         self.asked: list[tuple[str, Any, dict[str, str]]] = []
         self._requests = _request_types()
 
@@ -73,7 +76,9 @@ class FakeDaemons(grpc.GenericRpcHandler):  # type: ignore[misc]
         if callable(answer):
             answer = answer(request)
         if isinstance(answer, tuple):
-            context.abort(*answer)
+            code, details, *trailing = answer
+            context.set_trailing_metadata(tuple(trailing))
+            context.abort(code, details)
         return answer
 
 

@@ -23,7 +23,9 @@ POOL = "0a5e1f3e-8bd0-4a1f-8d35-8f0c2a3d4e5f"
 VERSION = peloton_pb2.EntityVersion(value="2-1-2")
 
 
-STALE = (grpc.StatusCode.ABORTED, "unexpected entity version")
+STALE = (grpc.StatusCode.ABORTED, "others were faster", ("peloton-reason", "stale-version"))
+STALE_BY_TEXT = (grpc.StatusCode.ABORTED, "unexpected entity version")
+"""As a server says it that sends no reasons."""
 
 
 NOT_FOUND = (grpc.StatusCode.NOT_FOUND, "job not found")

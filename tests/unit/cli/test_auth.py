@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from peloton.cli.app import cli
+from peloton.cli.methods_by_verb import RESOURCES, asked
 from peloton.client.auth import BasicAuth, BearerAuth, read_auth, read_basic_auth
-from peloton.client.verbs import RESOURCES, asked
 from peloton.errors import InvalidArgument
 from peloton.identity.methods import for_daemons_only, interface
 from peloton.identity.passwords import kept

@@ -20,6 +20,8 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 from .conftest import Run
 from .fakes import FakeDaemons
 
+JOB_ID = "5b8f3e8e-0000-4000-8000-000000000001"
+
 IDS = {"/": "root", "/a": "id-of-a", "/a/b": "id-of-b"}
 
 
@@ -97,12 +99,12 @@ def test_update_and_delete(run: Run, daemons: FakeDaemons, spec: Path) -> None:
     assert run("respool", "update", "/a/b", str(spec), "-f").code == 0
     request = daemons.requests("UpdateResourcePool")[0]
     assert (request.id.value, request.Force, request.config.parent.value) == ("id-of-b", True, "id-of-a")
-    busy = respool_pb2.ResourcePoolIsBusy(message="/a/b holds 2 cpu")
+    busy = respool_pb2.ResourcePoolIsBusy(message="/a/b holds 2 cores")
     daemons.answers["DeleteResourcePool"] = [
         respool_pb2.DeleteResponse(error=respool_pb2.DeleteResponse.Error(isBusy=busy)),
         respool_pb2.DeleteResponse(),
     ]
-    assert run("respool", "delete", "/a/b").err == "peloton: /a/b holds 2 cpu\n"
+    assert run("respool", "delete", "/a/b").err == "peloton: /a/b holds 2 cores\n"
     assert run("respool", "delete", "/a/b").out == "Resource pool /a/b deleted\n"
 
 
@@ -138,6 +140,26 @@ def test_hosts(run: Run, daemons: FakeDaemons) -> None:
     assert list(daemons.requests("QueryHosts")[0].host_states) == [3, 2]
 
 
+def test_hosts_of_which_room_is_held(run: Run, daemons: FakeDaemons) -> None:
+    held = [
+        host_pb2.Held(job_id="job-x", instances="0-29, 31", until="2026-01-02T10:20:30Z"),
+        host_pb2.Held(job_id="job-y", instances="7", until="2026-01-02T10:20:31Z"),
+    ]
+    up = host_pb2.HOST_STATE_UP
+    infos = [
+        host_pb2.HostInfo(hostname="a", state=up, goal_state=up, held=held),
+        host_pb2.HostInfo(hostname="b", state=up, goal_state=up),
+    ]
+    daemons.answers["QueryHosts"] = host_svc_pb2.QueryHostsResponse(host_infos=infos)
+    heads, first, second = run("host", "query").out.splitlines()
+    assert heads.split()[-1] == "Held"
+    assert first.endswith(
+        "held for instances 0-29, 31 of job-x until 2026-01-02T10:20:30Z; "
+        "instance 7 of job-y until 2026-01-02T10:20:31Z"
+    )
+    assert second.split() == ["b", "UP", "UP"]
+
+
 def test_active_tasks(run: Run, daemons: FakeDaemons, spec: Path) -> None:
     entry = resmgrsvc_pb2.GetActiveTasksResponse.TaskEntry(
         taskID="j-0", taskState="PENDING", reason="pool is full", lastUpdateTime="2026-01-31"
@@ -146,12 +168,18 @@ def test_active_tasks(run: Run, daemons: FakeDaemons, spec: Path) -> None:
     daemons.answers["GetActiveTasks"] = resmgrsvc_pb2.GetActiveTasksResponse(
         tasksByState={"PENDING": entries}
     )
-    outcome = run("resmgr", "tasks", "active", "--respool", "/a", "--states", "pending,ready", "--job", "j")
+    outcome = run(
+        "resmgr", "tasks", "active", "--respool", "/a", "--states", "pending,ready", "--job", JOB_ID
+    )
     assert outcome.out == (
         "Task ID  State    Host  Last Update  Reason\nj-0      PENDING        2026-01-31   pool is full\n"
     )
     request = daemons.requests("GetActiveTasks")[0]
-    assert (request.respoolID, list(request.states), request.jobID) == ("id-of-a", ["PENDING", "READY"], "j")
+    assert (request.respoolID, list(request.states), request.jobID) == (
+        "id-of-a",
+        ["PENDING", "READY"],
+        JOB_ID,
+    )
 
 
 def test_pending_and_orphan_tasks(run: Run, daemons: FakeDaemons) -> None:

@@ -19,10 +19,15 @@ import uvloop
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import sessions as agent_sessions
-from minicluster.mesos.agent.launcher import RunLocation
+from minicluster.mesos.agent.container_usage import Container
+from minicluster.mesos.agent.isolation import NOTHING
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.location import RunLocation
 from minicluster.mesos.agent.run import Run as AgentRun
+from minicluster.mesos.agent.sandbox_files import Files
 from minicluster.mesos.agent.session_api import SessionApi
 from minicluster.mesos.agent.sessions import Sessions
+from minicluster.mesos.agent.task_commands import Companions
 from minicluster.mesos.common.http import Server
 from minicluster.mesos.common.server_process import listen
 from peloton.api.v0.task import task_pb2
@@ -31,6 +36,7 @@ from peloton.client.agents import agents_by
 from peloton.client.sandbox import Agent, AgentUnreachable
 from peloton.errors import NotFound, PelotonError
 from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
+from peloton.recordio import RECORDIO
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -55,8 +61,9 @@ class SessionAgent:
         command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
         task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
         self.run = AgentRun(RunLocation("S0", "F0", CONTAINER, sandbox), mesos.FrameworkInfo(), task)
-        self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None)
-        self.in_docker = False
+        companions = Companions(Layout(sandbox), NOTHING)
+        self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None, companions)
+        self.docker = False
         self.address = ("", 0)
         self._loop = make_loop()
         self._ready, self._over = threading.Event(), asyncio.Event()
@@ -65,7 +72,8 @@ class SessionAgent:
         assert self._ready.wait(SECONDS)
 
     async def _serve(self) -> None:
-        api = SessionApi(self.sessions, lambda container: self.in_docker)
+        files = Files(Layout(self.run.place.sandbox))
+        api = SessionApi(self.sessions, files, self)
         server, socket = Server(api.handle, lambda: None, api.streamed), listen("127.0.0.1", 0)
         await server.serve(socket, self._tls)
         self.address = socket.getsockname()
@@ -73,6 +81,15 @@ class SessionAgent:
         await self._over.wait()
         await self.sessions.stop()
         await server.stop()
+
+    def in_docker(self, container_id: str) -> bool:
+        return self.docker
+
+    def running_in(self, container_id: str) -> AgentRun | None:
+        return None
+
+    def containers(self) -> list[Container]:
+        return []
 
     def call(self, function: Callable[[], object]) -> None:
         self._loop.call_soon_threadsafe(function)
@@ -247,10 +264,10 @@ def test_refusals(
 ) -> None:
     with pytest.raises(NotFound, match=r"Container nosuch\..* cannot be found"):
         AgentSession(agent.session().agent, "nosuch").run({}, print)
-    agent.in_docker = True
+    agent.docker = True
     outcome = run("task", "exec", JOB, "0", "true")
     assert outcome.code == 1 and "runs no command in this container: Sessions in containers of" in outcome.err
-    agent.in_docker = False
+    agent.docker = False
     monkeypatch.setattr(agent_sessions, "MOST", 0)
     assert "Too many sessions" in run("task", "exec", JOB, "0", "true").err
     answer = daemons.answers["BrowseSandbox"]
@@ -275,15 +292,60 @@ def test_an_agent_that_is_away(run: Run, daemons: FakeDaemons) -> None:
     assert outcome.code == 3 and "agent 127.0.0.1:1 cannot be reached" in outcome.err
 
 
+JSON = {"Content-Type": "application/json"}
+STREAM = {**JSON, "Accept": RECORDIO}
+INPUT = {"Content-Type": RECORDIO, "Message-Content-Type": "application/json"}
+WAIT = (
+    b'{"type": "WAIT_NESTED_CONTAINER", "wait_nested_container": {"container_id": {"value": "x", '
+    b'"parent": {"value": "y"}}}}'
+)
 BAD_CALLS: list[tuple[dict[str, str], bytes, int, str]] = [
     ({}, b"{}", 400, "Expecting 'Content-Type' to be present"),
     ({"Content-Type": "text/plain"}, b"{}", 415, "Expecting 'Content-Type' of application/json"),
+    ({"Content-Type": "application/json; charset=utf-8"}, b"{}", 415, "Expecting 'Content-Type' of"),
+    ({**JSON, "Accept": "text/html"}, b"{}", 406, "Expecting 'Accept' to allow application/json"),
+    (
+        {**JSON, "Message-Content-Type": "application/json"},
+        b"{}",
+        415,
+        "'Message-Content-Type' to be not set",
+    ),
+    (
+        {**JSON, "Accept": "application/json", "Message-Accept": "application/json"},
+        WAIT,
+        406,
+        "Expecting 'Message-Accept' to be not set for non-streaming responses",
+    ),
+    ({**JSON, "Accept": "application/recordio"}, WAIT, 406, "Streaming response is not supported for WAIT_"),
+    ({**STREAM, "Message-Accept": "text/html"}, b"{}", 406, "Expecting 'Message-Accept' to allow"),
+    (
+        JSON,
+        b'{"type": "ATTACH_CONTAINER_INPUT", "attach_container_input": {"type": "CONTAINER_ID", '
+        b'"container_id": {"value": "x"}}}',
+        415,
+        "Expecting 'Content-Type' to be application/recordio for",
+    ),
+    (JSON, b'{"type": "NOSUCH"}', 400, "Expecting 'type' to be present"),
+    (JSON, b'{"type": 17}', 400, "Not expecting a JSON number for field 'type'"),
+    (JSON, WAIT.replace(b'"x"', b"7"), 400, "Not expecting a JSON number for field 'value'"),
+    (JSON, WAIT.replace(b'"value"', b'"name"'), 400, "Missing required fields: "),
+    (JSON, WAIT.replace(b'"x"', b'"a.b"'), 400, "'ContainerID.value' 'a.b' contains invalid characters"),
+    (JSON, WAIT.replace(b'"x"', b'""'), 400, "ID must not be empty"),
+    (JSON, WAIT.replace(b'"x"', b'"x y"'), 400, "contains invalid characters"),
+    (JSON, WAIT.replace(b'"x"', b'"x\\u0001"'), 400, "contains invalid characters"),
+    (JSON, WAIT.replace(b"parent", b"other"), 400, "container_id.parent' to be present"),
+    (JSON, WAIT.replace(b'"type"', b'"more": 1, "type"'), 404, "cannot be found"),
+    ({"Content-Type": "application/x-protobuf"}, b"{", 400, "Failed to parse body into Call protobuf"),
     ({"Content-Type": "application/json"}, b"{", 400, "Failed to parse"),
-    ({"Content-Type": "application/json"}, b"[]", 400, "Expecting 'type' to be present"),
+    ({"Content-Type": "application/json"}, b"[]", 400, "Expecting a JSON object"),
     ({"Content-Type": "application/json"}, b'{"type": "GET_STATE"}', 501, "GET_STATE is not served"),
-    ({"Content-Type": "application/json"}, b'{"type": "WAIT_NESTED_CONTAINER"}', 400, "Failed to parse"),
-    ({"Content-Type": "application/recordio"}, b"x\n", 400, "Failed to parse"),
-    ({"Content-Type": "application/recordio"}, b"2\n{}", 400, "Failed to parse"),
+    (JSON, b'{"type": "WAIT_NESTED_CONTAINER"}', 400, "Expecting 'wait_nested_container' to be present"),
+    ({"Content-Type": RECORDIO}, b"2\n{}", 400, "Expecting 'Message-Content-Type' to be set"),
+    ({**INPUT, "Message-Content-Type": "text/plain"}, b"2\n{}", 415, "Expecting 'Message-Content-Type' of"),
+    (INPUT, b"x\n", 400, "is not a decimal number"),
+    (INPUT, b"2\n{}", 400, "Expecting 'type' to be present"),
+    (INPUT, b"", 400, "Received EOF while reading request body"),
+    (INPUT, b"%d\n%b" % (len(WAIT), WAIT), 415, "is not supported for WAIT_NESTED_CONTAINER call"),
 ]
 
 
@@ -291,12 +353,18 @@ BAD_CALLS: list[tuple[dict[str, str], bytes, int, str]] = [
 def test_calls_that_make_no_sense(
     agent: SessionAgent, headers: dict[str, str], body: bytes, status: int, text: str
 ) -> None:
-    import httpx
+    import httpx2
 
     url = "http://{}:{}/api/v1".format(*agent.address)
-    answer = httpx.post(url, content=body, headers=headers, trust_env=False)
+    with httpx2.Client(trust_env=False) as client:
+        if "Accept" not in headers:
+            del client.headers["Accept"]
+        answer = client.post(url, content=body, headers=headers)
     assert answer.status_code == status and text in answer.text
-    assert httpx.get(url, trust_env=False).status_code == 405
+    assert httpx2.get(url, trust_env=False).status_code == 405
+
+
+TYPES = ("accept", "content-type", "message-accept", "message-content-type")
 
 
 class Replayed:
@@ -305,6 +373,7 @@ class Replayed:
     def __init__(self, lines: list[dict[str, Any]]) -> None:
         self.bodies: list[bytes] = []
         self.asked: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         events = [line for line in lines if line["kind"] == "event" and line["conn"] == "call-65"]
         for event in events:
             record = json.dumps(event["body"], separators=(",", ":")).encode()
@@ -318,6 +387,8 @@ class Replayed:
         assert length is not None
         call = json.loads(await reader.readexactly(int(length[1])))
         self.asked.append(call)
+        fields = dict(line.lower().split(": ", 1) for line in head.decode().split("\r\n")[1:] if line)
+        self.headers.append({name: fields[name] for name in TYPES if name in fields})
         if call["type"] == "WAIT_NESTED_CONTAINER":
             body = json.dumps(self.waited["body"]).encode()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
@@ -351,6 +422,10 @@ async def test_what_a_real_agent_said(lines: list[dict[str, Any]]) -> None:
         words = [sent["body"]["launch_nested_container_session"]["command"]["value"]]
         assert await asyncio.to_thread(executed, session, *words) == (4, b"hi\n", b"err\n")
     assert replayed.asked[0] == sent["body"]
+    waited = next(line for line in lines if line["conn"] == "call-69" and line["kind"] == "request")
+    for headers, recorded in zip(replayed.headers, (sent, waited), strict=True):
+        lower = {name.lower(): value for name, value in recorded["headers"].items()}
+        assert headers == {name: lower[name] for name in TYPES if name in lower}
 
 
 async def test_output_of_an_unknown_form(lines: list[dict[str, Any]]) -> None:

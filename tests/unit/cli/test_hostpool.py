@@ -37,6 +37,21 @@ def test_lists(run: Run) -> None:
     assert (refused.code, refused.err) == (1, said)
 
 
+def test_what_would_have_no_place_is_told(run: Run, daemons: FakeDaemons) -> None:
+    assert run("hostpool", "list").err.splitlines() == [
+        "No host is in batch_reserved: other batch jobs have no place",
+        "No host is in stateless: services have no place",
+    ]
+    pools = [host_pb2.HostPoolInfo(name="default", hosts=["host0"]), host_pb2.HostPoolInfo(name="shared")]
+    daemons.answers["ListHostPools"] = host_svc_pb2.ListHostPoolsResponse(pools=pools, not_in_use=True)
+    said = run("hostpool", "list").err.splitlines()
+    assert said[0] == "Host pools are not in use: tasks run on any host"
+    assert said[1] == "No host is in shared: preemptible batch jobs would have no place"
+    del pools[1]
+    daemons.answers["ListHostPools"] = host_svc_pb2.ListHostPoolsResponse(pools=pools, not_in_use=True)
+    assert run("hostpool", "list").err.splitlines() == said[:1] and run("hostpool", "list", "-j").err == ""
+
+
 def test_changes(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["CreateHostPool"] = host_svc_pb2.CreateHostPoolResponse()
     daemons.answers["DeleteHostPool"] = host_svc_pb2.DeleteHostPoolResponse()

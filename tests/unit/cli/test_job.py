@@ -12,6 +12,7 @@ import yaml
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.job.instances import instances_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli import progress
@@ -87,12 +88,12 @@ def test_create_warns_of_instances_that_no_host_could_take(
 ) -> None:
     file = tmp_path / "mixed.yaml"
     file.write_text(MIXED)
-    large = {5.0: "needs 5 cpu on one host; waits for a larger one"}
+    large = {5.0: "needs 5 cores on one host; waits for a larger one"}
     daemons.answers["CheckGangs"] = lambda request: checked(request, large)
     outcome = run("job", "create", "/p", str(file))
     assert (outcome.code, outcome.out) == (0, f"Job {JOB} created\n")
     assert outcome.err == (
-        "warning: instances 3-4 cannot be placed, not even on empty hosts: needs 5 cpu on one host; "
+        "warning: instances 3-4 cannot be placed, not even on empty hosts: needs 5 cores on one host; "
         "waits for a larger one\n"
     )
     [request] = daemons.requests("CheckGangs")
@@ -121,12 +122,12 @@ def test_follow_shows_why_tasks_wait_while_nothing_changes(
     monkeypatch.setattr(progress, "_PLAIN_INTERVAL", 0.0)
     stuck = job("PENDING", PENDING=3)
     daemons.answers["Get"] = [stuck, stuck, job("SUCCEEDED", SUCCEEDED=3)]
-    runtime = task_pb2.RuntimeInfo(state=task_pb2.PENDING, reason="needs 5 cpu on one host")
+    runtime = task_pb2.RuntimeInfo(state=task_pb2.PENDING, reason="needs 5 cores on one host")
     daemons.answers["Query"] = task_pb2.QueryResponse(records=[task_pb2.TaskInfo(runtime=runtime)])
     outcome = run("job", "create", "/p", spec, "--follow")
     assert outcome.out.splitlines()[1:] == [
         "PENDING  0/3 ended: PENDING 3",
-        "PENDING  0/3 ended: PENDING 3; waits: needs 5 cpu on one host",
+        "PENDING  0/3 ended: PENDING 3; waits: needs 5 cores on one host",
         "SUCCEEDED  3/3 ended: SUCCEEDED 3",
     ]
     assert len(daemons.requests("Query")) == 1
@@ -440,20 +441,32 @@ def test_secrets_on_the_line_are_warned_of(
     assert run("job", "create", "/p", spec, "--follow", "--dry-run").code == 2
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["job get web", "job stop web", "task list web", "task exec web 0 ls", "logs web", "volume list web"],
-)
-def test_a_name_in_place_of_an_id_is_told(run: Run, daemons: FakeDaemons, line: str) -> None:
-    missing = errors_pb2.JobNotFound(message="job not found", id=peloton_pb2.JobID(value="web"))
-    daemons.answers["Get"] = lambda request: (
-        task_pb2.GetResponse(notFound=missing)
-        if isinstance(request, task_pb2.GetRequest)
-        else job_pb2.GetResponse(error=job_pb2.GetResponse.Error(notFound=missing))
+def test_release_names_ranges_or_a_number(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["ReleaseInstances"] = instances_pb2.ReleaseInstancesResponse(
+        released_instances=[3, 5, 6], already_released_instances=[7], instance_count=4
     )
-    daemons.answers["List"] = task_pb2.ListResponse(notFound=missing)
-    daemons.answers["Stop"] = task_pb2.StopResponse(error=task_pb2.StopResponse.Error(notFound=missing))
-    daemons.answers["ListVolumes"] = (grpc.StatusCode.NOT_FOUND, "job not found")
-    outcome = run(*line.split())
-    assert outcome.code == 1
-    assert "a job is given by its id, a UUID; `peloton job query --name web` finds it" in outcome.err
+    outcome = run("job", "release", JOB, "3", "5:8", "--resourceVersion", "2")
+    assert outcome == (0, f"Job {JOB}: released 3 instances (3:4, 5:7); it has 4 instances now\n", "")
+    request = daemons.requests("ReleaseInstances")[0]
+    assert [(getattr(each, "from"), each.to) for each in request.ranges] == [(3, 4), (5, 8)]
+    assert (request.job_id.value, request.resource_version, request.instance_count) == (JOB, 2, 0)
+
+    daemons.answers["ReleaseInstances"] = instances_pb2.ReleaseInstancesResponse(instance_count=1)
+    outcome = run("job", "release", JOB, "--down-to", "1")
+    assert outcome.out == f"Job {JOB}: nothing to release; it has 1 instance now\n"
+    assert daemons.requests("ReleaseInstances")[1].instance_count == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("3", "--down-to", "1"), ("5:5",), ("--down-to", "0")])
+def test_release_needs_one_of_both(run: Run, daemons: FakeDaemons, arguments: tuple[str, ...]) -> None:
+    assert run("job", "release", JOB, *arguments).code == 2
+    assert not daemons.asked
+
+
+def test_update_tells_the_numbers_of_what_it_adds(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
+    daemons.answers["Get"] = job("RUNNING", RUNNING=2)
+    daemons.answers["Update"] = job_pb2.UpdateResponse(message="added 3 instances", addedInstances=[1, 2, 7])
+    config = tmp_path / "job.yaml"
+    config.write_text("name: a\ninstanceCount: 5\n")
+    outcome = run("job", "update", JOB, str(config))
+    assert outcome.out == f"Job {JOB} updated: added 3 instances (1:3, 7:8)\n"

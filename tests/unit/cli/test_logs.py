@@ -28,7 +28,7 @@ def cluster(
     """Two jobs of two instances, each with a file."""
     monkeypatch.setattr(logs, "INTERVAL", 0.01)
     monkeypatch.setattr(merged_logs, "INTERVAL", 0.01)
-    monkeypatch.setattr(merged_logs, "_CALLS_A_SECOND", 10000)
+    monkeypatch.setattr(merged_logs, "CALLS_A_SECOND", 10000)
     host, port = agent_address
 
     def get(request: Any) -> Any:

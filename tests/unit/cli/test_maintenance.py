@@ -12,6 +12,7 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
 
@@ -86,6 +87,38 @@ def test_start(run: Run, daemons: FakeDaemons) -> None:
     assert list(daemons.requests("CheckHosts")[0].hostnames) == ["host0", "host1"]
 
 
+def test_a_start_that_is_sent_again_after_a_change_of_leaders(run: Run, daemons: FakeDaemons) -> None:
+    """The first leader carried it out and ended without an answer: it is this user's own."""
+    hosts = Hosts(daemons, host0="UP")
+    hosts.tasks = {"host0": 2}
+
+    def carried_out_without_answer(request: host_svc_pb2.StartMaintenanceRequest) -> Any:
+        hosts.start(request)
+        return grpc.StatusCode.UNAVAILABLE, "it leads no more"
+
+    daemons.answers["StartMaintenance"] = carried_out_without_answer
+    assert run("host", "maintenance", "start", "host0").code != 0
+    daemons.answers["StartMaintenance"] = hosts.start
+    begun = history_pb2.Maintenance(hostname="host0", begun_by="ann", since="2026-11-23T10:00:00Z")
+    daemons.answers["GetMaintenances"] = history_pb2.GetMaintenancesResponse(maintenances=[begun])
+    outcome = run("host", "maintenance", "start", "host0")
+    assert outcome.out.splitlines()[0] == (
+        "Host host0 is DRAINING since 2026-11-23T10:00:00Z, begun by ann: 2 tasks are left"
+    )
+
+
+def test_a_start_at_a_leader_that_does_not_know_its_hosts_yet(run: Run, daemons: FakeDaemons) -> None:
+    """What it does not know is in no maintenance: that is stored."""
+    hosts = Hosts(daemons, host0="UP")
+    hosts.tasks = {"host0": 2}
+    reads = iter((False,))
+    daemons.answers["QueryHosts"] = lambda request: (
+        hosts.query(request) if next(reads, True) else host_svc_pb2.QueryHostsResponse()
+    )
+    outcome = run("host", "maintenance", "start", "host0")
+    assert outcome.out.splitlines()[0] == "Host host0 is DRAINING: 2 tasks to move, then it goes DOWN"
+
+
 def test_start_of_one_host_as_json(run: Run, daemons: FakeDaemons) -> None:
     Hosts(daemons, host0="UP").tasks = {"host0": 1}
     (shown,) = json.loads(run("host", "maintenance", "start", "host0", "-j").out)
@@ -137,7 +170,7 @@ def test_maintenance_starts_without_jobmgr(run: Run, daemons: FakeDaemons) -> No
 def test_complete(run: Run, daemons: FakeDaemons) -> None:
     hosts = Hosts(daemons, host0="DOWN", host1="DRAINING")
     outcome = run("host", "maintenance", "complete", "host0")
-    assert outcome.out == "Host host0 is UP: it takes tasks as soon as its agent is running and registered\n"
+    assert outcome.out == "Host host0 is UP: its agent is registered\n"
     refused = run("host", "maintenance", "complete", "host1")
     assert refused == (1, "", "peloton: host host1 is DRAINING, not DOWN (NOT_FOUND)\n")
     assert hosts.states == {"host0": "UP", "host1": "DRAINING"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,8 +18,13 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.cli import overview
 from peloton.cli.overview_text import bar
+from peloton.cli.session import Session
+from peloton.client import LocalDiscovery, PelotonClient
+from peloton.membership.interface import Address, Member, Role
+from peloton.membership.local import LocalMembership
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+from tests.unit.deploy.servers import answering, http
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -63,6 +70,33 @@ def cluster(daemons: FakeDaemons) -> None:
         host.allocation.add(kind="cpu", capacity=used)
         host.capacity.add(kind="cpu", capacity=4)
     daemons.answers["GetHostCache"] = answer
+
+
+def test_why_nobody_leads(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes are there, and say at /health why none of them gets to lead."""
+    why = "cannot stay leader: 7 terms in a row ended early; term 9 ended after 5 s: leadership was lost"
+
+    async def joined(port: int) -> LocalMembership:
+        membership = LocalMembership(tmp_path)
+        await membership.start()
+        await membership.join(Member(Role.JOBMGR, "a", Address("here", "127.0.0.1", port, 1)))
+        return membership
+
+    async def look() -> str:
+        with answering(http("503 Service Unavailable", why)) as port:
+            membership = await joined(port)
+            client = PelotonClient("test", discovery=LocalDiscovery(tmp_path))
+            found = overview.Overview()
+            session = Session(timeout=5)
+            session._client = client
+            await asyncio.to_thread(overview._from, "jobmgr", session, found, lambda: None)
+            client.close()
+            await membership.close()
+        return found.daemons[0].failure
+
+    failure = asyncio.run(look())
+    assert "shows no leader of jobmgr" in failure
+    assert failure.endswith(f"; jobmgr 127.0.0.1:1 says: {why}")
 
 
 def test_the_cluster_on_one_screen(run: Run) -> None:
@@ -120,7 +154,7 @@ def test_top_repeats_the_busiest_first(run: Run, view: str, row: str) -> None:
 
 def test_wrong_calls(run: Run, daemons: FakeDaemons) -> None:
     assert run("status", "now").code == 2
-    assert "'cats' is not one of 'pools', 'jobs', 'hosts'" in run("top", "cats").err
+    assert "'cats' is not one of 'pools', 'jobs', 'hosts', 'tasks'" in run("top", "cats").err
     assert run("top", "-n", "-1").code == 2
     daemons.answers["GetHostCache"] = (grpc.StatusCode.PERMISSION_DENIED, "not you")
     outcome = run("top", "hosts")

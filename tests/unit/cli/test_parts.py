@@ -19,8 +19,8 @@ from peloton.cli.output import json_text, table
 from peloton.cli.params import Duration, InstanceRange, Labels
 from peloton.cli.progress import RETRY_SECONDS, LiveLine, PlainLine, describe, follow_job
 from peloton.client.sandbox import file_data, path_of
-from peloton.client.times import parse_time, run_time, short_time
 from peloton.errors import PelotonError
+from peloton.present.times import parse_time, run_time, short_time
 
 
 class Terminal(io.StringIO):

@@ -17,6 +17,8 @@ from peloton.cli import waiting
 from .conftest import Run
 from .fakes import FakeDaemons
 
+JOB_ID = "5b8f3e8e-0000-4000-8000-000000000001"
+
 
 @pytest.fixture(autouse=True)
 def found(daemons: FakeDaemons) -> None:
@@ -109,7 +111,7 @@ def test_what_takes_long_is_counted(
 @pytest.mark.parametrize("command", [("stop",), ("delete",), ("stateless", "stop"), ("stateless", "delete")])
 def test_nothing_found_and_wrong_calls(run: Run, daemons: FakeDaemons, command: tuple[str, ...]) -> None:
     assert "give either a job's id" in run("job", *command).err
-    assert run("job", *command, "x", "--owner", "me").code == 2
+    assert run("job", *command, JOB_ID, "--owner", "me").code == 2
     assert "is not labels" in run("job", *command, "-l", "team").err
     daemons.answers["Query"] = job_pb2.QueryResponse()
     outcome = run("job", *command, "-l", "team=data")

@@ -34,7 +34,7 @@ labels: {key: team}
 BROKEN_RULE = """\
 name: x
 instance_count: 2
-DefaultConfig: {command: {value: 'true'}}
+DefaultConfig: {command: {value: 'true'}, resource: {cpuLimit: 1}}
 instanceConfig:
   1:
     ports:
@@ -169,7 +169,9 @@ def test_schemas_hold_each_field_and_find_faults(run: Run, kind: str) -> None:
 @pytest.fixture
 def spec(tmp_path: Path) -> str:
     file = tmp_path / "job.yaml"
-    file.write_text("name: hello\ninstance_count: 3\ndefaultconfig: {command: {value: 'true'}}\n")
+    file.write_text(
+        "name: hello\ninstance_count: 3\ndefaultconfig: {command: {value: 'true'}, resource: {cpulimit: 1}}\n"
+    )
     return str(file)
 
 
@@ -208,3 +210,34 @@ def test_a_dry_run_says_what_the_job_manager_refuses(run: Run, daemons: FakeDaem
     assert run("job", "create", "/p", spec, "--dry-run", "-i", JOB).code == 0
     daemons.answers["PlanJob"] = (grpc.StatusCode.UNAVAILABLE, "no resmgr leads")
     assert run("job", "create", "/p", spec, "--dry-run").code == 3
+
+
+def test_a_spec_that_will_hardly_work_is_valid_and_warned_of(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "instanceCount: 1\nlabels:\n  - {key: a, value: x}\n  - {key: a, value: y}\n"
+        "defaultConfig: {command: {value: 'true'}, resource: {cpuLimit: 1}}\n"
+    )
+    outcome = run("job", "validate", str(file))
+    assert outcome.code == 0
+    assert outcome.err.splitlines() == [
+        f"{file}:1: name: warning: an empty name: nobody finds the job by it",
+        f"{file}:3: labels[0].key: warning: 'a' is given more than once: each counts, and none replaces "
+        "another",
+    ]
+    (answer,) = json.loads(run("job", "validate", str(file), "-j").out)
+    assert answer["valid"] and [each["line"] for each in answer["warnings"]] == [1, 3]
+
+
+def test_a_spec_that_can_never_run_is_refused_with_its_line(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "name: x\ninstanceCount: 1\ndefaultConfig:\n  command: {value: 'true'}\n"
+        "  resource: {cpuLimit: 1}\n  volume:\n    sizeMB: 1\n    containerPath: ../../etc\n"
+    )
+    outcome = run("job", "validate", str(file))
+    assert (outcome.code, outcome.err) == (
+        1,
+        f"{file}:8: defaultConfig.volume.containerPath: '../../etc' is not a path without `..`, below the "
+        "sandbox\n",
+    )

@@ -14,7 +14,7 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2
 
 from .conftest import Run
 from .fakes import FakeDaemons
-from .stateless_answers import JOB, NOT_FOUND, POOL, STALE, answers, got
+from .stateless_answers import JOB, NOT_FOUND, POOL, STALE, STALE_BY_TEXT, answers, got
 
 __all__ = ["answers"]
 SPEC = """
@@ -58,7 +58,7 @@ def test_instances_that_no_host_could_take_are_warned_of(
         answer = feasibility_pb2.CheckGangsResponse()
         for gang in request.gangs:
             cpu = gang.members[0].filter.resourceConstraint.minimum.cpuLimit
-            answer.verdicts.add(shortage=feasibility_pb2.Shortage(text="needs 99 cpu") if cpu > 9 else None)
+            answer.verdicts.add(shortage=feasibility_pb2.Shortage(text="needs 99 cores") if cpu > 9 else None)
         return answer
 
     daemons.answers["CheckGangs"] = checked
@@ -66,7 +66,7 @@ def test_instances_that_no_host_could_take_are_warned_of(
     outcome = run("job", "stateless", command, *arguments)
     assert (outcome.code, outcome.err) == (
         0,
-        "warning: instance 2 cannot be placed, not even on empty hosts: needs 99 cpu\n",
+        "warning: instance 2 cannot be placed, not even on empty hosts: needs 99 cores\n",
     )
 
 
@@ -165,7 +165,7 @@ def test_an_update_under_way_is_replaced_with_override_only(
     assert outcome == (
         1,
         "",
-        f"peloton: job {JOB}: an update is under way ({state}, 1 instances done, 2 to go): "
+        f"peloton: job {JOB}: an update is under way ({state}, 1 instance done, 2 to go): "
         "--override replaces it\n",
     )
     assert not daemons.requests("ReplaceJob")
@@ -186,10 +186,16 @@ def test_replace_diff_prints_closed_ranges(run: Run, daemons: FakeDaemons, spec:
         return pod_pb2.InstanceIDRange(**{"from": low, "to": high})
 
     daemons.answers["GetReplaceJobDiff"] = pb.GetReplaceJobDiffResponse(
-        instances_added=[span(3, 3)], instances_updated=[span(0, 1), span(4, 9)]
+        instances_added=[span(3, 3)],
+        instances_updated=[span(0, 1), span(4, 9)],
+        changes=[
+            pb.InstanceChanges(instances=[span(0, 1)], fields=[pb.FieldChange(text="labels: tier a → b")])
+        ],
     )
     outcome = run("job", "stateless", "replace-diff", JOB, spec, "/infra", "1-1-1")
-    assert outcome.out == "added: 3\nremoved: none\nupdated: 0-1, 4-9\nunchanged: none\n"
+    assert outcome.out == (
+        "added: 3\nremoved: none\nupdated: 0-1, 4-9\n  0-1: labels: tier a → b\nunchanged: none\n"
+    )
     [request] = daemons.requests("GetReplaceJobDiff")
     assert (request.version.value, request.spec.respool_id.value) == ("1-1-1", POOL)
 
@@ -204,6 +210,16 @@ def test_restart_sends_its_ranges(run: Run, daemons: FakeDaemons) -> None:
     wanted = request.restart_spec
     assert [(getattr(each, "from"), each.to) for each in wanted.ranges] == [(0, 2), (4, 5)]
     assert (wanted.batch_size, wanted.in_place, request.opaque_data.data) == (3, True, "why")
+
+
+@pytest.mark.parametrize("state", ["KILLED", "SUCCEEDED", "FAILED"])
+def test_the_stop_of_a_job_that_has_ended_says_so(run: Run, daemons: FakeDaemons, state: str) -> None:
+    answer = pb.GetJobResponse()
+    answer.summary.status.state = stateless_pb2.JobState.Value(f"JOB_STATE_{state}")
+    daemons.answers["GetJob"] = answer
+    outcome = run("job", "stateless", "stop", JOB, "1-1-1")
+    assert outcome == (0, f"Job {JOB} has ended already: it is {state}\n", "")
+    assert daemons.requests("StopJob")[0].version.value == "1-1-1"
 
 
 @pytest.mark.parametrize(
@@ -223,14 +239,15 @@ def test_commands_of_a_version(
     assert run("job", "stateless", *arguments, JOB, "1-1-1") == (0, f"{said}\n", "")
     assert daemons.requests(method)[0].version.value == "1-1-1"
 
-    daemons.answers[method] = STALE
-    outcome = run("job", "stateless", *arguments, JOB, "1-1-1")
-    assert outcome == (
-        1,
-        "",
-        f"peloton: job {JOB}: 1-1-1 is not its present entity version (unexpected entity version): "
-        f"`peloton job stateless get {JOB} --summaryonly` shows it, as status.version\n",
-    )
+    for stale in (STALE, STALE_BY_TEXT):
+        daemons.answers[method] = stale
+        outcome = run("job", "stateless", *arguments, JOB, "1-1-1")
+        assert outcome == (
+            1,
+            "",
+            f"peloton: job {JOB}: 1-1-1 is not its present entity version (unexpected entity version): "
+            f"`peloton job stateless get {JOB} --summaryonly` shows it, as status.version\n",
+        )
 
     daemons.answers[method] = NOT_FOUND
     outcome = run("job", "stateless", *arguments, JOB, "1-1-1")

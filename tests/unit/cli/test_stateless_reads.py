@@ -25,14 +25,6 @@ def test_get_shows_the_spec_of_a_version(run: Run, daemons: FakeDaemons) -> None
     assert status["version"] == {"value": "5-1-7"}
 
 
-def test_a_name_for_a_job_is_answered_with_how_to_find_its_id(run: Run, daemons: FakeDaemons) -> None:
-    daemons.answers["GetJob"] = NOT_FOUND
-    assert run("job", "stateless", "get", "web").err == (
-        "peloton: job web: job not found (NOT_FOUND): a job is given by its id, a UUID; "
-        "`peloton job stateless query --name NAME` finds it\n"
-    )
-
-
 def summary(name: str, **pods: int) -> stateless_pb2.JobSummary:
     status = stateless_pb2.JobStatus(
         state=stateless_pb2.JOB_STATE_RUNNING,

@@ -22,6 +22,7 @@ from peloton.cli.__main__ import main
 from peloton.cli.targets import joined
 from peloton.client import clusters
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
+from peloton.client.extensions import VARIABLE
 from peloton.errors import InvalidArgument
 
 from .fakes import FakeDaemons
@@ -34,11 +35,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
     """Servers, root and time-out of each ZooKeeper that is asked; the cluster `prod` is at zk1:2181."""
     found: list[tuple[str, str, float]] = []
 
-    def address(self: ZooKeeperDiscovery, role: str) -> str:
+    def address(self: ZooKeeperDiscovery, role: str, seconds: float | None = None) -> str:
         found.append((self.servers, self.root, self.timeout))
         raise DiscoveryError(f"no {role} there")
 
-    monkeypatch.setattr(ZooKeeperDiscovery, "address", address)
+    monkeypatch.setattr(ZooKeeperDiscovery, "address_within", address)
     file = tmp_path / "clusters.json"
     file.write_text(json.dumps({"clusters": [{"clusterName": "prod", "zkURL": "zk1:2181"}]}))
     monkeypatch.setattr(clusters.zookeeper_of, "__defaults__", ((file,),))
@@ -245,10 +246,10 @@ class TestMiniclusters:
         one, two = (self.cluster(tmp_path / name, process) for name in ("one", "two"))
         with pytest.raises(Exception, match=f"2 miniclusters run here, in {one}, {two}: say which"):
             discovery.find()
-        monkeypatch.setenv(discovery.VARIABLE, str(two))
+        monkeypatch.setenv(VARIABLE, str(two))
         found = discovery.find()
         assert found is not None and (found.directory, found.explicit) == (two, True)
-        monkeypatch.delenv(discovery.VARIABLE)
+        monkeypatch.delenv(VARIABLE)
         usual = self.cluster(discovery.default_directory(), process)
         found = discovery.find()
         assert found is not None and (found.directory, found.others) == (usual, [one, two])
@@ -267,7 +268,7 @@ class TestMiniclusters:
         capfd: pytest.CaptureFixture[str],
     ) -> None:
         self.cluster(tmp_path / "one", process)
-        monkeypatch.setenv(discovery.VARIABLE, str(tmp_path / "none"))
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
         assert f"no minicluster runs in {tmp_path / 'none'}" in err(capfd, 1)
 
     def test_a_broken_record_is_one_line(

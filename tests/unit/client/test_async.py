@@ -19,9 +19,9 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.client import AsyncPelotonClient, CallError, PelotonClient
 from peloton.client.auth import BearerAuth
 from peloton.client.discovery import NoLeader
-from peloton.client.driving import ClientClosed
-from peloton.client.following import NOT_BEGUN
+from peloton.client.sync_async import ClientClosed
 from peloton.client.watching import Event
+from peloton.leaders import NOT_BEGUN
 from tests.unit.cli.fakes import FakeDaemons, Stream, serving
 from tests.unit.client.both import KINDS, Ask
 from tests.unit.client.test_following import ID, Found, Jobs, pair

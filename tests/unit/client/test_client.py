@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -49,7 +51,7 @@ def test_metadata_is_added(daemons: FakeDaemons, address: str) -> None:
     daemons.answers["Query"] = respool_pb2.QueryResponse()
     with PelotonClient("ann", rm_url=address, auth=BasicAuth("ann", "hush")) as client:
         client.respool_svc.Query(respool_pb2.QueryRequest())
-        client.respool_svc.Query(respool_pb2.QueryRequest(), metadata=[("rpc-caller", "bob"), ("x", "y")])
+        client.respool_svc.Query(respool_pb2.QueryRequest(), metadata=(("rpc-caller", "bob"), ("x", "y")))
     first, second = (metadata for _, _, metadata in daemons.asked)
     assert (first["rpc-service"], first["username"], first["password"]) == ("peloton-resmgr", "ann", "hush")
     assert (second["rpc-caller"], second["x"], second["rpc-encoding"]) == ("bob", "y", "proto")
@@ -95,7 +97,7 @@ def test_every_service_has_its_stub() -> None:
         for name in SERVICES:
             assert type(getattr(client, name)).__name__ == SERVICES[name].stub
         with pytest.raises(AttributeError, match="nothing_svc"):
-            _ = client.nothing_svc
+            _ = client.nothing_svc  # type: ignore[attr-defined]
 
 
 def test_given_address_wins_over_zookeeper() -> None:
@@ -103,7 +105,10 @@ def test_given_address_wins_over_zookeeper() -> None:
     assert client.address("jobmgr") == "localhost:5392"
 
 
-def test_zookeeper_servers_that_do_not_answer() -> None:
+def test_zookeeper_servers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the limit, not what was left of it when the servers were asked."""
+    late = count(step=0.01)
+    monkeypatch.setattr("peloton.client.zookeeper.time", SimpleNamespace(monotonic=lambda: next(late)))
     discovery = ZooKeeperDiscovery("127.0.0.1:1", timeout=0.2)
     with pytest.raises(DiscoveryError, match=r"ZooKeeper \(127.0.0.1:1\) did not answer within 0.2 s"):
         PelotonClient("ann", discovery=discovery).address("jobmgr")

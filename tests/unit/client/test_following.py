@@ -17,8 +17,7 @@ from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.client import PelotonClient
 from peloton.client.discovery import NoLeader
-from peloton.client.following import NOT_BEGUN, repeatable
-from peloton.rpc import server
+from peloton.leaders import NOT_BEGUN, repeatable
 from tests.unit.kernel.blackhole import BlackHole
 
 ID = peloton_pb2.JobID(value="j")
@@ -163,7 +162,3 @@ def test_other_failures_are_raised_at_once(pair: tuple[Jobs, str, Jobs, str]) ->
 )
 def test_repeatable_calls(method: str, request_: Any, safe: bool) -> None:
     assert repeatable(f"/some.Service/{method}", request_) is safe
-
-
-def test_client_and_server_use_the_same_key() -> None:
-    assert server.NOT_BEGUN == NOT_BEGUN

@@ -13,7 +13,7 @@ import pytest
 from peloton.client import CallError
 from peloton.client.auth import BasicAuth, BearerAuth
 from peloton.client.tls import Tls
-from peloton.config.settings import AuthSettings
+from peloton.config.auth import AuthSettings
 from peloton.identity.certs import authority_in
 from peloton.identity.door import Door
 from peloton.rpc.gate import Gate
@@ -84,7 +84,7 @@ async def test_a_server_without_tls(tmp_path: Path, ask: Ask) -> None:
 @asynccontextmanager
 async def guarded(auth: AuthSettings) -> AsyncIterator[str]:
     server = RpcServer(lambda: "nobody leads", [Gate(Door(auth), None)])
-    server.activate([*_services(Served(channel=None))])
+    server.activate([*_services(Served())])
     port = await server.start("127.0.0.1", 0)
     try:
         yield f"127.0.0.1:{port}"

@@ -15,17 +15,21 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
 from peloton.client.failures import CallError, refusal
 from peloton.client.layer import Jobs
+from peloton.client.watching import WATCH_CANCELLED
 
 
-class Failure(grpc.RpcError):  # type: ignore[misc]
-    def __init__(self, code: grpc.StatusCode, details: str) -> None:
-        self._code, self._details = code, details
+class Failure(grpc.RpcError):
+    def __init__(self, code: grpc.StatusCode, details: str, *keys: str) -> None:
+        self._code, self._details, self._keys = code, details, keys
 
     def code(self) -> grpc.StatusCode:
         return self._code
 
     def details(self) -> str:
         return self._details
+
+    def trailing_metadata(self) -> Any:
+        return [(key, "1") for key in self._keys]
 
 
 class Stream:
@@ -63,7 +67,7 @@ def test_a_watch_tells_what_happened_during_a_cut() -> None:
                     Failure(grpc.StatusCode.UNAVAILABLE, "no longer leads"),
                 ]
             ),
-            Stream([first, Failure(grpc.StatusCode.CANCELLED, "watch w is cancelled")]),
+            Stream([first, Failure(grpc.StatusCode.CANCELLED, "watch w was ended", WATCH_CANCELLED)]),
         ]
     )
     client = SimpleNamespace(

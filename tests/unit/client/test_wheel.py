@@ -1,4 +1,4 @@
-"""The wheel of the client needs nothing but its own modules, gRPC, protobuf and the extras."""
+"""The wheel of the client needs nothing but its own modules, gRPC, protobuf, requests and the extras."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from pathlib import Path
 from tools.clients import ROOT, _client_modules
 
 EXTRAS = {"kazoo", "yaml"}
-ALLOWED = {*sys.stdlib_module_names, "grpc", "google", "peloton", *EXTRAS}
-ASKED_FOR_FIRST = {("peloton/client/environment.py", "minicluster")}
-"""Imported only where it is there."""
+ALLOWED = {*sys.stdlib_module_names, "grpc", "google", "requests", "peloton", *EXTRAS}
 
 
 def test_what_its_modules_import() -> None:
@@ -22,7 +20,14 @@ def test_what_its_modules_import() -> None:
         if file.suffix == ".py"
         for name in imported(file)
     }
-    assert {each for each in found if each[1] not in ALLOWED} == ASKED_FOR_FIRST
+    assert not {each for each in found if each[1] not in ALLOWED}
+
+
+def test_the_package_is_in_it_whole_and_nothing_of_other_programs() -> None:
+    found = {file.relative_to(ROOT) for file in _client_modules()}
+    assert {file.relative_to(ROOT) for file in (ROOT / "peloton" / "client").glob("*.py")} <= found
+    above = {"cli", "web", "present", "daemon", "rpc", "mesos"}
+    assert not {each for each in found if each.parts[:1] == ("peloton",) and each.parts[1] in above}
 
 
 def imported(file: Path) -> Iterator[str]:

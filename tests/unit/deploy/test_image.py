@@ -105,7 +105,7 @@ def test_nothing_runs_as_root_and_no_entrypoint_is_in_the_way() -> None:
 def test_the_bases_are_one_and_pinned() -> None:
     (argument,) = re.findall(r"^ARG PYTHON_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", argument)
-    assert {stage.base.split()[0] for stage in (BUILD, RUNTIME)} == {"${PYTHON_IMAGE}"}
+    assert {stage.base.split()[0] for stage in (BUILD, RUNTIME)} == {"${PYTHON_IMAGE}@${PYTHON_DIGEST}"}
 
 
 def test_executed_commands_are_installed() -> None:

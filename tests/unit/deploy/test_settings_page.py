@@ -5,7 +5,7 @@ from __future__ import annotations
 from archiver.config import ArchiverSettings
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
-from peloton.config.reference import page
+from peloton.config.reference import page, variables
 from peloton.config.settings import ProcessSettings
 from peloton.config.sources import variable_targets
 from peloton.web.config import WebSettings
@@ -25,6 +25,12 @@ CLASSES: tuple[type[ProcessSettings], ...] = (
 
 def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs" / "settings.md").read_text() == page(CLASSES), "run `make settings`"
+
+
+def test_the_names_of_variables_are_up_to_date() -> None:
+    assert (ROOT / "peloton" / "config" / "variables.py").read_text() == variables(CLASSES), (
+        "run `make settings`"
+    )
 
 
 def test_every_setting_has_a_description() -> None:

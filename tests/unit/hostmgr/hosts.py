@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-from hostmgr.core.columns import Agent
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.offers import CPU, DISK, GPU, MEMORY, PORTS, Entry, Need, Offer, Range
-from hostmgr.core.table import HostTable
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.offers import CPU, DISK, GPU, MEMORY, PORTS, Entry, Need, Offer, Range
+from hostmgr.core.state.table import HostTable
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources
 

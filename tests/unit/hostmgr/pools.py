@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from hostmgr.core.columns import Agent
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.pools import HostPools
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.maintained_hosts import MaintainedHosts
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.pools.pooled_hosts import PooledHosts
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.host_pools import HostPools
+from hostmgr.core.state.table import HostTable
 from hostmgr.drivers.host_pools import HostPoolManager
-from hostmgr.drivers.maintenance import Maintenance
 from peloton.errors import Unavailable
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, PooledHost, StoredHostPools
+from tests.unit.hostmgr.sight import Shown
 
 
 class PoolStore:
@@ -62,17 +63,12 @@ class World:
         self.store = store or PoolStore()
         self.core = HostPools() if enabled else None
         self.hosts = Hosts(HostTable(pool_of=self.core.pool_of if self.core else None))
-        self.cluster = SimpleNamespace(agents={}, known=True, unhealthy="")
+        self.cluster = Shown()
         self.maintained: list[HostInfo] = []
-        self.maintenance = SimpleNamespace(listed=lambda: self.maintained)
-        self.manager = HostPoolManager(
-            "f",
-            self.store,
-            self.core,
-            self.hosts,
-            cast(Cluster, self.cluster),
-            cast(Maintenance, self.maintenance),
-        )
+        self.maintenance = SimpleNamespace(listed=lambda now=0.0: self.maintained)
+        maintained = cast(MaintainedHosts, self.maintenance)
+        self.pooled = PooledHosts(self.core, self.hosts, cast(Any, self.cluster), maintained)
+        self.manager = HostPoolManager("f", self.store, self.pooled, lambda: 0.0)
 
     def register(self, agents: Sequence[Agent]) -> None:
         """Replace the map of agents."""

@@ -11,10 +11,10 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from hostmgr.backend.interface import OffersMade
-from hostmgr.core.columns import Agent
-from hostmgr.core.offers import Offer
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.cluster_manager.events import OffersMade
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.offers import Offer
+from hostmgr.drivers.agents import FollowedAgents
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.mesos.stream import Event
 from hostmgr.services.internal import InternalHosts
@@ -44,18 +44,20 @@ class Served(Fixture):
             self.located += runs
 
         reconciliation = cast(Reconciliation, SimpleNamespace(locate=locate))
-        self.cluster = Cluster(
-            self.backend, self.manager.hosts, self.manager.reconciler, 10.0, self.clock.monotonic
+        self.cluster = FollowedAgents(
+            self.backend, self.manager.hosts, self.manager.core.reconciler, 10.0, self.clock.monotonic
         )
         self.watches = Watches(self.manager.status_updates, self.manager.hosts, gather=0.01)
         self.services: tuple[Service, ...] = (
             service(
                 hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
-                InternalHosts(self.manager, self.cluster, reconciliation, self.watches, cast(Any, None)),
+                InternalHosts(
+                    self.manager, self.cluster.sight, reconciliation, self.watches, cast(Any, None)
+                ),
             ),
             service(
                 hostmgr_svc_pb2_grpc.add_HostManagerServiceServicer_to_server,
-                Leases(self.manager, self.cluster, reconciliation),
+                Leases(self.manager, self.cluster.sight, reconciliation),
             ),
         )
 
@@ -66,9 +68,9 @@ class Served(Fixture):
     def list_agents(self, *agents: Agent, quota: dict[str, int] | None = None) -> None:
         """Give the map of agents."""
         self.manager.hosts.set_agents(agents)
-        self.cluster.agents = {agent.id: agent for agent in agents}
-        self.cluster.quota = quota or {}
-        self.cluster.known = True
+        self.cluster.sight.agents = {agent.id: agent for agent in agents}
+        self.cluster.sight.quota = quota or {}
+        self.cluster.sight.known = True
 
     def status(self, run: str, state: mesos_pb2.TaskState.ValueType, uuid: bytes = b"", **more: Any) -> None:
         """Report a status of a run."""

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hostmgr.core.filter import HostFilter
+from hostmgr.core.state.host_filter import HostFilter
 from hostmgr.services.claims import ClaimService
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.claims import claims_pb2 as pb
@@ -26,7 +26,7 @@ async def test_claims_that_are_older_than_the_term_are_shortened() -> None:
     it.clock.advance(1.0)
     assert (await service.ShortenClaims(pb.ShortenClaimsRequest(older_than=1.0), None)).shortened == 1
     it.clock.advance(15.0)
-    it.manager.expire_claims({"placement/a"})
+    it.manager.expire({"placement/a"})
     assert len(it.manager.acquire(HostFilter(), "placement/b").claims) == 1
 
 

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.offers import Offer
-from hostmgr.core.reconcile import Policy, Reconciler
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.cluster_manager.reconciliation import Reconciler, ReconciliationLimits
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.offers import Offer
+from hostmgr.core.state.table import HostTable
+from hostmgr.drivers.agents import FollowedAgents
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.connection import MesosDriver
@@ -67,28 +67,28 @@ def agent(number: int, cpus: float = 4, active: bool = True) -> Agent:
 
 def made(
     operator: Operator, reconciler: Reconciler | None = None, now: Callable[[], float] = lambda: 0.0
-) -> tuple[Cluster, Hosts]:
+) -> tuple[FollowedAgents, Hosts]:
     """Subscribed for so long that all agents are back that will come back."""
     if reconciler is None:
-        reconciler = Reconciler(Policy())
+        reconciler = Reconciler(ReconciliationLimits())
         reconciler.subscribed("m", -1000)
     hosts = Hosts(HostTable())
     reader = AgentReader(cast(OperatorClient, operator), "peloton")
     backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader, cast(Any, None))
-    return Cluster(backend, hosts, reconciler, 10.0, now), hosts
+    return FollowedAgents(backend, hosts, reconciler, 10.0, now), hosts
 
 
 async def test_active_agents_count_and_changes_are_seen() -> None:
     operator = Operator()
     operator.listed = [agent(0), agent(1), agent(2, active=False)]
     cluster, hosts = made(operator)
-    assert cluster.unhealthy
+    assert cluster.sight.unhealthy
     await cluster.read()
-    assert not cluster.unhealthy and sorted(cluster.agents) == ["S0", "S1"]
-    assert hosts.capacity().total == Resources.of(8)
+    assert not cluster.sight.unhealthy and sorted(cluster.sight.agents) == ["S0", "S1"]
+    assert hosts.agents.capacity.total == Resources.of(8)
     operator.listed = [agent(0, cpus=6)]
     await cluster.read()
-    assert hosts.capacity().total == Resources.of(6) and len(hosts.table) == 1
+    assert hosts.agents.capacity.total == Resources.of(6) and len(hosts.table) == 1
 
 
 async def test_changed_attributes_count_from_the_next_read_on() -> None:
@@ -122,40 +122,40 @@ async def test_an_agent_that_is_unreachable_leaves_and_comes_back() -> None:
     await cluster.read()
     operator.listed = [agent(0), agent(1, active=False)]
     await cluster.read()
-    assert sorted(cluster.agents) == ["S0"] and cluster.disconnected == {"host1"}
-    assert hosts.capacity().total == Resources.of(4) and hosts.table.row("S1") is None
+    assert sorted(cluster.sight.agents) == ["S0"] and cluster.sight.disconnected == {"host1"}
+    assert hosts.agents.capacity.total == Resources.of(4) and hosts.table.row("S1") is None
     operator.listed = [agent(0), agent(1)]
     await cluster.read()
-    assert sorted(cluster.agents) == ["S0", "S1"] and not cluster.disconnected
-    assert hosts.capacity().total == Resources.of(8) and hosts.table.row("S1") is not None
+    assert sorted(cluster.sight.agents) == ["S0", "S1"] and not cluster.sight.disconnected
+    assert hosts.agents.capacity.total == Resources.of(8) and hosts.table.row("S1") is not None
 
 
 async def test_the_map_of_a_new_master_removes_no_host() -> None:
     """It may be read before hostmgr has noticed that there is a new master."""
-    operator, reconciler = Operator(), Reconciler(Policy())
+    operator, reconciler = Operator(), Reconciler(ReconciliationLimits())
     reconciler.subscribed("m", -1000)
     cluster, hosts = made(operator, reconciler)
     operator.listed = [agent(0), agent(1)]
     await cluster.read()
-    whole = hosts.capacity()
+    whole = hosts.agents.capacity
 
     operator.listed, operator.recovered = [agent(0)], [agent(1).agent_info]
     await cluster.read()
-    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master waits for one agent"
+    assert len(hosts.table) == 2 and hosts.agents.capacity == whole, "the master waits for one agent"
     operator.recovered = []
 
     operator.on_request = reconciler.disconnected
     await cluster.read()
-    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the old master went meanwhile"
+    assert len(hosts.table) == 2 and hosts.agents.capacity == whole, "the old master went meanwhile"
     operator.on_request = lambda: None
     await cluster.read()
-    assert len(hosts.table) == 2 and hosts.capacity() == whole, "the master of the map is not known"
+    assert len(hosts.table) == 2 and hosts.agents.capacity == whole, "the master of the map is not known"
 
     operator.on_request = lambda: reconciler.subscribed("m", -1000)
     await cluster.read()
     assert len(hosts.table) == 2, "it was requested before"
     await cluster.read()
-    assert len(hosts.table) == 1 and hosts.capacity().total == Resources.of(4)
+    assert len(hosts.table) == 1 and hosts.agents.capacity.total == Resources.of(4)
 
 
 async def test_a_master_that_cannot_answer_changes_nothing() -> None:
@@ -166,7 +166,7 @@ async def test_a_master_that_cannot_answer_changes_nothing() -> None:
     operator.away = True
     with pytest.raises(Unavailable):
         await cluster.read()
-    assert sorted(cluster.agents) == ["S0"] and hosts.capacity().total == Resources.of(4)
+    assert sorted(cluster.sight.agents) == ["S0"] and hosts.agents.capacity.total == Resources.of(4)
 
 
 async def test_a_master_that_cannot_answer_is_asked_less_often() -> None:
@@ -208,7 +208,7 @@ async def test_an_agent_that_the_map_lacks_is_read_long_before_the_interval_is_o
     hosts.add_offer(Offer("o1", "S1", "host1", ()), 0.0)
     reader = AgentReader(cast(OperatorClient, operator), "peloton")
     backend = MesosBackend(lambda handler: cast(MesosDriver, None), reader, cast(Any, None))
-    cluster = Cluster(backend, hosts, Reconciler(Policy()), 1e6, time.monotonic)
+    cluster = FollowedAgents(backend, hosts, Reconciler(ReconciliationLimits()), 1e6, time.monotonic)
     await cluster.read()
     assert hosts.unlisted, "the map does not have it yet"
     reads = 0
@@ -236,7 +236,7 @@ async def test_the_quota_of_our_role_is_the_limit() -> None:
     operator.quota = [other, ours]
     cluster, _ = made(operator)
     await cluster.read()
-    assert cluster.quota == {"cpu": 2500}
+    assert cluster.sight.quota == {"cpu": 2500}
 
 
 @pytest.mark.parametrize("amount", NO_AMOUNTS)
@@ -277,7 +277,7 @@ async def test_amounts_of_an_agent_that_are_none_leave_the_map_as_it_was(amount:
     operator.listed = [agent(0), agent(1, cpus=amount)]
     with pytest.raises(InvalidArgument, match="is not a number from"):
         await cluster.read()
-    assert set(cluster.agents) == {"S0"}
+    assert set(cluster.sight.agents) == {"S0"}
 
 
 def test_a_filter_with_half_a_constraint_is_refused() -> None:

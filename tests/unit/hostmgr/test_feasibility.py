@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.feasibility import GangShape, Members, gains, shortage
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.state.feasibility import GangShape, Members, gains, shortage
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.table import HostTable
 from hostmgr.services.feasibility import Feasibility
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.constraint import (
@@ -51,10 +51,10 @@ def test_one_task_on_one_host() -> None:
     assert shortage(table, gang((needing(8), 1))) is None
     lacking = shortage(table, gang((needing(9), 1)))
     assert lacking == Shortage(Lack.RESOURCE, "cpu", 9000, 8000, 3)
-    assert str(lacking) == "needs 9 cpu on one host; the largest of 3 hosts has 8"
+    assert str(lacking) == "needs 9 cores on one host; the largest of 3 hosts has 8 cores"
     lacking = shortage(table, gang((needing(5, constraint=RACK), 1)))
     assert lacking == Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 1), "of those that match"
-    assert str(lacking) == "needs 5 cpu on one host; the largest of 1 host has 4"
+    assert str(lacking) == "needs 5 cores on one host; the largest of 1 host has 4 cores"
 
 
 def test_dynamic_ports() -> None:
@@ -63,7 +63,7 @@ def test_dynamic_ports() -> None:
         table.put(replace(agent(number), ports=((31000, 30999 + ports),)))
     assert shortage(table, gang((needing(ports=5), 1))) is None
     lacking = shortage(table, gang((needing(ports=6), 1)))
-    assert str(lacking) == "needs 6 ports on one host; the largest of 2 hosts has 5"
+    assert str(lacking) == "needs 6 ports on one host; the largest of 2 hosts has 5 ports"
     lacking = shortage(table, gang((needing(ports=2), 4)))
     assert str(lacking) == "needs room for 4 tasks at a time; 2 hosts have room for 3 when empty"
     table.put(replace(agent(2), ports=None))
@@ -156,7 +156,7 @@ def test_what_is_in_use_does_not_count() -> None:
     assert shortage(hosts.table, gang((needing(4), 1))) == Shortage(Lack.RESOURCE, "cpu", 4000, 1000, 1)
     hosts.set_agents([agent(0)])
     assert shortage(hosts.table, gang((needing(4), 1))) is None
-    hosts.acquire(needing(1), ids(), 0.0)
+    hosts.claims.acquire(needing(1), ids(), 0.0)
     assert shortage(hosts.table, gang((needing(4), 1))) is None
 
 
@@ -208,7 +208,7 @@ def test_the_version_grows_when_hosts_change_and_not_when_they_are_used() -> Non
     version = hosts.table.version
     hosts.set_agents([agent(0)])
     hosts.add_offer(offer(0, 0), 0.0)
-    hosts.acquire(needing(1), ids(), 0.0)
+    hosts.claims.acquire(needing(1), ids(), 0.0)
     assert hosts.table.version == version
     hosts.set_agents([agent(0), agent(1)])
     assert hosts.table.version > version, "one came"
@@ -231,7 +231,7 @@ class _Cluster:
 def service(table: HostTable, known: bool = True) -> Feasibility:
     seen: Any = _Cluster()
     seen.known = known
-    view: Cluster = seen
+    view: ClusterSight = seen
     return Feasibility(table, view, lambda want, offset, most: ((), {}))
 
 
@@ -248,7 +248,8 @@ async def test_the_service_answers_for_each_gang() -> None:
     assert (first.shortage.lack, first.shortage.kind) == (pb.Shortage.LACK_RESOURCE, "cpu")
     assert (first.shortage.needed, first.shortage.largest, first.shortage.hosts) == (9, 8, 3)
     assert first.shortage.text == (
-        "needs 9 cpu on one host; the largest of 3 hosts has 8; waits for a host with at least 9 cpu"
+        "needs 9 cores on one host; the largest of 3 hosts has 8 cores; "
+        "waits for a host with at least 9 cores"
     )
     assert not second.HasField("shortage")
 

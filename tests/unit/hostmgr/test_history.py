@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from hostmgr.drivers.history import MOST_CHANGES, HostHistory
+from hostmgr.core.agents.maintenance_records import Records
+from hostmgr.core.hosts.history import MOST_CHANGES
+from hostmgr.drivers.history import HostHistory
 from hostmgr.drivers.records import HostRecords
 from hostmgr.services.history import HistoryService
 from peloton.clock import ManualClock, rfc3339
@@ -55,7 +57,7 @@ async def test_each_change_is_told_with_its_time() -> None:
     clock = ManualClock()
     history = HostHistory(clock)
     records = HostRecords(store_that(), "", history)
-    service = HistoryService(history, records)
+    service = HistoryService(history.changes, records.records)
     for seconds, state, goal in (
         (1, HostState.DRAINING, HostState.DOWN),
         (2, HostState.DOWN, HostState.DOWN),
@@ -88,18 +90,18 @@ async def test_what_was_not_stored_did_not_happen() -> None:
     records = HostRecords(store_that(fails=True), "", history)
     with pytest.raises(Unavailable):
         await change(records, moved(clock, HostState.DRAINING, HostState.DOWN))
-    assert not history.of("a")
+    assert not history.changes.of("a")
 
 
 async def test_the_oldest_changes_go_first() -> None:
     history = HostHistory(ManualClock())
     for number in range(MOST_CHANGES + 3):
         history.note_pool("a", str(number), str(number + 1))
-    assert [each.before for each in history.of("a")] == [str(n) for n in range(3, MOST_CHANGES + 3)]
+    assert [each.before for each in history.changes.of("a")] == [str(n) for n in range(3, MOST_CHANGES + 3)]
 
 
 async def test_a_host_must_be_named() -> None:
     clock = ManualClock()
     history = HostHistory(clock)
     with pytest.raises(InvalidArgument, match="hostname"):
-        await ask(HistoryService(history, HostRecords(store_that(), "", history)), "")
+        await ask(HistoryService(history.changes, Records()), "")

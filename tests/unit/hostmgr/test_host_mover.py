@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.core.mover import HostFacts, MoveRequest, Step, next_step, plan_move
-from hostmgr.core.pools import HostPools
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.pools.moves import HostFacts, MoveRequest, Step, next_step, plan_move
+from hostmgr.core.pools.moving_hosts import MovingHosts
+from hostmgr.core.state.host_pools import HostPools
 from hostmgr.drivers.host_mover import HostMover
 from hostmgr.drivers.maintenance import Maintenance
 from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
@@ -159,7 +159,7 @@ class Hosts(dict[str, HostInfo]):
         self.started: list[str] = []
         self.unknown: set[str] = set()
 
-    def listed(self) -> list[HostInfo]:
+    def listed(self, now: float) -> list[HostInfo]:
         return list(self.values())
 
     def runs_on(self, hostname: str) -> list[str]:
@@ -198,9 +198,8 @@ class Moving:
         self.mover = HostMover(
             self.pools,
             cast(Maintenance, self.maintenance),
-            cast(Cluster, self.world.cluster),
+            MovingHosts(cast(Any, self.maintenance), cast(Any, self.world.cluster), score_seconds=0.0),
             self.scores,
-            score_seconds=0.0,
         )
 
     async def scores(self) -> list[str]:
@@ -339,8 +338,9 @@ async def test_a_change_at_once_of_a_host_under_way(moving: Moving) -> None:
     assert moving.pool() == ("b", "") and not moving.maintenance
 
 
-async def test_moves_are_refused_while_pools_are_off() -> None:
+async def test_hosts_are_moved_while_pools_are_not_in_use() -> None:
     world = World(enabled=False)
-    mover = HostMover(world.manager, cast(Any, Hosts()), cast(Any, world.cluster), cast(Any, None))
-    with pytest.raises(Refused, match="host pools are off"):
+    moving = MovingHosts(cast(Any, Hosts()), cast(Any, world.cluster))
+    mover = HostMover(world.manager, cast(Any, None), moving, cast(Any, None))
+    with pytest.raises(NotFound, match="host pool a does not exist; there are default"):
         await mover.move(MoveRequest("a", 2, "b", 1))

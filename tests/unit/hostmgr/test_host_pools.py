@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
-from hostmgr.core.feasibility import shortage
-from hostmgr.core.filter import HostFilter, Result
+from hostmgr.core.state.feasibility import shortage
+from hostmgr.core.state.host_filter import HostFilter, Result
 from hostmgr.services.feasibility import shape_from
+from hostmgr.services.host_pools import HostPoolMethods
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.matching import Matching
 from peloton.api.v0.host.svc import host_svc_pb2 as v0
@@ -26,6 +27,7 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import HostFilter as HostFilterMessage
 from peloton.private.hostmgr.matching import matching_pb2
 from peloton.wire.constraint import constraint_to
+from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.hosts import agent, ids, offer
 from tests.unit.hostmgr.pools import World
 
@@ -40,9 +42,9 @@ def world(count: int = 3, **more: Any) -> World:
 
 def matching(made: World, constraint: Constraint | None) -> list[str]:
     """The hosts that are claimed with a constraint; the claims are released again."""
-    acquired = made.hosts.acquire(HostFilter(constraint=constraint), ids(), 0.0)
+    acquired = made.hosts.claims.acquire(HostFilter(constraint=constraint), ids(), 0.0)
     for claim in acquired.claims:
-        made.hosts.release(claim.id)
+        made.hosts.claims.release(claim.id)
     return sorted(claim.hostname for claim in acquired.claims)
 
 
@@ -76,12 +78,12 @@ async def test_an_attribute_of_the_agent_is_no_pool() -> None:
 async def test_a_change_ends_the_claims_on_the_host() -> None:
     made = world(2)
     await made.manager.create("shared")
-    first, second = made.hosts.acquire(HostFilter(), ids(), 0.0).claims
+    first, second = made.hosts.claims.acquire(HostFilter(), ids(), 0.0).claims
     await made.manager.change(first.hostname, "", "shared")
-    assert made.hosts.claim(first.id) is None
-    assert made.hosts.claim(second.id) == second
+    assert made.hosts.claims.get(first.id) is None
+    assert made.hosts.claims.get(second.id) == second
     await made.manager.change(first.hostname, "default", "shared")  # it is there already
-    assert made.hosts.acquire(HostFilter(), ids("d"), 0.0).counts == {
+    assert made.hosts.claims.acquire(HostFilter(), ids("d"), 0.0).counts == {
         Result.MISMATCH_STATUS: 1,
         Result.MATCH: 1,
     }
@@ -99,7 +101,7 @@ async def test_a_host_that_comes_back_is_in_its_pool() -> None:
     made = world()
     await made.manager.create("shared")
     await made.manager.change("host1", "", "shared")
-    made.hosts.remove_offer("O1")
+    made.hosts.offers.remove("O1")
     made.register([agent(0)])
     assert made.manager.members() == {"default": ["host0"], "shared": ["host1"]}, "it keeps its place"
     made.register([agent(0), agent(1), agent(3)])
@@ -183,16 +185,38 @@ async def test_refusals(request_: Any, error: type[PelotonError], said: str) -> 
     assert made.manager.members() == before
 
 
-async def test_every_request_is_refused_while_pools_are_off() -> None:
+async def test_pools_are_managed_and_read_while_they_are_not_in_use() -> None:
     made = world(enabled=False)
     manager = made.manager
-    for request in (manager.create("a"), manager.delete("a"), manager.change("host0", "", "a")):
-        with pytest.raises(Refused, match="host pools are off: set enable_host_pool of hostmgr to true"):
-            await request
-    for query in (manager.members, manager.capacities):
-        with pytest.raises(Refused, match="host pools are off"):
-            query()
     await manager.load()
+    assert not manager.hosts.in_use and manager.hosts.pool_of("host0") == "", (
+        "as before, while there are no pools"
+    )
+    await manager.create("shared")
+    await manager.change("host0", "", "shared")
+    assert manager.members() == {"default": ["host1", "host2"], "shared": ["host0"]}
+    assert manager.hosts.pool_of("host0") == "shared" and set(manager.hosts.capacities()) == {
+        "default",
+        "shared",
+    }
+    assert made.hosts.table.pool_of("host0") is None, "no constraint sees it"
+    service = HostPoolMethods(manager, cast(Any, None))
+    listed = await service.ListHostPools(v0.ListHostPoolsRequest(), None)
+    assert listed.not_in_use and [pool.name for pool in listed.pools] == ["default", "shared"]
+
+
+async def test_kinds_of_jobs_without_hosts_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    made = world()
+    await made.manager.create("shared")
+    await made.manager._look()
+    assert made.manager.hosts.without_hosts() == [
+        "preemptible batch jobs run on hosts of shared, which has none",
+        "other batch jobs run on hosts of batch_reserved, which does not exist",
+        "services run on hosts of stateless, which does not exist",
+    ]
+    assert "host pools are in use, and some jobs have no place" in caplog.text
+    await made.manager.change("host0", "", "shared")
+    assert len(made.manager.hosts.without_hosts()) == 2
 
 
 async def test_a_write_with_an_unknown_outcome_is_read_again() -> None:
@@ -256,7 +280,7 @@ async def test_capacity_by_pool() -> None:
     made = world()
     await made.manager.create("shared")
     await made.manager.change("host1", "", "shared")
-    found = {name: (count, each.total) for name, (count, each) in made.manager.capacities().items()}
+    found = {name: (count, each.total) for name, (count, each) in made.manager.hosts.capacities().items()}
     assert found == {"default": (2, Resources.of(8, 2048, 2000)), "shared": (1, Resources.of(4, 1024, 1000))}
 
 
@@ -281,7 +305,7 @@ async def test_the_services() -> None:
     ]
     assert (await newer.ListHostPools(v1alpha.ListHostPoolsRequest(), nothing)).pools[1].name == "shared"
     encoded = await service.QueryHosts(v0.QueryHostsRequest(), nothing)
-    hosts = v0.QueryHostsResponse.FromString(encoded)
+    hosts = parsed(v0.QueryHostsResponse, encoded)
     assert [(each.hostname, each.current_pool, each.desired_pool) for each in hosts.host_infos] == [
         ("host0", "shared", "shared"),
         ("host1", "shared", "shared"),
@@ -295,7 +319,7 @@ async def test_hosts_match_by_their_pool() -> None:
     made = world()
     await made.manager.create("shared")
     await made.manager.change("host0", "", "shared")
-    made.cluster.version, made.cluster.complete, made.cluster.disconnected = 0, True, ()
+    made.cluster.complete = True
     service = Matching(made.hosts.table, cast(Any, made.cluster), SystemClock())
 
     async def match(*pools: str) -> list[list[str]]:
@@ -305,7 +329,7 @@ async def test_hosts_match_by_their_pool() -> None:
     everywhere = ["host0", "host1", "host2"]
     assert await match() == [everywhere, everywhere]
     assert await match("shared", "") == [["host0"], everywhere]
-    with pytest.raises(InvalidArgument, match="host_pools: '1 pools' is not one for each filter"):
+    with pytest.raises(InvalidArgument, match="host_pools: '1 pool' is not one for each filter"):
         await match("shared")
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.filter import HostFilter, Result
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.launches import Launches, LaunchPolicy
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.agents import Cluster
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.runs.launches import Launches, LaunchLimits
+from hostmgr.core.state.host_filter import HostFilter, Result
+from hostmgr.core.state.table import HostTable
 from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.services.internal import InternalHosts
@@ -33,7 +33,7 @@ class World:
         table = HostTable(concurrent_launches=2)
         self.hosts = Hosts(table)
         self.launches = Launches(
-            table, LaunchPolicy(concurrent=2, failures=3, first_pause=30, longest_pause=50)
+            table, LaunchLimits(concurrent=2, failures=3, first_pause=30, longest_pause=50)
         )
         self.now = 100.0
         for host in range(2):
@@ -55,9 +55,9 @@ class World:
 
     def counts(self) -> dict[Result, int]:
         """What is found about the hosts; none stays claimed."""
-        acquired = self.hosts.acquire(ANY, ids(), self.now)
+        acquired = self.hosts.claims.acquire(ANY, ids(), self.now)
         for claim in acquired.claims:
-            self.hosts.release(claim.id)
+            self.hosts.claims.release(claim.id)
         return dict(acquired.counts)
 
 
@@ -162,7 +162,7 @@ async def test_an_offer_contains_how_many_more_launches_a_host_takes() -> None:
         hosts, launches = world.hosts, world.launches
 
         def acquire(self, want: HostFilter, owner: str) -> Any:
-            return world.hosts.acquire(want, ids(), world.now, owner)
+            return world.hosts.claims.acquire(want, ids(), world.now, owner)
 
     class Context:
         def invocation_metadata(self) -> tuple[()]:
@@ -171,10 +171,10 @@ async def test_an_offer_contains_how_many_more_launches_a_host_takes() -> None:
     manager: Any = Manager()
     nothing: Any = None
     held: HostManager = manager
-    cluster: Cluster = nothing
+    sight: ClusterSight = nothing
     reconciliation: Reconciliation = nothing
     world.begin(0)
-    answer = await InternalHosts(held, cluster, reconciliation, nothing, nothing).AcquireHostOffers(
+    answer = await InternalHosts(held, sight, reconciliation, nothing, nothing).AcquireHostOffers(
         pb.AcquireHostOffersRequest(), Context()
     )
     assert isinstance(answer, bytes)

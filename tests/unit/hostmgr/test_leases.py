@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hostmgr.core.filter import Result
+from hostmgr.core.state.host_filter import Result
 from hostmgr.services.leases import RESULTS
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.host import host_pb2
@@ -59,7 +59,7 @@ async def test_hosts_are_leased_with_what_they_have_and_the_others_are_counted()
         it.put(*(offer(host, host) for host in range(3)), offer(4, 4, cpu=1))
         answer = await it.v1alpha.AcquireHosts(filter_(cpu=2, max_hosts=1))
         (lease,) = answer.hosts
-        assert it.manager.hosts.claim(lease.lease_id.value) is not None
+        assert it.manager.hosts.claims.get(lease.lease_id.value) is not None
         assert lease.host_summary.hostname == "host0" and lease.host_summary.resources.cpu == 4
         assert dict(answer.filter_result_counts) == {
             "HOST_FILTER_MATCH": 1,
@@ -138,7 +138,7 @@ async def test_pods_are_launched_once() -> None:
     ("change", "code", "text"),
     [
         ({"hostname": "host1"}, FAILED, "is of host0 (agent S0), not of host1"),
-        ({"cpu": 5}, FAILED, "cpus 5 is more than the 4 left in the host's offers"),
+        ({"cpu": 5}, FAILED, "needs 5 cores, and the host's offers have 4 cores left"),
         ({"lease": "other"}, FAILED, "invalid offers: no claim other on host0"),
         ({"pods": ()}, INVALID, "pods: '[]' is not at least one pod"),
         ({"pods": ("x",)}, INVALID, "pods[0].pod_id.value: 'x' is not <job UUID>-<instance>-<run>"),

@@ -13,10 +13,13 @@ import pytest
 from pydantic import ValidationError
 
 from hostmgr.config import LoadSettings
-from hostmgr.core.filter import HostFilter, Ranking
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.table import HostTable
-from hostmgr.drivers.load_scores import LoadScores, Scores, prometheus, score_file, scores_from_query
+from hostmgr.core.agents.load_scores import Scores
+from hostmgr.core.claims.lifecycle import ClaimLimits
+from hostmgr.core.hosts.all_hosts import HostLimits, Hosts
+from hostmgr.core.state.host_filter import HostFilter, Ranking
+from hostmgr.core.state.table import HostTable
+from hostmgr.drivers.load_scores import LoadScores
+from hostmgr.drivers.load_sources import prometheus, score_file, scores_from_query
 from peloton.clock import ManualClock
 from peloton.errors import Unavailable
 from tests.unit.hostmgr.hosts import agent, cluster, ids, offer
@@ -28,13 +31,13 @@ def vector(*elements: tuple[dict[str, str], object]) -> bytes:
 
 
 def order(hosts: Hosts, **filters: Any) -> list[str]:
-    return [claim.hostname for claim in hosts.acquire(HostFilter(**filters), ids(), 0.0).claims]
+    return [claim.hostname for claim in hosts.claims.acquire(HostFilter(**filters), ids(), 0.0).claims]
 
 
 def released(hosts: Hosts, ranking: Ranking, count: int = 0) -> list[str]:
-    acquired = hosts.acquire(HostFilter(ranking=ranking, max_hosts=count), ids(), 0.0)
+    acquired = hosts.claims.acquire(HostFilter(ranking=ranking, max_hosts=count), ids(), 0.0)
     for claim in acquired.claims:
-        hosts.release(claim.id)
+        hosts.claims.release(claim.id)
     return [claim.hostname for claim in acquired.claims]
 
 
@@ -49,7 +52,7 @@ def test_the_least_loaded_host_comes_first_and_an_unknown_one_counts_100() -> No
 
 def test_the_order_is_the_configured_one_unless_a_hint_says_otherwise() -> None:
     for configured in Ranking:
-        hosts = Hosts(HostTable(), configured)
+        hosts = Hosts(HostTable(), HostLimits(ClaimLimits(configured)))
         for host, cpu in enumerate((3, 1, 2)):
             hosts.add_offer(offer(host, host, cpu=cpu), 0.0)
         hosts.table.set_loads({"host0": 2, "host1": 3, "host2": 1})

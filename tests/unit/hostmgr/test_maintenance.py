@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -10,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.columns import Agent
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.maintenance import Machine, MasterStatus, Occupancy, Plan, occupied, plan
-from hostmgr.core.runs import Runs
-from hostmgr.core.states import LifeCause
-from hostmgr.core.table import HostTable
+from hostmgr.core.agents.draining import Machine, MasterStatus, Occupancy, Plan, occupied, plan
+from hostmgr.core.agents.maintained_hosts import RETURN_SECONDS
+from hostmgr.core.cluster_manager.events import Address, Registration
+from hostmgr.core.pools.pooled_hosts import PooledHosts
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.states import LifeCause
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term
 from hostmgr.drivers.host_pools import HostPoolManager
-from hostmgr.drivers.maintenance import RETURN_SECONDS, Maintenance
+from hostmgr.drivers.maintenance import Maintenance
 from hostmgr.drivers.records import HostRecords
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.internal import InternalHosts
@@ -32,7 +35,9 @@ from peloton.model.host import HostInfo
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.hosts import ids, offer
+from tests.unit.hostmgr.sight import Shown
 
 S, L = HostState, LifeCause
 HOST = Machine("host0", "10.0.0.0")
@@ -79,7 +84,7 @@ def test_machines_of_others_are_left_alone() -> None:
         (Occupancy(2, Resources.of(1), 0, False), "2 tasks are left"),
         (
             Occupancy(0, Resources.of(0.5, 64), 250, True),
-            "Mesos has 0.5 cpu, 64 MB memory, 0.25 revocable cpu allocated there",
+            "Mesos has 0.5 cores, 64 MB memory, 0.25 revocable cores allocated there",
         ),
     ],
 )
@@ -156,30 +161,31 @@ class World:
         async def read() -> None:
             self.agents.update(self.registering)
 
-        self.cluster: Any = SimpleNamespace(
-            read=read,
-            agents=self.agents,
-            known=True,
-            complete=True,
-            disconnected=frozenset(),
-            read_began=0.0,
-            unhealthy="not read yet",
-        )
+        shown: Any = Shown(self.agents, unhealthy="not read yet")
+        shown.read = read
+        self.cluster = shown
 
     async def restart(self) -> None:
-        self.hosts, self.runs = Hosts(HostTable()), Runs()
+        self.core = Term(HostTable(), framework_id="f1")
+        self.core.connected(Registration("f1", Address("m", 5050), "m1"), 0.0)
+        self.hosts, self.runs = self.core.hosts, self.core.runs
         self.hosts.set_agents(self.agents.values())
         for agent_id in self.agents:
             self.hosts.add_offer(offer(int(agent_id[1:]), int(agent_id[1:])), 0.0)
         self.manager: Any = SimpleNamespace(
-            hosts=self.hosts, runs=self.runs, backend=self.master, connected_at=0.0, clock=self.clock
+            core=self.core, hosts=self.hosts, runs=self.runs, backend=self.master, clock=self.clock
         )
         store: Any = self.store
         manager: Any = self.manager
         records = HostRecords(store)
         await records.load()
         self.maintenance = Maintenance(records, manager, self.cluster, self.clock, 60.0)
-        self.pools = HostPoolManager("f", NOTHING, None, self.hosts, self.cluster, self.maintenance)
+        self.pools = HostPoolManager(
+            "f",
+            NOTHING,
+            PooledHosts(None, self.hosts, self.cluster, self.maintenance.hosts),
+            self.clock.monotonic,
+        )
         self.service = HostService(self.cluster, self.maintenance, self.pools, NOTHING)
         self.internal = InternalHosts(manager, self.cluster, NOTHING, NOTHING, self.maintenance)
 
@@ -188,7 +194,7 @@ class World:
 
     async def query(self, *states: host_pb2.HostState.ValueType) -> dict[str, str]:
         encoded = await self.service.QueryHosts(host_svc_pb2.QueryHostsRequest(host_states=states), NOTHING)
-        answer = host_svc_pb2.QueryHostsResponse.FromString(encoded)
+        answer = parsed(host_svc_pb2.QueryHostsResponse, encoded)
         name = host_pb2.HostState.Name
         return {
             each.hostname: f"{name(each.state)} {name(each.goal_state)}".replace("HOST_STATE_", "")
@@ -213,7 +219,7 @@ async def test_a_host_goes_down_and_comes_back(world: World) -> None:
     assert world.stored() == {"host0": S.DRAINING}
     assert await world.query() == {"host0": "DRAINING DOWN", "host1": "UP UP", "host2": "UP UP"}
     assert await world.step() and world.master.calls == ["schedule host0"]
-    assert [claim.hostname for claim in world.hosts.acquire(HostFilter(), ids(), 0.0).claims] == [
+    assert [claim.hostname for claim in world.hosts.claims.acquire(HostFilter(), ids(), 0.0).claims] == [
         "host1",
         "host2",
     ]
@@ -235,9 +241,28 @@ async def test_a_host_goes_down_and_comes_back(world: World) -> None:
 
 
 async def test_claims_on_the_host_end(world: World) -> None:
-    claims = {claim.hostname: claim for claim in world.hosts.acquire(HostFilter(), ids(), 0.0).claims}
+    claims = {claim.hostname: claim for claim in world.hosts.claims.acquire(HostFilter(), ids(), 0.0).claims}
     await world.maintenance.start(["host0"])
-    assert world.hosts.claim(claims["host0"].id) is None and world.hosts.claim(claims["host1"].id) is not None
+    assert (
+        world.hosts.claims.get(claims["host0"].id) is None
+        and world.hosts.claims.get(claims["host1"].id) is not None
+    )
+
+
+async def test_two_requests_at_once_change_a_host_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = world.store.write
+
+    async def slow_write(host: HostInfo) -> None:
+        await asyncio.sleep(0)
+        await write(host)
+
+    monkeypatch.setattr(world.store, "write", slow_write)
+    begun = await asyncio.gather(*(world.maintenance.start(["host0"]) for _ in range(3)))
+    assert sorted(each.new for (each,) in begun) == [False, False, True]
+    request = pb.MarkHostDrainedRequest(hostname="host0")
+    await asyncio.gather(*(world.internal.MarkHostDrained(request, NOTHING) for _ in range(3)))
+    assert world.stored() == {"host0": S.DRAINED}
+    await world.internal.MarkHostDrained(request, NOTHING)
 
 
 async def test_a_host_with_tasks_is_not_drained(world: World) -> None:
@@ -251,10 +276,10 @@ async def test_a_host_with_tasks_is_not_drained(world: World) -> None:
         await world.maintenance.mark_drained("host0")
     world.runs.remove("r-0-1")
     world.agents["S0"] = replace(world.agents["S0"], allocated=Resources.of(2))
-    with pytest.raises(Refused, match="host host0 is not drained: Mesos has 2 cpu allocated there"):
+    with pytest.raises(Refused, match="host host0 is not drained: Mesos has 2 cores allocated there"):
         await world.maintenance.mark_drained("host0")
     world.agents["S0"] = replace(world.agents["S0"], allocated=ZERO)
-    world.manager.connected_at = 5.0
+    world.core.connection.since = 5.0
     with pytest.raises(Refused, match="Mesos has not told yet"):
         await world.maintenance.mark_drained("host0")
     world.cluster.read_began = 5.0
@@ -408,5 +433,5 @@ async def test_draining_hosts_in_the_order_in_which_they_began(world: World) -> 
     for name in ("host2", "host0"):
         await world.maintenance.start([name])
         world.clock.advance(1.0)
-    assert world.maintenance.hosts_in(S.DRAINING) == ["host2", "host0"]
-    assert world.maintenance.hosts_in(S.DRAINING, 1) == ["host2"]
+    assert world.maintenance.hosts.hosts_in(S.DRAINING) == ["host2", "host0"]
+    assert world.maintenance.hosts.hosts_in(S.DRAINING, 1) == ["host2"]

@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from hostmgr.core.claims import InvalidOffers
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.launches import Launches, LaunchPolicy
-from hostmgr.core.reconcile import Policy, Reconciler
-from hostmgr.core.runs import Runs
-from hostmgr.core.table import HostTable
+from hostmgr.core.claims.claim import InvalidOffers
+from hostmgr.core.cluster_manager.kills import CALLS_AT_ONCE
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term, TermLimits
 from hostmgr.drivers import framework_removal
-from hostmgr.drivers.manager import CALLS_AT_ONCE, HostManager
-from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry
+from hostmgr.drivers.framework import FrameworkRecord
+from hostmgr.drivers.manager import HostManager
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Call
@@ -87,22 +86,14 @@ class Fixture:
     def __init__(self) -> None:
         self.driver, self.store, self.clock = Driver(), Store(), ManualClock()
         store: Any = self.store
-        table, driver = HostTable(), cast(MesosDriver, self.driver)
+        driver = cast(MesosDriver, self.driver)
         unused = cast(AgentReader, None)
         self.backend = MesosBackend(lambda handler: driver, unused, cast(Any, None))
-        self.manager = HostManager(
-            name="Peloton",
-            framework_id="",
-            backend=self.backend,
-            store=store,
-            hosts=Hosts(table),
-            runs=Runs(),
-            launches=Launches(table, LaunchPolicy()),
-            reconciler=Reconciler(Policy()),
-            ring=EventRing("s1", CLIENTS, HOLDER, 100),
-            clock=self.clock,
-            claim_grace=10.0,
-        )
+        core = Term(HostTable(), TermLimits(claim_grace=10.0))
+        ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, 100)
+        updates = StatusUpdates(ring, core.statuses, self.clock.monotonic)
+        framework = FrameworkRecord(store, "Peloton")
+        self.manager = HostManager(core, self.backend, framework, updates, self.clock)
 
     async def subscribe(self, master_id: str = "m1") -> None:
         await self.backend.on_subscribed("f-0000", MASTER, master_id)
@@ -198,7 +189,7 @@ async def test_without_a_connection_nothing_is_launched_and_the_claim_is_kept(it
     it.offer(1)
     claim = it.claim()
     it.backend.on_disconnected("gone")
-    assert it.manager.unhealthy
+    assert it.manager.core.connection.unhealthy
     with pytest.raises(Unavailable):
         it.launch(claim, 0)
     await it.subscribe()
@@ -218,7 +209,7 @@ async def test_a_host_that_does_not_register_again_is_removed(it: Fixture) -> No
     it.clock.advance(10.0)
     with pytest.raises(InvalidOffers):
         it.launch(claim, 0)
-    assert it.manager.hosts.claim(claim) is None
+    assert it.manager.hosts.claims.get(claim) is None
 
 
 @pytest.mark.parametrize(
@@ -276,7 +267,7 @@ async def test_unconfirmed_launches_are_reconciled_after_a_new_subscription(it: 
     it.launch(it.claim(), 0)
     it.backend.on_disconnected("gone")
     await it.subscribe()
-    assert it.manager.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+    assert it.manager.core.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
 
 
 def missing(run: str, state: Any = mesos_pb2.TASK_GONE) -> Event:
@@ -310,7 +301,7 @@ async def test_an_answer_to_a_request_from_before_the_launch_is_ignored(it: Fixt
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 0, "it may have been requested twice before"
     it.clock.advance(3)
-    assert it.manager.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
+    assert it.manager.core.reconciler.due_retries(it.clock.monotonic()) == [(f"{JOB}-0-1", "S0")]
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 1
 
@@ -322,7 +313,7 @@ async def test_a_launch_that_is_repeated_after_its_run_was_lost_changes_nothing(
     it.launch(claim, 0)
     it.backend.on_events([missing(f"{JOB}-0-1")])
     it.clock.advance(3)
-    it.manager.reconciler.due_retries(it.clock.monotonic())
+    it.manager.core.reconciler.due_retries(it.clock.monotonic())
     it.backend.on_events([missing(f"{JOB}-0-1")])
     assert it.manager.status_updates.ring.pending == 1
     it.launch(claim, 0)
@@ -336,10 +327,10 @@ async def test_a_lost_agent_and_the_end_of_an_executor(it: Fixture) -> None:
     failure.failure.agent_id.value = "S0"
     failure.failure.executor_id.value = "e"
     it.backend.on_events([failure])
-    assert len(it.manager.hosts.offers()) == 1
+    assert len(list(it.manager.hosts.offers)) == 1
     failure.failure.ClearField("executor_id")
     it.backend.on_events([failure])
-    assert it.manager.hosts.offers() == []
+    assert list(it.manager.hosts.offers) == []
 
 
 async def test_rescinded_offers_go(it: Fixture) -> None:
@@ -348,7 +339,7 @@ async def test_rescinded_offers_go(it: Fixture) -> None:
     rescind = Event(type=Event.RESCIND)
     rescind.rescind.offer_id.value = "O1"
     it.backend.on_events([rescind, rescind])
-    assert it.manager.hosts.offers() == []
+    assert list(it.manager.hosts.offers) == []
 
 
 async def test_old_offers_are_kept_while_nothing_may_be_sent(it: Fixture) -> None:
@@ -357,16 +348,16 @@ async def test_old_offers_are_kept_while_nothing_may_be_sent(it: Fixture) -> Non
     it.clock.advance(11 * 86400)
     it.driver.fenced = True
     it.manager.prune_offers()
-    assert len(it.manager.hosts.offers()) == 1
+    assert len(list(it.manager.hosts.offers)) == 1
     it.driver.fenced = False
     it.manager.prune_offers()
-    assert it.types() == ["DECLINE"] and it.manager.hosts.offers() == []
+    assert it.types() == ["DECLINE"] and list(it.manager.hosts.offers) == []
 
 
 async def test_a_refused_call_leads_to_a_reconciliation(it: Fixture) -> None:
     await it.subscribe()
-    while it.manager.reconciler.next_reconciliation(1e4) is not None:
+    while it.manager.core.reconciler.next_reconciliation(1e4) is not None:
         pass
     it.clock.advance(1e4)
     it.backend.on_refused("ACCEPT", 400, "no")
-    assert it.manager.reconciler.next_reconciliation(1e4 + 60) is not None
+    assert it.manager.core.reconciler.next_reconciliation(1e4 + 60) is not None

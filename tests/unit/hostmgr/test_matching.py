@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hostmgr.core.hosts import Hosts
-from hostmgr.core.states import LifeCause
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.state.states import LifeCause
 from hostmgr.services.matching import MAX_WAIT_MILLISECONDS, Matching
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
@@ -36,7 +36,7 @@ class World:
     def __init__(self) -> None:
         self.operator = Operator()
         self.cluster, self.hosts = made(self.operator)
-        self.service = Matching(self.hosts.table, self.cluster, SystemClock())
+        self.service = Matching(self.hosts.table, self.cluster.sight, SystemClock())
 
     async def read(self) -> None:
         await self.cluster.read()
@@ -141,3 +141,18 @@ async def test_what_is_wrong_is_refused() -> None:
     broken.schedulingConstraint.type = 99  # type: ignore[assignment]
     with pytest.raises(InvalidArgument, match=r"filters\[1\]\.schedulingConstraint"):
         await world.match(wanting(), broken)
+
+
+async def test_hosts_that_are_not_asked_about_are_not_named() -> None:
+    world = World()
+    await world.read()
+    fill(world.hosts)
+    request = pb.MatchHostsRequest(
+        filters=[wanting(), wanting(RACK), wanting(gpu=1)], among=["host1", "gone"]
+    )
+    answer = await world.service.MatchHosts(request, None)
+    assert [(list(each.hostnames), each.elsewhere) for each in answer.matches] == [
+        (["host1"], True),
+        (["host1"], False),
+        ([], True),
+    ]

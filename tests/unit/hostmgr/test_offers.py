@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hostmgr.core.offers import InsufficientOffers, Taken, free, take
+from hostmgr.core.state.offers import InsufficientOffers, Taken, free, take
 from peloton.model.resources import Resources
 from tests.unit.hostmgr.hosts import PORT_TEMPLATE, RESERVED, SLACK, UNRESERVED, need, offer
 
@@ -23,7 +23,9 @@ def test_a_revocable_task_takes_its_cpu_from_slack_alone() -> None:
     host = offer(1, 0, cpu=4, slack_cpu=1)
     (taken,) = take([host], [need("a", cpu=1, memory=0, revocable=True)])
     assert taken == (Taken(SLACK, 1000),)
-    with pytest.raises(InsufficientOffers, match="revocable cpus 2 is more than the 1 left"):
+    with pytest.raises(
+        InsufficientOffers, match="needs 2 revocable cores, and the host's offers have 1 revocable core left"
+    ):
         take([host], [need("a", cpu=2, revocable=True)])
 
 

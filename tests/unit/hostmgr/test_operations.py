@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hostmgr.core.columns import Agent
+from hostmgr.core.state.columns import Agent
 from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
@@ -91,7 +91,7 @@ async def test_resources_are_reserved_on_one_unclaimed_host_that_has_them(it: Op
     )
     assert [(each.key, each.value) for each in cpu.reservation.labels.labels] == [("team", "a")]
     assert memory.HasField("reservation") and not memory.reservation.labels.labels
-    with refused(FAILED, "none of 1 unclaimed hosts with offers can do it; of the last one: the host offers"):
+    with refused(FAILED, "none of 1 unclaimed host with offers can do it; of the last one: the host offers"):
         await it.v0.ReserveResources(request)
 
 
@@ -106,10 +106,10 @@ async def test_hosts_that_are_claimed_are_left_alone(it: Operating) -> None:
 async def test_reserved_resources_are_not_reserved_again_and_freed_by_their_labels(it: Operating) -> None:
     it.offer_host(0, scalar("gpus", 2, team="a"))
     wanted = [scalar("gpus", 1, team="a")]
-    with refused(FAILED, "the host offers less than gpus 1 that is not reserved"):
+    with refused(FAILED, "the host offers less than 1 GPU that is not reserved"):
         await it.v0.ReserveResources(pb.ReserveResourcesRequest(resources=wanted))
     other = [scalar("gpus", 1, team="b")]
-    with refused(FAILED, "the host offers less than gpus 1 that is reserved with the labels: team=b"):
+    with refused(FAILED, "the host offers less than 1 GPU that is reserved with the labels: team=b"):
         await it.v0.UnreserveResources(pb.UnreserveResourcesRequest(resources=other))
     await it.v0.UnreserveResources(pb.UnreserveResourcesRequest(resources=wanted))
     _, (unreserve,) = it.accepted()
@@ -195,7 +195,7 @@ async def test_wrong_volumes_are_invalid(it: Operating, given: Any, text: str) -
 
 async def test_a_volume_that_no_host_has_room_for_is_refused(it: Operating) -> None:
     it.offer_host()
-    with refused(FAILED, "the volume's 2000 MB are more than the disk left"):
+    with refused(FAILED, "a volume of 2,000 MB is larger than each piece of disk left"):
         await it.v0.CreateVolumes(pb.CreateVolumesRequest(volumes=[volume(size=2000)]))
     await it.v0.CreateVolumes(pb.CreateVolumesRequest(volumes=[volume()]))
 
@@ -247,7 +247,7 @@ async def test_each_operation_can_use_what_the_ones_before_it_made(it: Operating
     assert kinds.count(Operation.CREATE) == 2
     (task,) = call.accept.operations[-1].launch.task_infos
     assert {each.disk.persistence.id for each in task.resources if each.HasField("disk")} == {"v"}
-    assert it.manager.runs.agent(RUN) == "S0" and it.manager.hosts.claim(claim) is None
+    assert it.manager.runs.agent(RUN) == "S0" and it.manager.hosts.claims.get(claim) is None
     answer = await it.operate(launch(f"{JOB}-1-1"), claim=claim)
     assert "was used for other tasks" in answer.error.invalidOffers.message
 
@@ -274,12 +274,15 @@ async def test_a_destroyed_volume_leaves_its_disk_to_the_next_operation(it: Oper
 @pytest.mark.parametrize(
     ("operations", "text"),
     [
-        ((reserve(scalar("cpus", 5)),), "the host offers less than cpus 5 that is not reserved"),
+        ((reserve(scalar("cpus", 5)),), "the host offers less than 5 cores that is not reserved"),
         ((unreserve("a"),), "the host offers nothing that is reserved with a label a"),
-        ((create(size=5000),), "the volume's 5000 MB are more than the disk left in one piece"),
+        ((create(size=5000),), "a volume of 5,000 MB is larger than each piece of disk left"),
         ((create(), create()), "volume v is on the host already"),
         ((destroy(),), "volume v is not in the host's offers"),
-        ((reserve(scalar("cpus", 1)), launch(cpu=9)), "cpus 9 is more than the 4 left"),
+        (
+            (reserve(scalar("cpus", 1)), launch(cpu=9)),
+            "needs 9 cores, and the host's offers have 4",
+        ),
     ],
 )
 async def test_operations_that_the_host_has_not_enough_for_end_the_claim(
@@ -290,7 +293,7 @@ async def test_operations_that_the_host_has_not_enough_for_end_the_claim(
     it.clock.advance(60.0)
     answer = await it.operate(*operations, claim=claim)
     assert text in answer.error.invalidOffers.message, answer
-    assert not it.driver.calls and it.manager.hosts.claim(claim) is None
+    assert not it.driver.calls and it.manager.hosts.claims.get(claim) is None
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from hostmgr.core.reconcile import Policy, ReconcileKind, Reconciler, Verdict
+from hostmgr.core.cluster_manager.reconciliation import (
+    ReconcileKind,
+    Reconciler,
+    ReconciliationLimits,
+    Verdict,
+)
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
-POLICY = Policy(interval=1800, repeat_after=60, launch_grace=30, reregister=600)
+POLICY = ReconciliationLimits(interval=1800, repeat_after=60, launch_grace=30, reregister=600)
 
 
 def subscribed(master: str = "m1", now: float = 0.0) -> Reconciler:
@@ -127,6 +132,8 @@ RUNTIME = TaskRuntime(TaskState.RUNNING, TaskState.SUCCEEDED, 2, 1, 1, 2, agent_
         (replace(RUNTIME, state=TaskState.LAUNCHED, updated_at=71_000_000_000), False),
         (replace(RUNTIME, state=TaskState.LAUNCHED, updated_at=70_000_000_000), True),
         (replace(RUNTIME, updated_at=99_000_000_000), True),
+        # Stamped before the clock was set back: it is not young until the clock is there again.
+        (replace(RUNTIME, state=TaskState.LAUNCHED, updated_at=30 * 86400 * 10**9), True),
     ],
 )
 def test_which_runs_to_reconcile(runtime: TaskRuntime, requested: bool) -> None:

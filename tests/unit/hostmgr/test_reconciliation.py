@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from hostmgr.drivers.reconciliation import Reconciliation
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
 from tests.unit.hostmgr.test_manager import Fixture
 
 BATCH = 10
@@ -23,6 +25,27 @@ class NoJobs:
         return []
 
 
+class OldRows:
+    """The part of the store that holds tasks: each is KILLING on its agent, as before its end was stored."""
+
+    def __init__(self) -> None:
+        self.tasks = self
+
+    async def get(self, job_id: str, instance: int) -> TaskRuntime:
+        return TaskRuntime(TaskState.KILLING, TaskState.KILLED, 1, 1, 1, desired_run=1, agent_id="S0")
+
+
+async def test_a_kill_of_a_run_that_has_ended_does_not_bring_it_back() -> None:
+    """Its end is known here before jobmgr has stored it; Mesos would say nothing of it any more."""
+    it = Fixture()
+    unused: Any = OldRows()
+    reconciliation = Reconciliation(it.manager, it.manager.core.reconciler, unused, it.clock, BATCH)
+    it.manager.runs.launched(RUNS[0], "S0")
+    it.manager.runs.remove(RUNS[0])
+    await reconciliation.locate(RUNS[:2])
+    assert list(it.manager.runs.on("S0")) == [RUNS[1]], "the other one is of a term before"
+
+
 async def test_repeated_requests_are_sent_in_batches_too() -> None:
     """After a change of masters it may be every task there is."""
     it, store = Fixture(), NoJobs()
@@ -32,7 +55,7 @@ async def test_repeated_requests_are_sent_in_batches_too() -> None:
     it.backend.on_disconnected("gone")
     await it.subscribe()
     unused: Any = store
-    reconciliation = Reconciliation(it.manager, it.manager.reconciler, unused, it.clock, BATCH)
+    reconciliation = Reconciliation(it.manager, it.manager.core.reconciler, unused, it.clock, BATCH)
     running = asyncio.create_task(reconciliation.run())
     requested: list[str] = []
     async with asyncio.timeout(20):

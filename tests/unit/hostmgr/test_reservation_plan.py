@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hostmgr.core.reservation_plan import NOTHING, Demand, HostView, Plan, Running, Vector, plan
+from hostmgr.core.reservations.plan import NOTHING, Demand, HostView, Plan, Running, plan
+from hostmgr.core.runs.run_info import Vector
 
 NOW = 100.0
 

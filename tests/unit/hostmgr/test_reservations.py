@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
-from hostmgr.core.filter import HostFilter
-from hostmgr.core.states import ClaimState
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.states import ClaimState
 from hostmgr.drivers.reservations import ReservationPlanner
 from hostmgr.services.reservations import ReservationService
 from peloton.clock import NANOSECONDS
@@ -103,17 +103,17 @@ async def test_the_host_with_the_fewest_tasks_is_reserved_until_its_offers_suffi
         again = await it.v0.ReserveHosts(reservation(7, 0, 1))
         assert "has a reserved host already" in again.error.alreadyExist.message
         other = await it.v0.ReserveHosts(reservation(8, 1))
-        assert "1 hosts" in other.error.hostAlreadyReserved.message
+        assert "reserved for others: 1 host," in other.error.hostAlreadyReserved.message
         none = await it.v0.ReserveHosts(reservation(8, 5, 0, cpu=9))
         assert "none of the 2 hosts" in none.error.hostUnavailable.message
         request = hostsvc_pb2.GetCompletedReservationRequest()
         waiting = await it.v0.GetCompletedReservations(request)
         assert waiting.error.notFound.message and not waiting.completedReservations
-        it.manager.hosts.remove_offer("O1")
+        it.manager.hosts.offers.remove("O1")
         it.put(offer(3, 1))
         [done] = (await it.v0.GetCompletedReservations(request)).completedReservations
         assert (done.host.hostname, done.task.taskId.value) == ("host1", f"{JOB}-7-1")
-        assert it.manager.hosts.claim(done.hostOffer.id.value) is not None
+        assert it.manager.hosts.claims.get(done.hostOffer.id.value) is not None
         assert (await it.v0.GetCompletedReservations(request)).HasField("error"), "handed out once"
 
 
@@ -155,7 +155,7 @@ async def test_a_gang_gets_its_hosts_whole_and_once() -> None:
         assert not progress.HasField("start_seconds") and not progress.claims
         assert it.statuses() == [ClaimState.RESERVED] * 2
         it.manager.runs.remove(f"{JOB}-0-1")
-        it.manager.hosts.remove_offer("O1")
+        it.manager.hosts.offers.remove("O1")
         it.put(offer(2, 1))
         it.clock.advance(1)
         [progress] = (await reserve(wishes(2))).progress
@@ -174,7 +174,7 @@ async def test_a_new_leader_gives_no_host_away_before_reservations_are_renewed()
         it.run(1, 1)
         anything = hostsvc_pb2.AcquireHostOffersRequest()
         with refused(
-            grpc.StatusCode.UNAVAILABLE, "hosts are claimed in 3.0 s: reserved ones are not all known"
+            grpc.StatusCode.UNAVAILABLE, "hosts are claimed in 3 s: reserved ones are not all known"
         ):
             await it.v0.AcquireHostOffers(anything)
         with refused(grpc.StatusCode.UNAVAILABLE):
@@ -261,6 +261,6 @@ async def test_tasks_that_end_in_time_use_reserved_hosts() -> None:
         assert claim.hostname == "host0"
         [progress] = (await service.ReserveForGangs(wishes(2))).progress
         assert progress.start_seconds == 500, "the claim does not delay the gang"
-        it.manager.hosts.release(claim.id.value)
+        it.manager.hosts.claims.release(claim.id.value)
         it.stored.longest = 0
         assert not (await service.AcquireForBackfill(request)).claims, "a task without an end"

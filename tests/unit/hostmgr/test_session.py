@@ -91,8 +91,26 @@ def test_a_master_that_is_not_ready_is_tried_again_within_a_second() -> None:
     session.disconnect()
     assert session.pause(slow, jitter=1.0) == 1.0
     session.connect(0.0)
+    with pytest.raises(SessionBroken, match="401"):
+        session.response(401, "", 0.0)
     session.disconnect()
     assert session.pause(slow, jitter=1.0) == 400.0
+
+
+@given(st.integers(1, 1000), st.floats(0, 1))
+def test_an_address_where_nobody_answers_is_tried_again_within_two_seconds(
+    failures: int, jitter: float
+) -> None:
+    session = Session(None)
+    for _ in range(failures):
+        session.connect(0.0)
+        session.disconnect()
+    assert session.pause(RetryPauses(), jitter) <= 2.0
+    session.connect(0.0)
+    with pytest.raises(SessionBroken):
+        session.response(401, "", 0.0)
+    session.disconnect()
+    assert failures < 10 or session.pause(RetryPauses(), jitter) > 2.0
 
 
 def test_another_master_begins_without_failures() -> None:
@@ -125,13 +143,13 @@ def test_records_survive_any_cut(records: list[bytes], sizes: list[int]) -> None
 @pytest.mark.parametrize("data", [b"x\n", b"-1\n", b"12345678901", b"12a", b"\n", b" 5\nhello", b"101\n"])
 def test_malformed_lengths(data: bytes) -> None:
     with pytest.raises(MalformedStream):
-        RecordParser(max_record=100).feed(data)
+        RecordParser(max_record_bytes=100).feed(data)
 
 
 def test_a_record_that_is_too_long_names_the_setting() -> None:
     """The first offers of a very large cluster come in one record."""
     with pytest.raises(MalformedStream, match=r"101 bytes is over the limit of 100 \(mesos.max_record_bytes"):
-        RecordParser(max_record=100).feed(b"101\n")
+        RecordParser(max_record_bytes=100).feed(b"101\n")
 
 
 def test_a_record_under_way_is_not_the_end() -> None:

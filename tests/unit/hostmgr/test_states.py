@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hostmgr.core.claims import InvalidOffers
-from hostmgr.core.filter import HostFilter, Result
-from hostmgr.core.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
+from hostmgr.core.claims.claim import InvalidOffers
+from hostmgr.core.state.host_filter import HostFilter, Result
+from hostmgr.core.state.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
 from peloton.errors import IllegalTransition
 from peloton.model.states import HostState
 from tests.unit.hostmgr.hosts import cluster, ids, need
@@ -60,23 +60,23 @@ def test_only_a_host_that_is_up_takes_tasks() -> None:
     hosts = cluster(1)
     for cause in ROUND:
         assert hosts.table.life(0) is not HostState.UNKNOWN
-        taken = hosts.acquire(HostFilter(), ids(), 0.0)
+        taken = hosts.claims.acquire(HostFilter(), ids(), 0.0)
         up = hosts.table.life(0) is HostState.UP
         assert (len(taken.claims), taken.counts.get(Result.MISMATCH_STATUS, 0)) == (int(up), int(not up))
         for claim in taken.claims:
-            hosts.release(claim.id)
+            hosts.claims.release(claim.id)
         hosts.table.change_life("host0", cause)
-    assert hosts.acquire(HostFilter(), ids(), 0.0).claims
+    assert hosts.claims.acquire(HostFilter(), ids(), 0.0).claims
 
 
 def test_maintenance_outlasts_the_agent() -> None:
     hosts = cluster(1)
     table = hosts.table
-    (claim,) = hosts.acquire(HostFilter(), ids(), 0.0).claims
+    (claim,) = hosts.claims.acquire(HostFilter(), ids(), 0.0).claims
     table.change_life("host0", LifeCause.START_MAINTENANCE)
     hosts.remove_agent(claim.agent_id)
     assert table.life_of("host0") is HostState.DRAINING
-    hosts.add_offer(cluster(1).offers()[0], 1.0)
+    hosts.add_offer(next(iter(cluster(1).offers)), 1.0)
     assert (table.life(0), table.claim(0)) == (HostState.DRAINING, ClaimState.READY)
     for cause in ROUND[1:]:
         table.change_life("host0", cause)
@@ -86,8 +86,8 @@ def test_maintenance_outlasts_the_agent() -> None:
 
 def test_the_claims_on_a_host_end_together() -> None:
     hosts = cluster(2)
-    claims = {claim.hostname: claim for claim in hosts.acquire(HostFilter(), ids(), 0.0).claims}
-    assert hosts.end_claims_on("host0") == [claims["host0"]]
-    assert hosts.claim(claims["host0"].id) is None and hosts.claim(claims["host1"].id)
+    claims = {claim.hostname: claim for claim in hosts.claims.acquire(HostFilter(), ids(), 0.0).claims}
+    assert hosts.claims.end_on(["host0"]) == [claims["host0"]]
+    assert hosts.claims.get(claims["host0"].id) is None and hosts.claims.get(claims["host1"].id)
     with pytest.raises(InvalidOffers):
-        hosts.plan_launch(claims["host0"].id, "host0", "", [need("t")])
+        hosts.uses.plan_launch(claims["host0"].id, "host0", "", [need("t")])

@@ -8,19 +8,22 @@ from typing import Any, cast
 
 import pytest
 
-from hostmgr.backend.interface import Listener, Registration
-from hostmgr.core.launches import Launches, LaunchPolicy
-from hostmgr.core.reconcile import Policy, ReconcileKind, Reconciler
-from hostmgr.core.runs import Runs
-from hostmgr.core.table import HostTable
+from hostmgr.backend.interface import Listener
+from hostmgr.core.claims.holds import Holds
+from hostmgr.core.cluster_manager.events import Registration
+from hostmgr.core.cluster_manager.reconciliation import ReconcileKind, Reconciler, ReconciliationLimits
+from hostmgr.core.cluster_manager.status_rules import StatusRules
+from hostmgr.core.runs.launches import Launches, LaunchLimits
+from hostmgr.core.runs.on_agents import Runs
+from hostmgr.core.state.table import HostTable
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
 from hostmgr.mesos.calls import Call
 from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.statuses import status_from
+from hostmgr.services.early_acknowledgements import EarlyAcknowledgements
 from hostmgr.services.events import EventStream
-from hostmgr.services.passing import Passing
 from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import EventRing, StreamChanged
@@ -74,11 +77,12 @@ class Fixture:
     def __init__(self, capacity: int = 4) -> None:
         self.now = 0.0
         self.runs = Runs()
-        self.reconciler = Reconciler(Policy())
+        self.reconciler = Reconciler(ReconciliationLimits())
         self.ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, capacity)
         self.table = HostTable()
-        self.launches = Launches(self.table, LaunchPolicy())
-        self.statuses = StatusUpdates(self.ring, self.runs, self.launches, self.reconciler, lambda: self.now)
+        self.launches = Launches(self.table, LaunchLimits())
+        self.rules = StatusRules(self.runs, self.launches, self.reconciler, Holds())
+        self.statuses = StatusUpdates(self.ring, self.rules, lambda: self.now)
         self.mesos = Mesos()
         driver, unused = cast(MesosDriver, self.mesos), cast(AgentReader, None)
         self.backend = MesosBackend(lambda handler: driver, unused, cast(Any, None))
@@ -131,7 +135,7 @@ async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
 
 async def test_what_is_passed_early_is_acknowledged_at_once_and_only_once(it: Fixture) -> None:
     it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2"), status(3, RUNNING, b"u3")])
-    service = Passing(it.statuses)
+    service = EarlyAcknowledgements(it.statuses)
     await service.PassEvents(passing_pb2.PassEventsRequest(stream_id="s1", offsets=[1]), None)
     await it.settle()
     assert it.mesos.acknowledged == [b"u2"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hostmgr.core.offers import Taken
+from hostmgr.core.state.offers import Taken
 from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import ResourceTemplates, agent_from, offer_from, sums
 from mesos.v1 import mesos_pb2
@@ -89,6 +89,20 @@ def test_names_labels_discovery_and_grace() -> None:
     own = config()
     own.killGracePeriodSeconds = 5
     assert info(own).kill_policy.grace_period.nanoseconds == 5_000_000_000
+
+
+def test_a_task_has_the_time_to_save_that_it_asks_for_and_the_operator_allows() -> None:
+    own = config()
+    own.workload.grace_seconds = 120
+    assert info(own).kill_policy.grace_period.nanoseconds == 120_000_000_000
+    own.workload.grace_seconds = 1000
+    assert info(own).kill_policy.grace_period.nanoseconds == 600_000_000_000
+    own.workload.grace_seconds, own.killGracePeriodSeconds = 5, 700
+    assert info(own).kill_policy.grace_period.nanoseconds == 700_000_000_000
+    assert "peloton.stop_signal" not in {each.key for each in info(own).labels.labels}
+    own.workload.stop_signal, own.workload.checkpoint_file = "SIGUSR1", "c/last"
+    labels = {each.key: each.value for each in info(own).labels.labels}
+    assert (labels["peloton.stop_signal"], labels["peloton.checkpoint_file"]) == ("SIGUSR1", "c/last")
 
 
 def test_command_health_check_inherits_the_environment() -> None:

@@ -65,7 +65,7 @@ async def test_an_offer_with_attributes_in_another_encoding() -> None:
     it = Fixture()
     await it.subscribe()
     it.backend.on_events(decoded(offers))
-    (found,) = it.manager.hosts.offers()
+    (found,) = list(it.manager.hosts.offers)
     assert found.hostname == f"!!{READ}"
     assert sorted(found.labels) == [(f"!!{READ}", "r"), ("rack", f"!!{READ}")]
 
@@ -84,6 +84,9 @@ def test_an_agent_with_attributes_in_another_encoding() -> None:
     agent.agent_info.hostname = "h"
     text = mesos_pb2.Value.Text(value=PLACE.decode())
     agent.agent_info.attributes.add(name="rack", type=mesos_pb2.Value.TEXT, text=text)
+    items = mesos_pb2.Value.Set(item=["ssd", PLACE.decode()])
+    agent.agent_info.attributes.add(name="disks", type=mesos_pb2.Value.SET, set=items)
     found = master_pb2.Response.GetAgents.FromString(with_invalid_utf8(answer))
     replace_invalid_agent_text(found.agents)
-    assert agent_from(found.agents[0], "peloton").labels == (("rack", f"!!{READ}"),)
+    labels = (("rack", f"!!{READ}"), ("disks", "ssd"), ("disks", f"!!{READ}"))
+    assert agent_from(found.agents[0], "peloton").labels == labels

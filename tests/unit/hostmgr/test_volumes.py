@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.columns import Agent
-from hostmgr.core.offers import DISK, Entry, InsufficientOffers, Need, Offer, free, take
+from hostmgr.core.state.columns import Agent
+from hostmgr.core.state.offers import DISK, Entry, InsufficientOffers, Need, Offer, free, take
 from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
@@ -49,7 +49,7 @@ def test_an_existing_volume_is_taken_whole_by_its_task_alone() -> None:
     (taken,) = take([host(entry(10), entry(500, VOLUME, True, "v"))], [need(mount(create=True), disk=8)])
     assert [(each.template, each.amount) for each in taken] == [(VOLUME, 500_000), (11, 8000)]
     assert taken[0].volume == mount(create=False)
-    with pytest.raises(InsufficientOffers, match="disk 12 is more than the 10 left"):
+    with pytest.raises(InsufficientOffers, match="needs 12 MB disk, and the host's offers have 10 MB"):
         take([host(entry(10), entry(500, VOLUME, True, "v"))], [Need("a", Resources.of(disk=12))])
 
 
@@ -62,9 +62,7 @@ def test_a_new_volume_takes_disk_of_one_kind_unreserved_first() -> None:
     offers = [host(entry(150, RESERVED_DISK, True), entry(150))]
     one, two = take(offers, [need(mount(create=True)), need(mount(create=True, name="w"))])
     assert [(each.template, each.reserved) for each in (*one, *two)] == [(11, False), (RESERVED_DISK, True)]
-    with pytest.raises(
-        InsufficientOffers, match="the volume's 200 MB are more than the disk left in one piece"
-    ):
+    with pytest.raises(InsufficientOffers, match="a volume of 200 MB is larger than each piece of disk left"):
         take(offers, [need(mount(create=True, size=200_000))])
 
 
@@ -161,7 +159,7 @@ async def test_a_volume_is_destroyed_with_the_reservation_made_for_it(it: Volume
         (disk,) = rest[0].unreserve.resources
         assert disk.reservation == destroy.destroy.volumes[0].reservation
         assert not disk.HasField("disk")
-    assert it.manager.hosts.offers() == [], "the offer is used up"
+    assert list(it.manager.hosts.offers) == [], "the offer is used up"
 
 
 async def test_only_volumes_that_are_offered_and_free_are_destroyed(it: Volumes) -> None:
@@ -174,7 +172,7 @@ async def test_only_volumes_that_are_offered_and_free_are_destroyed(it: Volumes)
     claim = it.claim()
     with pytest.raises(Unavailable, match="host0 is claimed"):
         it.manager.destroy_volume("v")
-    it.manager.hosts.release(claim)
+    it.manager.hosts.claims.release(claim)
     it.backend.on_disconnected("gone")
     with pytest.raises(Unavailable, match="not subscribed"):
         it.manager.destroy_volume("v")

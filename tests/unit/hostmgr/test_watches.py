@@ -87,7 +87,7 @@ async def test_nothing_is_gathered_without_a_watcher() -> None:
         await until(lambda: not it.watches.count)
         it.put(offer(0, 0))
         it.status(RUN, mesos_pb2.TASK_RUNNING, b"one")
-        assert it.manager.hosts.changed is None and it.manager.status_updates.watched is None
+        assert not it.manager.hosts.changed.watched and it.manager.status_updates.watched is None
 
 
 async def test_a_slow_watcher_is_aborted_and_holds_nobody_up() -> None:

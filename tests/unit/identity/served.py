@@ -15,7 +15,8 @@ from google.protobuf import empty_pb2
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from peloton.config.settings import AuthSettings, RateLimitSettings
+from peloton.config.auth import AuthSettings
+from peloton.config.limits import RateLimitSettings
 from peloton.identity.door import Door
 from peloton.identity.methods import interface
 from peloton.identity.passwords import Cost, hashed
@@ -74,7 +75,7 @@ def as_user(name: str, password: str | None = None) -> Metadata:
 class Served:
     """The server's port, and what has been let in."""
 
-    channel: grpc.aio.Channel
+    channel: Any = None
     target: str = ""
     calls: Counter[str] = field(default_factory=Counter)
     callers: set[Principal] = field(default_factory=set)
@@ -84,7 +85,7 @@ class Served:
 
     async def answer(self, path: str, metadata: Metadata) -> tuple[grpc.StatusCode, str]:
         try:
-            await self.channel.unary_unary(path)(b"", metadata=metadata, timeout=60)
+            await self.channel.unary_unary(path, bytes, bytes)(b"", metadata=metadata, timeout=60)
         except grpc.aio.AioRpcError as error:
             return error.code(), error.details() or ""
         return grpc.StatusCode.OK, ""
@@ -131,7 +132,7 @@ async def serving(
     door = None if auth is None else Door(auth, by_certificate=tls is not None)
     gate = Gate(door, None if limits is None else RateLimits(limits), audit)
     server = RpcServer(lambda: "nobody leads", [gate] if gate.needed else [])
-    served = Served(channel=None)
+    served = Served()
     server.activate([health(lambda: "", server.serves), *_services(served)])
     credentials = None if tls is None else tls.server(client_certificates=True)
     port = await server.start("127.0.0.1", 0, reflection(server.names), credentials)

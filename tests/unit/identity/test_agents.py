@@ -18,12 +18,13 @@ import pytest
 from jobmgr.services.common.agent_http import AgentHttp
 from peloton.client.agent_files import AgentFile
 from peloton.client.agents import agents_by
-from peloton.client.driving import Asyncio
 from peloton.client.failures import CallError
 from peloton.client.sandbox import Agent, SandboxFile
+from peloton.client.sync_async import Asyncio
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.config.encryption import AgentSettings
 from peloton.config.errors import ConfigError
-from peloton.config.settings import AgentSettings, validated
+from peloton.config.loading import validated
 from peloton.errors import PelotonError
 from peloton.identity.agents import agent_access
 from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
@@ -78,7 +79,7 @@ def access(folder: Path, ca: str = "ca", secret: str = SECRET) -> AgentAccess:
 
 
 def by_jobmgr(port: int, given: AgentAccess) -> str:
-    found = asyncio.run(AgentHttp(timeout=60, access=given).get(f"127.0.0.1:{port}", "/state"))
+    found: Any = asyncio.run(AgentHttp(timeout=60, access=given).get(f"127.0.0.1:{port}", "/state"))
     return str(found["data"])
 
 

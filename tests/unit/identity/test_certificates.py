@@ -11,8 +11,10 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.config.auth import AuthSettings
 from peloton.config.errors import ConfigError
-from peloton.config.settings import AuthSettings, DaemonSettings, load
+from peloton.config.loading import load
+from peloton.config.settings import DaemonSettings
 from peloton.identity.certs import LOOPBACK, Pair, authority_in, issue, make_authority
 from peloton.identity.door import Door
 from peloton.identity.duties import NEEDED

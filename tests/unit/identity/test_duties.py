@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from peloton.calls.rpc import Rpc
 from peloton.identity.duties import NEEDED
 from peloton.identity.methods import for_daemons_only, interface
 from peloton.membership.interface import Role
 
 ROOT = Path(__file__).parents[3]
-METHODS = {method for methods in interface().values() for method in methods}
-CALLS = ("call", "_call", "until_answered")
 
 
-def called(package: str) -> Iterator[str]:
-    """The methods that a daemon's code names in calls."""
+def imported(package: str) -> set[str]:
+    """The calls that a daemon's code takes from those of its role."""
+    found: set[str] = set()
     for file in (ROOT / package).rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            if name in CALLS:
-                yield from (
-                    each.value
-                    for each in node.args
-                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
-                )
+            if isinstance(node, ast.ImportFrom) and node.module == f"peloton.calls.{package}":
+                found.update(each.name for each in node.names)
+    return found
 
 
 @pytest.mark.parametrize("role", [role.value for role in Role])
-def test_each_role_may_call_what_it_calls(role: str) -> None:
-    found = set(called(role)) & METHODS
-    assert found == {method for methods in NEEDED[role].values() for method in methods}
+def test_each_role_may_call_what_its_code_calls(role: str) -> None:
+    named = vars(import_module(f"peloton.calls.{role}"))
+    assert imported(role) == {name for name, each in named.items() if isinstance(each, Rpc)}
+
+
+@pytest.mark.parametrize("role", [role.value for role in Role])
+def test_no_role_takes_the_calls_of_another(role: str) -> None:
+    for file in (ROOT / role).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("peloton.calls."):
+                assert node.module in (f"peloton.calls.{role}", "peloton.calls.rpc"), file
 
 
 def test_only_methods_of_the_interface_are_named() -> None:

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-from peloton.config.settings import OidcSettings
+from peloton.config.auth import OidcSettings
 from peloton.identity.methods import ACCESS, for_daemons_only, scoped, split
 from peloton.identity.principal import Kind, Principal
 from tests.unit.identity.served import (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,10 @@ import pytest
 from archiver.config import ArchiverSettings
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
+from peloton.config.arguments import parse_arguments
 from peloton.config.errors import ConfigError
-from peloton.config.settings import DaemonSettings, load, parse_arguments
+from peloton.config.loading import load
+from peloton.config.settings import DaemonSettings
 from peloton.config.sources import variable_targets
 from peloton.identity.door import Door
 from placement.config import PlacementSettings
@@ -63,7 +68,6 @@ def read(cls: type[DaemonSettings], folder: Path, text: str = "", **variables: s
             {"AUTH_TYPE": "OIDC", "AUTH_CONFIG_FILE": "/x", "PELOTON_SECRET_FILE": "/x"},
             "OIDC needs oidc.issuer, oidc.audience, and oidc.jwks_url or oidc.jwks_file",
         ),
-        (JobmgrSettings, {"JOB_TYPE": "BATCH"}, "every job manager runs jobs of all types: unset it"),
         (HostmgrSettings, {"SCARCE_RESOURCE_TYPES": "GPU,MEMORY"}, "MEMORY is not GPU"),
         (HostmgrSettings, {"SLACK_RESOURCE_TYPES": "MEMORY"}, "MEMORY is not CPU"),
         (HostmgrSettings, {"AUTO_MIGRATE": "true"}, "unknown setting with kind sqlite"),
@@ -74,6 +78,23 @@ def test_what_cannot_be_obeyed_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         read(cls, tmp_path, **variables)
+
+
+@pytest.mark.parametrize("job_type", ["BATCH", "SERVICE", "anything"])
+def test_a_job_type_is_logged_and_changes_nothing(tmp_path: Path, job_type: str) -> None:
+    """Deployment scripts of Uber's Peloton set it for every job manager."""
+    file = tmp_path / "daemon.yaml"
+    file.write_text(STORE)
+    ended = subprocess.run(
+        [sys.executable, "-m", "jobmgr", "-c", str(file), "--check"],
+        env={**os.environ, "JOB_TYPE": job_type},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "ok\n")
+    assert f"JOB_TYPE {job_type} has no effect: every job manager runs jobs of all types" in ended.stderr
 
 
 def test_slack_resources_are_obeyed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from peloton.config.settings import AuthSettings
+from peloton.config.auth import AuthSettings
 from peloton.rpc.audit import Audit
 from tests.cluster.leaks import Secret, search
 from tests.unit.identity.served import DAEMON, Metadata, as_user, basic_file, serving, settings

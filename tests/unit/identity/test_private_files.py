@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hostmgr.__main__ import _access
+from hostmgr.composition.mesos import access_of
 from hostmgr.config import MesosSettings
 from peloton.config.config_error import ConfigError
+from peloton.config.loading import validated
+from peloton.config.membership import ZooKeeperMembershipSettings
 from peloton.config.private import FOLDER, make_folder, require_private, write_private
-from peloton.config.settings import ZooKeeperMembershipSettings, validated
 from peloton.errors import PelotonError
 from peloton.membership.zookeeper import open_membership
 from storage.config import CassandraSettings
@@ -32,7 +33,7 @@ def membership(**settings: object) -> None:
 
 
 def mesos(**settings: object) -> None:
-    _access(validated(MesosSettings, settings, "test"))
+    access_of(validated(MesosSettings, settings, "test"))
 
 
 def store(**settings: object) -> None:
@@ -122,9 +123,10 @@ def test_what_is_made_is_this_users_alone_whatever_the_umask(tmp_path: Path) -> 
 
 STORE = "storage: {{kind: sqlite, path: {0}/made/store/peloton.db}}\n"
 MEMBERSHIP = "membership: {{kind: local, directory: {0}/made/membership}}\n"
+FREE_PORT = "http_port: 0\n"
 PROGRAMS = {
     "jobmgr": (STORE + MEMBERSHIP, ["jobmgr"], "store/peloton.db-wal"),
-    "web": (MEMBERSHIP, ["peloton.web"], "membership/jobmanager"),
+    "web": (MEMBERSHIP + FREE_PORT, ["peloton.web"], "membership/jobmanager"),
     "migrate": (STORE, ["storage.selection.migrate", "up"], "store/peloton.db"),
 }
 SECONDS = 60.0

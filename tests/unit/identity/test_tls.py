@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
+import httpx2
 import pytest
 from click.testing import CliRunner
 from cryptography import x509
@@ -20,8 +20,10 @@ from cryptography import x509
 from peloton.cli.app import cli
 from peloton.client import PelotonClient
 from peloton.client.tls import Tls as ClientTls
+from peloton.config.encryption import TlsSettings
 from peloton.config.errors import ConfigError
-from peloton.config.settings import DaemonSettings, TlsSettings, load
+from peloton.config.loading import load
+from peloton.config.settings import DaemonSettings
 from peloton.daemon import healthcheck
 from peloton.daemon.http import HttpServer
 from peloton.errors import AlreadyExists, InvalidArgument
@@ -204,20 +206,20 @@ async def test_the_http_port_of_a_daemon_speaks_tls(tmp_path: Path, monkeypatch:
     ca = authority_in(tmp_path / "a").certificate
 
     async def get(target: str, verify: ssl.SSLContext, scheme: str = "https") -> str:
-        async with httpx.AsyncClient(verify=verify, timeout=60, trust_env=False) as client:
+        async with httpx2.AsyncClient(verify=verify, timeout=60, trust_env=False) as client:
             return (await client.get(f"{scheme}://{target}/health")).text
 
     async with https(tls) as target:
         assert await get(target, tls.https_client()) == "OK"
         assert await get(target, Tls(ca).https_client()) == "OK"
         for verify, scheme in ((other.https_client(), "https"), (tls.https_client(), "http")):
-            with pytest.raises(httpx.HTTPError):
+            with pytest.raises(httpx2.HTTPError):
                 await get(target, verify, scheme)
         old = ssl.create_default_context(cafile=ca)
         old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
         old.maximum_version = ssl.TLSVersion.TLSv1_1
         old.set_ciphers("ALL:@SECLEVEL=0")
-        with pytest.raises(httpx.HTTPError):
+        with pytest.raises(httpx2.HTTPError):
             await get(target, old)
         first = await serial(target, ca)
         replace_certificate(tmp_path / "a")

@@ -12,16 +12,17 @@ import grpc
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm
 
-from peloton.config.settings import MethodRate, Rate, RateLimitSettings
+from peloton.config.limits import MethodRate, Rate, RateLimitSettings
 from peloton.errors import PermissionDenied, ResourceExhausted, Unauthenticated, Unavailable
-from peloton.identity import authenticators
+from peloton.identity import authenticators, password_checks
 from peloton.identity.authenticators import Basic, Credentials
 from peloton.identity.door import Door
 from peloton.identity.oidc import PAUSE_SECONDS, KeySet, Oidc, TokenRules
+from peloton.identity.password_checks import Guess, PasswordLines
 from peloton.identity.passwords import Hashed, hashed, kept
 from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope
 from peloton.identity.roles import Access, Pattern, RoleRules
@@ -33,7 +34,9 @@ from tests.unit.identity.served import CHEAP, ROLES, as_user, basic_file, privat
 ANN = Credentials("ann", "ann1")
 
 
-@given(st.text(st.characters(codec="ascii")), st.text(st.characters(codec="ascii")))
+@given(st.text(st.characters(codec="ascii", exclude_characters="\0")), st.text(st.characters(codec="ascii")))
+@example("", "\0")
+@example("secret", "secret\0")
 def test_a_hash_matches_its_password_only(password: str, other: str) -> None:
     text = str(hashed(password, CHEAP))
     read = kept(text)
@@ -41,6 +44,11 @@ def test_a_hash_matches_its_password_only(password: str, other: str) -> None:
     assert "digest" not in repr(read)
     assert read.matches(password)
     assert read.matches(other) is (password == other)
+
+
+def test_a_password_with_a_nul_is_not_hashed() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        hashed("secret\0", CHEAP)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +67,11 @@ async def test_a_password_is_hashed_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert await users.check(ANN) == Principal("ann", Kind.USER, ("admin",))
     assert users.recall(ANN) == Principal("ann", Kind.USER, ("admin",))
     assert users.recall(Credentials("ann", "ann2")) is None
-    now = authenticators.KNOWN_SECONDS - 1
+    now = authenticators.PASSWORD_SECONDS - 1
     assert users.recall(ANN) is not None
-    now += authenticators.KNOWN_SECONDS - 1  # who goes on calling stays known
+    now += authenticators.PASSWORD_SECONDS - 1  # who goes on calling stays known
     assert users.recall(ANN) is not None
-    now += authenticators.KNOWN_SECONDS
+    now += authenticators.PASSWORD_SECONDS
     assert users.recall(ANN) is None
 
 
@@ -92,15 +100,32 @@ async def test_a_password_that_many_calls_bring_at_a_time_is_hashed_once(
         return hashing(self, password)
 
     monkeypatch.setattr(Hashed, "matches", counted)
-    many = 3 * authenticators.MAX_WAITING
+    many = 3 * password_checks.MAX_WAITING
     tries = [basic.check(Credentials("ann", word)) for word in ("ann1", "guess") for _ in range(many)]
     found = await asyncio.gather(*tries, return_exceptions=True)
     assert found[:many] == [Principal("ann", Kind.USER, ("admin",))] * many
     assert {type(each) for each in found[many:]} == {Unauthenticated}
     assert sorted(hashes) == ["ann1", "guess"]
-    with pytest.raises(Unauthenticated):
-        await basic.check(Credentials("ann", "guess"))
-    assert len(hashes) == 3, "what was wrong is not remembered"
+
+
+async def test_a_wrong_password_is_remembered_for_a_short_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that goes on with a wrong one costs nothing."""
+    now = 0.0
+    basic = Basic(read_users(basic_file(tmp_path)), lambda: now)
+    hashes: list[str] = []
+
+    def wrong(self: Hashed, password: str) -> bool:
+        hashes.append(password)
+        return False
+
+    monkeypatch.setattr(Hashed, "matches", wrong)
+    for later, count in ((0.0, 1), (authenticators.WRONG_SECONDS - 1, 1), (authenticators.WRONG_SECONDS, 2)):
+        now = later
+        with pytest.raises(Unauthenticated):
+            await basic.check(Credentials("ann", "guess"))
+        assert len(hashes) == count
 
 
 async def test_who_does_not_wait_for_the_hash_finds_it_done(
@@ -313,17 +338,75 @@ async def test_a_token_is_not_remembered_beyond_its_end() -> None:
     assert users.recall(token) is None
 
 
+class SlowHashes:
+    """Hashes that wait until the test lets them go on; counts how many are made at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.going, self.begun, self.now, self.most = threading.Event(), [], 0, 0
+        hashing, lock = Hashed.matches, threading.Lock()
+
+        def slow(kept: Hashed, password: str) -> bool:
+            with lock:
+                self.begun.append(password)
+                self.now += 1
+                self.most = max(self.most, self.now)
+            assert self.going.wait(60)
+            try:
+                return hashing(kept, password)
+            finally:
+                with lock:
+                    self.now -= 1
+
+        monkeypatch.setattr(Hashed, "matches", slow)
+
+    begun: list[str]
+
+
 async def test_many_wrong_passwords_are_checked_two_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authenticators, "MAX_WAITING", 3)
-    users = Basic(read_users(basic_file(tmp_path)))
-    found = await asyncio.gather(
-        *(users.check(Credentials("ann", str(i))) for i in range(10)), return_exceptions=True
-    )
+    users, hashes = Basic(read_users(basic_file(tmp_path))), SlowHashes(monkeypatch)
+    most = password_checks.MAX_WAITING  # all come before the first one is taken up
+    tries = [asyncio.create_task(users.check(Credentials("ann", str(i)))) for i in range(most + 8)]
+    await asyncio.sleep(0.1)
+    hashes.going.set()
+    found = await asyncio.gather(*tries, return_exceptions=True)
     kinds = [type(each).__name__ for each in found]
-    assert kinds.count("Unauthenticated") == 3
-    assert kinds.count("ResourceExhausted") == 7
+    assert kinds.count("Unauthenticated") == most
+    assert kinds.count("ResourceExhausted") == 8
+    assert hashes.most == password_checks.HASHES_AT_ONCE
+
+
+async def test_guesses_delay_no_name_that_has_logged_in_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    users = Basic(read_users(basic_file(tmp_path)), lambda: now)
+    assert (await users.check(ANN)).name == "ann"
+    now = 2 * authenticators.PASSWORD_SECONDS
+    hashes = SlowHashes(monkeypatch)
+    guesses = [asyncio.create_task(users.check(Credentials(f"name {i}", "guess"))) for i in range(15)]
+    await asyncio.sleep(0.05)
+    login = asyncio.create_task(users.check(ANN))
+    await asyncio.sleep(0.05)
+    hashes.going.set()
+    assert (await login).name == "ann"
+    await asyncio.gather(*guesses, return_exceptions=True)
+    assert hashes.begun.index("ann1") <= password_checks.HASHES_AT_ONCE + 1
+
+
+def test_lines_of_passwords_take_turns_and_are_bounded() -> None:
+    lines = PasswordLines()
+    made = {name: Guess(name, (), asyncio.Future(loop=asyncio.new_event_loop())) for name in "abcdx"}
+    for line, name in (("", "a"), ("", "b"), ("", "c"), ("ann", "x"), ("", "d")):
+        lines.push(line, made[name])
+    order = [guess.password for guess in iter(lines.pop, None)]
+    assert order == ["a", "x", "b", "c", "d"]
+    for _ in range(password_checks.MAX_WAITING):
+        lines.push("", made["a"])
+    with pytest.raises(ResourceExhausted, match="20 passwords wait"):
+        lines.push("", made["a"])
+    lines.push("ann", made["x"])
 
 
 def test_rate_limits_are_token_buckets_by_method() -> None:

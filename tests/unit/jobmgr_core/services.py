@@ -10,7 +10,8 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.core.state.change import Change
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
+from jobmgr.core.task.returns import returns_to
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import PelotonError
@@ -70,6 +71,8 @@ class Service:
     """The run of each instance that resmgr holds."""
     alive: dict[tuple[int, int], TaskState] = field(default_factory=dict)
     """Runs in Mesos."""
+    held: dict[int, str] = field(default_factory=dict)
+    """The host that hostmgr holds for each instance."""
     twice: list[tuple[int, int]] = field(default_factory=list)
     deleted: bool = False
     monotonic: float = 1000.0
@@ -191,11 +194,28 @@ class Service:
             for run in instruction.runs:
                 self.twice += [key for key in self.alive if key[0] == run.instance]
                 self.alive[run.instance, run.run] = S.LAUNCHED
+                self.held.pop(run.instance, None)
             self.cycle(ev.Launched(instruction.runs))
+        elif isinstance(instruction, ins.ReleaseHolds):
+            for each in instruction.instances:
+                self.held.pop(int(each.rpartition("-")[2]), None)
         elif isinstance(instruction, ins.Kill):
+            goal = self.runtime.goal  # as drivers do: not where the instance does not come back any more
+            self.held.update(
+                {
+                    run.instance: host
+                    for run, host in instruction.held
+                    if self.rows[run.instance].state is not S.LAUNCHED
+                    and returns_to(goal, self.rows[run.instance]) == host
+                }
+            )
             for run in instruction.runs:
                 gone = self.alive.pop((run.instance, run.run), None) is None
                 self.say(run.instance, run.run, S.LOST if gone else S.KILLED)
+        elif isinstance(instruction, ins.Settle):
+            for run, _ in instruction.runs:
+                if self.queued.get(run.instance) == run.run:
+                    del self.queued[run.instance]
         elif isinstance(instruction, ins.Reconcile):
             for run, _ in instruction.runs:
                 self.say(run.instance, run.run, self.alive.get((run.instance, run.run), S.LOST))

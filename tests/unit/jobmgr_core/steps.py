@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.membership.interface import Role

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from jobmgr.core.state import events as ev
-from jobmgr.core.state.change import pod_event
+from jobmgr.core.state.revisions import pod_event
 from peloton.model.host import HostInfo
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobSpec

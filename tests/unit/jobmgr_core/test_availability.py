@@ -9,6 +9,7 @@ import pytest
 
 from jobmgr.core.job.availability import disruption, instance_availability
 from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from peloton.errors import Conflict, Refused
 from peloton.model.availability import Availability
 from peloton.model.ids import Run
@@ -140,11 +141,14 @@ def test_an_instance_that_is_down_anyway_may_be_restarted() -> None:
     assert (it.states(), it.rows[0].run) == (["RUNNING", "FAILED", "RUNNING", "RUNNING"], 2)
 
 
-def test_stopped_instances_are_left_alone_and_do_not_count() -> None:
+def test_stopped_instances_do_not_count_until_a_restart_starts_them() -> None:
     it = running(1)
     it.ask(ev.StopRequested(JOB, [0, 1]))
     it.settle()
-    assert restart(it, 0) == []
+    assert restart(it, 0) == [0]
+    assert isinstance(restart(it, 2), Conflict)
+    it.settle()
+    assert it.states()[:2] == ["RUNNING", "KILLED"]
     assert restart(it, 2) == [2]
 
 
@@ -166,10 +170,11 @@ def preempt(it: Service, *instances: int) -> None:
 def test_preemption_is_held_to_the_sla() -> None:
     it = running(1)
     preempt(it, 2, 0)
+    assert ins.Keep((Run(JOB, 0, it.rows[0].run),)) in it.todo, "resmgr is told"
     assert it.states() == ["RUNNING", "RUNNING", "KILLING", "RUNNING"]
     assert it.rows[0].message == (
-        "to be preempted (/b waits), but the SLA would break: 1 instance is unavailable, 1 more would be, "
-        "and maximumUnavailableInstances is 1"
+        "was to be preempted (/b waits), but the SLA would break: 1 instance is unavailable, 1 more would "
+        "be, and maximumUnavailableInstances is 1"
     )
     it.settle()
     preempt(it, 0)
@@ -182,7 +187,11 @@ def test_an_instance_that_is_down_leaves_no_room_for_others() -> None:
     before = it.states()
     preempt(it, 0, 1, 2)
     assert it.states() == before
-    assert [bool(it.rows[i].message.startswith("to be preempted")) for i in range(3)] == [True, False, True]
+    assert [bool(it.rows[i].message.startswith("was to be preempted")) for i in range(3)] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_without_a_limit_all_may_be_preempted() -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from peloton.errors import Unavailable
 from peloton.model.states import TaskState
 from peloton.model.workflow import WorkflowOptions
@@ -95,7 +96,7 @@ async def test_an_update_asks_for_the_hosts_of_the_new_config(store: Store) -> N
         await engine.create_job(JOB, daemon())
         await until(lambda: hosts_of(engine) == ["a", "b"], "both run")
         asked = len(world.filters)
-        await engine.workflows.replace(JOB, daemon(command="watch closely"), WorkflowOptions(batch_size=1))
+        await Workflows(engine).replace(JOB, daemon(command="watch closely"), WorkflowOptions(batch_size=1))
         await until(lambda: len(world.filters) > asked, "the hosts are asked for again")
         job = engine.job(JOB)
         assert job is not None
@@ -118,7 +119,7 @@ async def test_a_job_that_is_deleted_is_asked_for_no_more(store: Store) -> None:
         await until(lambda: hosts_of(engine) == ["a"], "it runs")
         deleted: list[str] = []
         engine.on_delete = deleted.append
-        await engine.workflows.delete_job(JOB, force=True)
+        await Workflows(engine).delete_job(JOB, force=True)
         await until(lambda: deleted, "it is deleted")
         asked = len(world.filters)
         world.change("a", "b")

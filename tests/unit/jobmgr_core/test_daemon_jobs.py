@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobmgr.core.state import events as ev
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from peloton.model.host import HostMatch
 from peloton.model.states import JobState, TaskState
 from peloton.model.workflow import WorkflowState, WorkflowType
@@ -231,7 +231,7 @@ def test_restart_stop_and_start_in_batches() -> None:
 
 
 def test_many_hosts_are_taken_a_share_at_a_time() -> None:
-    job = DaemonJob(hosts={f"h{i}" for i in range(50)}, limits=Limits(rows_per_turn=7))
+    job = DaemonJob(hosts={f"h{i}" for i in range(50)}, limits=Limits(rows_per_cycle=7))
     job.cycle()
     job.act()
     assert len(job.tasks) == 7

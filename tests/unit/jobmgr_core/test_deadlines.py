@@ -9,7 +9,7 @@ import pytest
 from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState, TerminationReason

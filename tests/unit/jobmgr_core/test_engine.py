@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
@@ -60,7 +60,7 @@ async def test_the_same_job_is_created_once(store: Store) -> None:
 
 
 async def test_rows_are_created_in_batches(store: Store) -> None:
-    engine = Engine(store, limits=Limits(rows_per_turn=7))
+    engine = Engine(store, limits=Limits(rows_per_cycle=7))
     async with Running(engine, World()):
         await engine.create_job(JOB, spec(30))
         await ended(engine)
@@ -110,7 +110,7 @@ async def test_no_more_than_the_maximum_run_at_once(store: Store) -> None:
 
 async def test_a_gang_is_enqueued_as_one(store: Store) -> None:
     world = World()
-    engine = Engine(store, limits=Limits(rows_per_turn=2))
+    engine = Engine(store, limits=Limits(rows_per_cycle=2))
     async with Running(engine, world) as running:
         await running.engine.create_job(JOB, spec(7, minimumRunningInstances=5))
         await ended(running.engine)

@@ -14,6 +14,7 @@ import pytest
 
 from jobmgr.core.workflow.history import without_repeats
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from mesos.v1 import mesos_pb2
 from peloton.model.states import TaskState
 from peloton.model.workflow import (
@@ -42,7 +43,7 @@ async def updating(engine: Engine, world: World) -> str:
     """Bring an update of one instance to where its new run is launched; return the workflow's id."""
     await engine.create_job(JOB, service(1))
     await reach(engine, TaskState.RUNNING, 1)
-    begun = await engine.workflows.replace(
+    begun = await Workflows(engine).replace(
         JOB, replace(service(1, command="new"), version=2), WorkflowOptions(batch_size=1)
     )
     await until(lambda: UPDATED in world.launched, "the new run is launched")
@@ -59,7 +60,7 @@ async def done(engine: Engine) -> None:
 
 
 async def told(engine: Engine, workflow_id: str, instance: int | None) -> list[WorkflowState]:
-    return [event.state for event in await engine.workflows.events(workflow_id, instance)]
+    return [event.state for event in await Workflows(engine).events(workflow_id, instance)]
 
 
 async def test_a_leader_begins_after_the_writes_that_the_last_one_had_begun(
@@ -113,7 +114,7 @@ async def test_events_that_a_fallen_leader_stored_without_the_tasks_are_told_onc
     async with Running(Engine(store, limits=FAST), cluster) as running:
         await running.engine.create_job(JOB, service(1))
         await reach(running.engine, TaskState.RUNNING, 1)
-        begun = await running.engine.workflows.replace(
+        begun = await Workflows(running.engine).replace(
             JOB, replace(service(1, command="new"), version=2), WorkflowOptions(batch_size=1)
         )
         cluster.behaviour = runs_on
@@ -126,7 +127,7 @@ async def test_events_that_a_fallen_leader_stored_without_the_tasks_are_told_onc
         assert instance == [W.SUCCEEDED, W.ROLLING_FORWARD]
         whole = await told(running.engine, begun.workflow_id, None)
         assert whole == [W.SUCCEEDED, W.ROLLING_FORWARD, W.INITIALIZED]
-        both = await running.engine.workflows.all_events(begun.workflow_id)
+        both = await Workflows(running.engine).all_events(begun.workflow_id)
         assert [each.state for each in both[0]] == instance
         stored = await store.workflows.events(begun.workflow_id, fatal[0])
         assert [each.state for each in stored].count(fatal[1]) == 2

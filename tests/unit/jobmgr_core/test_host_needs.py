@@ -17,6 +17,7 @@ from jobmgr.core.state.cache import CachedJob
 from peloton.model.host_pool import implicit_pool
 from peloton.model.job import JobRuntime
 from peloton.model.states import JobState, JobType, TaskState
+from peloton.model.volume import VolumeSpec
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.test_availability import task
 
@@ -79,6 +80,8 @@ def test_instances_that_differ_are_counted_apart() -> None:
 
 def test_volumes_bind_instances_to_hosts() -> None:
     held = job(2)
+    default = replace(held.spec.default, volume=VolumeSpec(10, "data"))
+    held.specs[1] = held.spec = replace(held.spec, default=default)
     row = replace(task(TaskState.RUNNING), desired_host="a", volume_id="v")
     held.fill({0: row, 1: replace(row, desired_host="b")})
     concern = with_volumes_on(held, ["a", "c"])

@@ -10,7 +10,7 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Compare, Enqueue, Launch, Settle
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobRuntime, JobSpec
@@ -125,19 +125,19 @@ def test_runs_enqueued_by_an_earlier_leader_stay_within_the_maximum() -> None:
 
 
 def test_runs_enqueued_by_an_earlier_leader_are_launched_within_the_maximum() -> None:
-    leader = Leader(spec(3), runtime(), dict.fromkeys(range(3), row(S.INITIALIZED)), rows_per_turn=1)
+    leader = Leader(spec(3), runtime(), dict.fromkeys(range(3), row(S.INITIALIZED)), rows_per_cycle=1)
     assert launched(leader.run_cycle(placed(2))) == [2]
 
 
 def test_a_status_of_the_invalid_run_0_kills_that_run_only() -> None:
-    leader = Leader(spec(2), runtime(), {0: row(S.PENDING)}, rows_per_turn=1)
+    leader = Leader(spec(2), runtime(), {0: row(S.PENDING)}, rows_per_cycle=1)
     cycle = leader.run_cycle(statuses(S.RUNNING, 1, run=0))
     assert cycle.orphans == {"": [Run(JOB, 1, 0)]}
     assert not leader.run_cycle(statuses(S.FAILED, 1, run=0)).orphans
 
 
 def test_an_instance_stopped_before_its_creation_never_runs() -> None:
-    leader = Leader(spec(5), runtime(), {}, rows_per_turn=2)
+    leader = Leader(spec(5), runtime(), {}, rows_per_cycle=2)
     cycle = leader.run_cycle(ev.StopRequested(JOB, [3, 4, 9]))
     assert cycle.replies == [[3, 4]]
     for _ in range(3):
@@ -172,7 +172,7 @@ def enqueued(cycle: Cycle) -> list[list[int]]:
 )
 def test_a_gang_larger_than_the_share_of_a_cycle_is_enqueued_as_one(states: list[TaskState]) -> None:
     rows = {i: row(state) for i, state in enumerate([*states, S.INITIALIZED])}
-    leader = Leader(spec(6, minimumRunningInstances=5), runtime(), rows, rows_per_turn=2)
+    leader = Leader(spec(6, minimumRunningInstances=5), runtime(), rows, rows_per_cycle=2)
     gangs = [gang for _ in range(6) for gang in enqueued(leader.run_cycle())]
     assert sorted(gangs) == [[0, 1, 2, 3, 4], [5]]
 
@@ -182,8 +182,11 @@ def test_runs_refused_by_a_new_resmgr_are_retried() -> None:
     leader = Leader(spec(1), runtime(), {0: row(S.PENDING)})
     leader.run_cycle()
     assert enqueued(leader.run_cycle()) == [[0]]
-    leader.run_cycle(ev.EnqueueRefused(JOB, [(0, 1)], "cpu: gang 9 > limit 5 of /a"))
-    assert (leader.task(0).state, leader.task(0).reason) == (S.INITIALIZED, "cpu: gang 9 > limit 5 of /a")
+    leader.run_cycle(ev.EnqueueRefused(JOB, [(0, 1)], "cpu: gang 9 cores > limit 5 cores of /a"))
+    assert (leader.task(0).state, leader.task(0).reason) == (
+        S.INITIALIZED,
+        "cpu: gang 9 cores > limit 5 cores of /a",
+    )
     leader.at += 3600
     assert enqueued(leader.run_cycle()) == [[0]]
 

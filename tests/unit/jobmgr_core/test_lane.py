@@ -8,7 +8,7 @@ import pytest
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.events import Statuses
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.lane import Lane
 from jobmgr.engine.outbox import Outbox
 from peloton.clock import SystemClock

@@ -20,7 +20,7 @@ from tests.unit.jobmgr_core.test_deadlines import SECOND, Time
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 S = TaskState
-START = 1_700_000_000 * SECOND
+START = 1_700_001_000 * SECOND
 REREGISTERED = "Unknown agent reregistered"
 EXITED = "Command exited with status 3"
 RUN = f"{JOB}-0-1"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -17,16 +18,21 @@ from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
+from jobmgr.engine.task_access import TOKEN, TaskAccess
+from jobmgr.ports.hostmgr import LaunchAnswer, LaunchCall, LaunchedTask, Launches, LaunchResult
+from mesos.v1 import mesos_pb2
 from peloton.backoff import Backoff
+from peloton.clock import NANOSECONDS
+from peloton.config.errors import ConfigError
 from peloton.errors import NotFound, PelotonError, Refused, RemoteFailure, Unavailable
+from peloton.identity.task_tokens import TaskClaim, TaskKeys
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
 from peloton.model.payload import SecretRef
 from peloton.model.pool import PoolConfig
 from peloton.model.states import JobState, TaskState
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.rpc.client import Caller
-from peloton.wire.job import job_spec
+from peloton.model.task import TaskRuntime
+from peloton.wire.job import config_payload, job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import ended, reach
@@ -157,13 +163,14 @@ class NoSecrets:
 class OneLaunch(Launcher):
     """Of one run."""
 
-    def __init__(self, hostmgr: Caller) -> None:
+    def __init__(self, hostmgr: Launches) -> None:
         self._outcome: asyncio.Future[ev.Event] = asyncio.get_running_loop().create_future()
         labels = SystemLabels(no_pools)
         super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue(), labels, NoSecrets())
 
-    def _request(self, launch: ins.Launch, secrets: SecretFiles) -> hostsvc_pb2.LaunchTasksRequest:
-        return hostsvc_pb2.LaunchTasksRequest(tasks=[hostsvc_pb2.LaunchableTask()])
+    def _task(self, run: Run, secrets: SecretFiles) -> LaunchedTask:
+        runtime = TaskRuntime(TaskState.PENDING, TaskState.SUCCEEDED, 1, 1, 1, 1)
+        return LaunchedTask(run, spec(1), runtime, (), (), None)
 
     async def outcome(self) -> ev.Event:
         queue: Queue[ins.Launch] = Queue()
@@ -188,11 +195,18 @@ class Away:
         monkeypatch.setattr(loop, "time", lambda: time() + 420 * self.calls)
         monkeypatch.setattr(launch, "backoff", lambda: Backoff(0.001, 0.001))
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    def launch(self, claim: ins.Launch, tasks: Sequence[LaunchedTask]) -> LaunchCall:
+        assert [task.run for task in tasks] == [Run(JOB, 0, 1)]
+        return self._call
+
+    async def _call(self) -> LaunchAnswer:
         self.calls += 1
         if self.calls <= self._times:
             raise self._failure
-        return hostsvc_pb2.LaunchTasksResponse()
+        return LaunchAnswer(LaunchResult.LAUNCHED)
+
+    async def release(self, claims: Sequence[ins.Release]) -> None:
+        raise AssertionError(claims)
 
 
 async def test_a_launch_is_retried_as_long_as_a_claim_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +241,54 @@ async def test_a_run_is_launched_with_its_secret(store: Store) -> None:
         assert (volume.container_path, volume.source.secret.value.data) == ("/etc/key", b"hidden")
     stored = await store.jobs.config(JOB, 1)
     assert b"hidden" not in stored.payload.data
+
+
+async def test_a_run_that_asks_for_it_is_launched_with_a_token(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"the authorities")
+    keys = TaskKeys([b"k" * 32])
+    files = {"PELOTON_CA_FILE": tmp_path / "ca.pem", "PELOTON_KEY_FILE": None}
+    access = TaskAccess(lambda: "one:1,two:2", lambda: 5 * NANOSECONDS, keys, 60, files=files)
+    world, given = World(), config(2)
+    given.instanceConfig[1].workload.token = True
+    async with Running(Engine(store), world, access=access) as running:
+        await running.engine.create_job(JOB, job_spec(given, 1, config_payload(given)))
+        await ended(running.engine)
+    sent = [task for request in world.called("LaunchTasks") for task in request.tasks]
+    [without] = [task.config for task in sent if task.id.value == f"{JOB}-0"]
+    assert not without.HasField("container")
+    assert not {each.name for each in without.command.environment.variables} & {"JOBMGR_URL", TOKEN}
+    [own] = [task.config for task in sent if task.id.value == f"{JOB}-1"]
+    held = {each.container_path: each.source.secret.value.data for each in own.container.volumes}
+    token = held.pop(".peloton/token").decode()
+    assert keys.read(token) == TaskClaim(Run(JOB, 1, 1), 65)
+    assert held == {".peloton/ca.pem": b"the authorities"}
+    assert own.container.type == mesos_pb2.ContainerInfo.MESOS
+    assert {each.name: each.value for each in own.command.environment.variables} == {
+        "JOBMGR_URL": "one:1,two:2",
+        "PELOTON_CA_FILE": ".peloton/ca.pem",
+        "PELOTON_TOKEN_FILE": ".peloton/token",
+    }
+
+
+async def test_without_keys_a_run_gets_addresses(store: Store) -> None:
+    access = TaskAccess(lambda: "one:1", lambda: 0)
+    assert access.of(Run(JOB, 0, 1)).files == [] and access.enough
+    assert list(access.of(Run(JOB, 0, 1)).environment) == [("JOBMGR_URL", "one:1")]
+    assert not TaskAccess(lambda: "one:1", lambda: 0, asks=True).enough
+    with pytest.raises(Refused, match="gives no tokens"):
+        access.token(Run(JOB, 0, 1))
+
+
+def test_files_for_tasks_are_read_again_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    with pytest.raises(ConfigError, match="task_access"):
+        TaskAccess(str, lambda: 0, files={"PELOTON_CA_FILE": file})
+    file.write_bytes(b"one")
+    access = TaskAccess(str, lambda: 0, files={"PELOTON_CA_FILE": file})
+    file.write_bytes(b"another")
+    assert access.of(Run(JOB, 0, 1)).files == [(".peloton/ca.pem", b"another")]
+    file.unlink()
+    assert access.of(Run(JOB, 0, 1)).files == [(".peloton/ca.pem", b"another")]
 
 
 @pytest.mark.parametrize("others", [False, True])

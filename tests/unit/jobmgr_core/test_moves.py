@@ -85,6 +85,19 @@ def cancelled(driver: Driver) -> None:
     driver.send(ev.LaunchRefused([Run(JOB, 0, 1)], "invalid offers", faulty=False))
 
 
+def survived(driver: Driver, state: TaskState) -> None:
+    """A run is lost, and lives: resmgr has taken its replacement, or refused it."""
+    driver.send(status(S.LOST))
+    driver.send(status(S.RUNNING))
+    refused = ev.EnqueueRefused(JOB, [(0, 2)], "the pool is full")
+    driver.send(ev.Enqueued(JOB, [(0, 2)]) if state is S.PENDING else refused)
+    driver.send(ev.Withdrawn(JOB, [(0, 2)]))
+
+
+def status(state: TaskState) -> ev.Statuses:
+    return ev.Statuses([(Run(JOB, 0, 1), TaskStatus(mesos_task_id(JOB, 0, 1), state, 0, uuid=b"agent"))])
+
+
 STEPS: dict[Cause, Callable[[Driver], None]] = {
     C.ENQUEUED: lambda driver: driver.send(ev.Enqueued(JOB, [(0, 1)])),
     C.ENQUEUE_REFUSED: enqueue_refused,
@@ -103,11 +116,14 @@ def test_each_move_is_reached(state: TaskState, cause: Cause, reached: set[tuple
     if (state, cause) == (S.LAUNCHED, C.CANCELLED):  # the launch of a run that is stopped is refused
         driver.recovered(S.PENDING)
         driver.place()
+    elif cause is C.SURVIVED:
+        driver.recovered(S.LAUNCHED)
     else:
         driver.recovered(state, S.DELETED if cause is C.REMOVED else S.SUCCEEDED)
     if cause in STATUS:
-        status = TaskStatus(mesos_task_id(JOB, 0, 1), STATUS[cause], 0, uuid=b"agent")
-        driver.send(ev.Statuses([(Run(JOB, 0, 1), status)]))
+        driver.send(status(STATUS[cause]))
+    elif cause is C.SURVIVED:
+        survived(driver, state)
     else:
         STEPS[cause](driver)
     assert (state, cause) in reached

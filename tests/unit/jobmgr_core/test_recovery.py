@@ -13,7 +13,7 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Compare, Enqueue
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.errors import RemoteFailure, Unavailable
@@ -198,7 +198,7 @@ class Leader:
     """A core whose cycles are stored at once."""
 
     def __init__(self, made: JobSpec, rows: dict[int, TaskRuntime], share: int) -> None:
-        self.core = Core(Limits(rows_per_turn=share))
+        self.core = Core(Limits(rows_per_cycle=share))
         runtime = JobRuntime(JobState.PENDING, JobState.SUCCEEDED, 1, 1)
         self.core.active.recover(stored_job(runtime, rows, made))
         self.at = 0

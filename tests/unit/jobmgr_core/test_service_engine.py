@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 from prometheus_client import REGISTRY
 
-from jobmgr.core.task.actions import Limits
+from jobmgr.core.state.limits import Limits
 from jobmgr.drivers.prune import WORKFLOWS_KEPT
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from mesos.v1 import mesos_pb2
 from peloton.clock import ManualClock
 from peloton.errors import Conflict, InvalidArgument, NotFound
@@ -73,7 +74,7 @@ async def test_leaders_fall_in_the_middle_of_an_update(store: Store) -> None:
         await running.engine.create_job(JOB, service(6))
         await reach(running.engine, S.RUNNING, 6)
         new = replace(service(7, command="new"), version=2)
-        begun = await running.engine.workflows.replace(JOB, new, WorkflowOptions(batch_size=2))
+        begun = await Workflows(running.engine).replace(JOB, new, WorkflowOptions(batch_size=2))
         assert begun.version == EntityVersion(2, 1, 1)
     for launches in (8, 10, 12):
         async with Running(await next_leader(store, FAST), world) as running:
@@ -83,9 +84,9 @@ async def test_leaders_fall_in_the_middle_of_an_update(store: Store) -> None:
         await until(lambda: state(engine) is W.SUCCEEDED, "the update is done")
         job = await engine.load(JOB)
         assert [task.config_version for _, task in job.created()] == [2] * 7
-        found = await engine.workflows.find(begun.workflow_id)
+        found = await Workflows(engine).find(begun.workflow_id)
         assert (found.workflow.done, found.workflow.failed, found.workflow.remaining) == (7, 0, 0)
-        events = await engine.workflows.events(begun.workflow_id, 0)
+        events = await Workflows(engine).events(begun.workflow_id, 0)
         assert [event.state.name for event in events] == ["SUCCEEDED", "ROLLING_FORWARD"]
     assert not world.twice
 
@@ -108,7 +109,7 @@ async def test_a_bad_config_is_rolled_back(store: Store) -> None:
         options = WorkflowOptions(
             batch_size=1, max_instance_attempts=1, max_failure_instances=1, rollback_on_failure=True
         )
-        await engine.workflows.replace(JOB, service(4, command="bad"), options)
+        await Workflows(engine).replace(JOB, service(4, command="bad"), options)
         await until(lambda: state(engine) is W.ROLLED_BACK, "the update is rolled back")
         await reach(engine, S.RUNNING, 4)
         job = await engine.load(JOB)
@@ -119,24 +120,24 @@ async def test_a_bad_config_is_rolled_back(store: Store) -> None:
 async def test_a_service_is_created_in_batches_stopped_started_and_deleted(store: Store) -> None:
     world, engine = World(runs_on), Engine(store, limits=FAST)
     async with Running(engine, world):
-        begun = await engine.workflows.create_job(JOB, service(4), WorkflowOptions(batch_size=1), "mine")
+        begun = await Workflows(engine).create_job(JOB, service(4), WorkflowOptions(batch_size=1), "mine")
         assert begun.version == EntityVersion(1, 1, 1)
         await until(lambda: state(engine) is W.SUCCEEDED, "all are added")
         with pytest.raises(Conflict, match="unexpected entity version"):
-            await engine.workflows.stop_job(JOB, EntityVersion(9, 9, 9))
-        assert await engine.workflows.stop_job(JOB, begun.version) == EntityVersion(1, 2, 1)
+            await Workflows(engine).stop_job(JOB, EntityVersion(9, 9, 9))
+        assert await Workflows(engine).stop_job(JOB, begun.version) == EntityVersion(1, 2, 1)
         await reach(engine, S.KILLED, 4)
-        await engine.workflows.start_job(JOB)
+        await Workflows(engine).start_job(JOB)
         await reach(engine, S.RUNNING, 4)
         with pytest.raises(Conflict):
-            await engine.workflows.delete_job(JOB)
+            await Workflows(engine).delete_job(JOB)
         deleted: list[str] = []
         engine.on_delete = deleted.append
-        await engine.workflows.delete_job(JOB, force=True)
+        await Workflows(engine).delete_job(JOB, force=True)
         await until(lambda: deleted, "the job is deleted")
         await until(lambda: not world.alive, "nothing is left in Mesos")
     with pytest.raises(NotFound):
-        await engine.workflows.find(begun.workflow_id)
+        await Workflows(engine).find(begun.workflow_id)
 
 
 async def test_what_an_update_would_do_is_told(store: Store) -> None:
@@ -144,9 +145,9 @@ async def test_what_an_update_would_do_is_told(store: Store) -> None:
     async with Running(engine, world):
         await engine.create_job(JOB, service(3))
         await reach(engine, S.RUNNING, 3)
-        changed = await engine.workflows.diff(JOB, service(5, command="new"))
+        changed = await Workflows(engine).diff(JOB, service(5, command="new"))
         assert (changed.added, changed.updated) == ((Range(3, 5),), (Range(0, 3),))
-        same = await engine.workflows.diff(JOB, service(2))
+        same = await Workflows(engine).diff(JOB, service(2))
         assert (same.unchanged, same.removed) == ((Range(0, 2),), (Range(2, 3),))
         assert (await engine.load(JOB)).runtime.config_version == 1
 
@@ -156,11 +157,11 @@ async def test_the_config_of_stopped_instances_is_compared_too(store: Store) -> 
     async with Running(engine, World(runs_on)):
         await engine.create_job(JOB, service(3))
         await reach(engine, S.RUNNING, 3)
-        await engine.workflows.stop_job(JOB)
+        await Workflows(engine).stop_job(JOB)
         await reach(engine, S.KILLED, 3)
-        changed = await engine.workflows.diff(JOB, service(5, command="new"))
+        changed = await Workflows(engine).diff(JOB, service(5, command="new"))
         assert (changed.added, changed.updated, changed.unchanged) == ((Range(3, 5),), (Range(0, 3),), ())
-        same = await engine.workflows.diff(JOB, service(3))
+        same = await Workflows(engine).diff(JOB, service(3))
         assert (same.updated, same.unchanged) == ((), (Range(0, 3),))
 
 
@@ -169,7 +170,7 @@ async def test_a_batch_job_has_no_workflows(store: Store) -> None:
     async with Running(engine, World(runs_on)):
         await engine.create_job(JOB, spec(1))
         with pytest.raises(InvalidArgument, match="only services"):
-            await engine.workflows.restart(JOB, (), WorkflowOptions())
+            await Workflows(engine).restart(JOB, (), WorkflowOptions())
 
 
 async def test_a_stopped_service_is_deleted_as_v0_does(store: Store) -> None:
@@ -192,8 +193,10 @@ async def test_old_workflows_are_deleted(store: Store) -> None:
         await reach(engine, S.RUNNING, 2)
         begun = []
         for _ in range(WORKFLOWS_KEPT + 3):
-            begun.append((await engine.workflows.restart(JOB, (), WorkflowOptions(batch_size=1))).workflow_id)
-            await engine.workflows.abort(JOB)
+            begun.append(
+                (await Workflows(engine).restart(JOB, (), WorkflowOptions(batch_size=1))).workflow_id
+            )
+            await Workflows(engine).abort(JOB)
 
         async def kept() -> list[str]:
             return [each.id for each in await store.workflows.list(JOB, 100)]
@@ -202,8 +205,8 @@ async def test_old_workflows_are_deleted(store: Store) -> None:
             while await kept() != begun[: -WORKFLOWS_KEPT - 1 : -1]:  # noqa: ASYNC110 - the store only answers
                 await asyncio.sleep(0.01)
         with pytest.raises(NotFound):
-            await engine.workflows.find(begun[0])
-        assert [each.state.name for each in await engine.workflows.events(begun[-1])][-1] == "INITIALIZED"
+            await Workflows(engine).find(begun[0])
+        assert [each.state.name for each in await Workflows(engine).events(begun[-1])][-1] == "INITIALIZED"
 
 
 async def test_a_workflow_without_progress_is_logged_and_counted(
@@ -214,7 +217,7 @@ async def test_a_workflow_without_progress_is_logged_and_counted(
     async with Running(engine, world):
         await engine.create_job(JOB, service(2))
         await reach(engine, S.RUNNING, 2)
-        begun = await engine.workflows.restart(JOB, (), WorkflowOptions(batch_size=1))
+        begun = await Workflows(engine).restart(JOB, (), WorkflowOptions(batch_size=1))
         await until(lambda: len(world.launched) == 3, "the first instance is launched again")
         assert REGISTRY.get_sample_value("jobmgr_silent_workflows") == 0
         clock.advance(1801)
@@ -222,6 +225,6 @@ async def test_a_workflow_without_progress_is_logged_and_counted(
         assert REGISTRY.get_sample_value("jobmgr_silent_workflows") == 1
         told = f"workflow {begun.workflow_id} of job {JOB} makes no progress"
         assert f"{told}: waits for instances: 1 in flight (0)" in caplog.text
-        current = await engine.workflows.current(JOB)
+        current = await Workflows(engine).current(JOB)
         assert current is not None
         assert current.workflow.reason.endswith("; no progress for 30 min")

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,7 @@ from jobmgr.drivers.volumes import UNSEEN_SECONDS, VolumeDestroyer
 from jobmgr.engine.outbox import Queue
 from peloton.clock import NANOSECONDS, ManualClock
 from peloton.errors import NotFound, PelotonError, Refused, Unavailable
-from peloton.model.volume import Volume, VolumeState, volume_id
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.model.volume import Volume, VolumeId, VolumeState, volume_id
 from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
@@ -31,26 +29,23 @@ def volume(instance: int, state: VolumeState = V.CREATED, goal: VolumeState = V.
 
 
 class Hostmgr:
-    """Knows one host. `answers` are what DestroyVolumes raises next; then the volume is gone."""
+    """Knows one host. `answers` are what its next calls raise; then the volume is gone."""
 
     def __init__(self, *answers: PelotonError | None) -> None:
         self.answers = list(answers)
         self.there = True
         self.asked = 0
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def is_host_known(self, hostname: str) -> bool:
+        assert hostname == "host"
+        return self.there
+
+    async def destroy_volume(self, volume: VolumeId) -> None:
         await asyncio.sleep(0)
-        if method == "GetMesosAgentInfo":
-            assert request.hostname == "host"
-            answer = hostsvc_pb2.GetMesosAgentInfoResponse()
-            if self.there:
-                answer.agents.add()
-            return answer
         self.asked += 1
         failure = self.answers.pop(0) if self.answers else NotFound("no agent has the volume")
         if failure is not None:
             raise failure
-        return hostsvc_pb2.DestroyVolumesResponse()
 
 
 @pytest.fixture

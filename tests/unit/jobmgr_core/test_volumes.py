@@ -9,7 +9,7 @@ import pytest
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from peloton.errors import Refused
-from peloton.model.ids import Run
+from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, JobType, TaskState, TaskType
 from peloton.model.task import TaskStatus
@@ -150,6 +150,55 @@ def test_an_end_without_a_start_keeps_what_may_have_data(state: TaskState, reaso
     assert it.rows[0].state is S.RUNNING
     assert (it.rows[0].volume_id == FIRST) is kept
     assert it.volumes[FIRST].goal is (V.CREATED if kept else V.DELETED)
+
+
+def launch(it: Service) -> None:
+    it.cycle()
+    it.act()
+    it.place()
+    it.act()
+
+
+def refuse_launch(it: Service) -> None:
+    """Let the agent refuse the run that was launched."""
+    it.alive.clear()
+    run = Run(JOB, 0, it.rows[0].run)
+    status = TaskStatus(
+        mesos_task_id(*run),
+        S.FAILED,
+        it.wall,
+        "agent",
+        reason="CONTAINER_LAUNCH_FAILED",
+        uuid=b"%d" % run.run,
+    )
+    it.cycle(ev.Statuses([(run, status)]))
+
+
+def test_a_job_that_ends_before_a_start_keeps_no_volume() -> None:
+    """Its agents refuse all four launches: each volume is given up, the last one too."""
+    it = Service(replace(stateful(), type=JobType.BATCH))
+    for _ in range(4):
+        launch(it)
+        refuse_launch(it)
+    assert it.rows[0].state is S.FAILED
+    assert {each.goal for each in it.volumes.values()} == {V.DELETED}
+    assert len(it.volumes) == 4
+    assert (it.rows[0].volume_id, it.rows[0].desired_host) == ("", "")
+
+
+def test_a_service_that_is_stopped_before_a_launch_keeps_no_volume() -> None:
+    it = Service(stateful())
+    it.cycle()
+    it.act()
+    it.place()
+    assert it.volumes[FIRST].state is V.INITIALIZED
+    it.todo.clear()
+    it.ask(ev.StopRequested(JOB, None))
+    it.cycle(ev.LaunchRefused([Run(JOB, 0, 1)], "invalid offers: disk", faulty=False))
+    it.settle()
+    assert it.rows[0].state is S.KILLED
+    assert it.volumes[FIRST].goal is V.DELETED
+    assert (it.rows[0].volume_id, it.rows[0].desired_host) == ("", "")
 
 
 def test_a_volume_in_use_is_not_deleted() -> None:

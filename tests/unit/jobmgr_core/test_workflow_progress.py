@@ -137,3 +137,30 @@ def test_a_paused_workflow_waits_for_its_user_and_is_not_reported() -> None:
     it.wait(1801)
     it.wait(1801)
     assert not it.reports
+
+
+def test_a_workflow_that_waits_for_throttled_instances_alone_is_not_reported() -> None:
+    it = Reported(service(2))
+    it.settle()
+    it.update(service(2, command="new"), batch_size=1)
+    while (0, 2) not in it.alive or it.alive[0, 2] is not S.LAUNCHED:
+        it.cycle()
+        it.act()
+        it.place()
+    it.say(0, 2, S.STARTING)
+    for _ in range(8):
+        it.end(0)
+        assert it.core.active.jobs[JOB].job.throttled == {0}
+        it.wait(3601)
+        it.act()
+        it.place()
+        it.act()
+    assert it.workflow is not None
+    assert not it.reports and not it.core.rollouts.silent
+    it.end(0)
+    reason = it.core.rollouts.status(it.workflow).workflow.reason
+    assert reason.endswith("1 FAILED; they crash-loop: their program fails again and again")
+    it.wait(3601)
+    it.act()  # the next run waits in resmgr, and nobody places it
+    it.wait(1801)
+    assert len(it.reports) == 1, "what waits for a host is no matter of the user's program"

@@ -189,6 +189,59 @@ def test_a_restart_is_of_its_instances_alone() -> None:
     assert it.versions() == [1, 2, 2, 1, 1]
 
 
+def test_a_restart_starts_what_is_stopped() -> None:
+    it = running(4)
+    it.ask(ev.StopRequested(JOB, [1]))
+    it.settle()
+    it.begin(T.RESTART, batch_size=1)
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["RUNNING"] * 4)
+    assert [task.run for task in it.rows.values()] == [2] * 4
+    assert [task.goal for task in it.rows.values()] == [S.RUNNING] * 4
+
+
+def test_a_restart_of_a_stopped_service_makes_its_goal_running() -> None:
+    it = running(3)
+    it.ask(ev.JobGoalRequested(JOB, JobState.KILLED))
+    it.settle()
+    version = it.runtime.desired_state_version
+    it.begin(T.RESTART, batch_size=1)
+    it.fall()
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["RUNNING"] * 3)
+    assert (it.runtime.goal, it.runtime.state) == (JobState.RUNNING, JobState.RUNNING)
+    assert it.runtime.desired_state_version == version + 1
+
+
+def test_a_restart_of_a_service_that_is_being_stopped_lets_it_run() -> None:
+    it = running(2)
+    it.ask(ev.JobGoalRequested(JOB, JobState.KILLED))
+    assert it.states() == ["KILLING"] * 2
+    it.begin(T.RESTART)
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["RUNNING"] * 2)
+
+
+def test_a_restart_of_ranges_of_a_stopped_service_starts_these_alone() -> None:
+    it = running(4)
+    it.ask(ev.JobGoalRequested(JOB, JobState.KILLED))
+    it.settle()
+    it.begin(T.RESTART, ranges=(Range(1, 3),), batch_size=1)
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["KILLED", "RUNNING", "RUNNING", "KILLED"])
+    assert it.runtime.goal is JobState.RUNNING
+
+
+def test_an_instance_that_is_stopped_after_it_was_restarted_stays_stopped() -> None:
+    it = running(3)
+    it.begin(T.RESTART, batch_size=1)
+    while it.states()[0] != "RUNNING" or it.rows[0].run == 1:
+        it.step()
+    it.ask(ev.StopRequested(JOB, [0]))
+    it.settle()
+    assert (state(it), it.states()) == (W.SUCCEEDED, ["KILLED", "RUNNING", "RUNNING"])
+
+
 def test_a_stop_of_all_instances_kills_the_job_and_a_start_brings_it_back() -> None:
     it = running(4)
     it.begin(T.STOP, batch_size=1)
@@ -282,6 +335,7 @@ def test_an_instance_that_was_removed_is_not_looked_for_in_resmgr() -> None:
     it.update(service(2, command="new"))
     it.settle()
     assert it.rows[2].state is S.DELETED
+    it.core.active.comparing += 1  # a question that was asked before the instance was removed
     it.cycle(ev.Compared(JOB, [(2, it.rows[2].run)]))
     assert (it.states(), it.versions()) == (["RUNNING"] * 2, [3, 3])
 

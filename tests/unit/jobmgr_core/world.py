@@ -7,15 +7,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from jobmgr.drivers.hostmgr import Hostmgr
-from jobmgr.drivers.spawn import spawn_drivers
+from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.clients.resmgr import ResmgrClient
+from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.task_access import TaskAccess
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.host import host_pb2
+from peloton.calls.rpc import Rpc
 from peloton.errors import PelotonError
 from peloton.model.ids import parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.history import history_pb2
+from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
@@ -78,8 +82,13 @@ class World:
         """Unless set, a launch takes its time."""
         self.launches.set()
         self._offers = 0
+        self._launched_on: dict[str, list[str]] = {}
+        """What was launched by each claim: repeated, it is the same launch."""
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        method = rpc.name
         self.calls.append((method, request))
         failures = self.failures.get(method)
         if failures:
@@ -111,8 +120,24 @@ class World:
         self._kill(hostsvc_pb2.KillTasksRequest(taskIds=[entry.taskId for entry in request.entries]))
         return hostsvc_pb2.KillAndReserveTasksResponse()
 
+    async def ReleaseHostsHeldForTasks(self, request: Any) -> Any:
+        for each in request.ids:
+            self.held.pop(each.value, None)
+        return hostsvc_pb2.ReleaseHostsHeldForTasksResponse()
+
+    async def ListHolds(self, request: Any) -> Any:
+        answer = holds_pb2.ListHoldsResponse()
+        for each, host in self.held.items():
+            answer.holds.add(task_id=each, hostname=host).room.cpu = 1
+        return answer
+
+    async def RenewHolds(self, request: Any) -> Any:
+        return holds_pb2.RenewHoldsResponse()
+
     async def GetPlacements(self, request: Any) -> Any:
-        await _holds(lambda: bool(self.queued) and not self.hold)
+        await _holds(lambda: bool(self.queued) and not self.hold, request.timeout)
+        if self.hold:
+            return resmgrsvc_pb2.GetPlacementsResponse()
         answer = resmgrsvc_pb2.GetPlacementsResponse()
         for at, task in enumerate(self.queued.values()):
             if at % 4 == 0:
@@ -129,7 +154,7 @@ class World:
         return resmgrsvc_pb2.UpdateTasksStateResponse()
 
     async def WaitForDeltas(self, request: Any) -> Any:
-        await _holds(lambda: request.stream_id != self.resmgr_stream or bool(self.deltas))
+        await _holds(lambda: request.stream_id != self.resmgr_stream or bool(self.deltas), request.timeout_ms)
         deltas, self.deltas = self.deltas, []
         return waiting_pb2.WaitForDeltasResponse(
             stream_id=self.resmgr_stream, last=1, deltas=deltas, leader_id=self.resmgr_leader
@@ -147,7 +172,7 @@ class World:
         return answer
 
     async def GetPreemptibleTasks(self, request: Any) -> Any:
-        await _holds(lambda: bool(self.preempted))
+        await _holds(lambda: bool(self.preempted), request.timeout)
         runs, self.preempted = self.preempted, []
         answer = resmgrsvc_pb2.GetPreemptibleTasksResponse()
         for run in runs:
@@ -162,10 +187,20 @@ class World:
             ]
         )
 
+    async def KeepRuns(self, request: Any) -> Any:
+        return preemption_pb2.KeepRunsResponse(spared=len(request.mesos_task_ids))
+
     # hostmgr
 
     async def LaunchTasks(self, request: Any) -> Any:
         await self.launches.wait()
+        runs = [task.taskId.value for task in request.tasks]
+        answer = hostsvc_pb2.LaunchTasksResponse()
+        known = self._launched_on.setdefault(request.id.value, runs)
+        if known is not runs:
+            if known != runs:
+                answer.error.invalidOffers.message = f"claim {request.id.value} is over"
+            return answer
         for task in request.tasks:
             run = task.taskId.value
             instance = run.rpartition("-")[0]
@@ -194,7 +229,7 @@ class World:
 
     async def GetTasksByHostState(self, request: Any) -> Any:
         assert request.host_state == host_pb2.HOST_STATE_DRAINING
-        await _holds(lambda: any(host in self.draining for host in self.alive.values()))
+        await _holds(lambda: any(host in self.draining for host in self.alive.values()), request.timeout)
         runs = [run for run, host in self.alive.items() if host in self.draining]
         return hostsvc_pb2.GetTasksByHostStateResponse(task_ids=[mesos_pb2.TaskID(value=run) for run in runs])
 
@@ -285,8 +320,12 @@ class World:
 class Running:
     """An engine with its drivers, over a world."""
 
-    def __init__(self, engine: Engine, world: World, finish_within: float = 10.0) -> None:
+    def __init__(
+        self, engine: Engine, world: World, finish_within: float = 10.0, access: TaskAccess | None = None
+    ) -> None:
+        """`access` is what tasks get that ask for a token."""
         self.engine = engine
+        self._access = access
         self._finish_within = finish_within
         self.world = world
         self.tasks: list[asyncio.Task[Any]] = []
@@ -295,15 +334,13 @@ class Running:
 
     async def __aenter__(self) -> Running:
         world = self.world
-        self.finish = spawn_drivers(
+        self.finish = start_drivers(
             lambda name, work: self.tasks.append(asyncio.create_task(work, name=name)),
             self.engine,
-            resmgr=world,
-            waiting=world,
-            holding=world,
-            preemption=world,
-            hostmgrs=lambda cluster: Hostmgr(world, world, world, world, world, world),
+            resmgr=ResmgrClient(world),
+            hostmgrs=lambda cluster: HostmgrClient(world),
             finish_within=self._finish_within,
+            access=self._access,
         )
         return self
 
@@ -316,8 +353,12 @@ class Running:
             task.result()
 
 
-async def _holds(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a world polls, for it changes in many places
+async def _holds(condition: Callable[[], bool], milliseconds: int) -> None:
+    """Wait until the condition holds, as long as the call may wait."""
+    deadline = asyncio.get_running_loop().time() + milliseconds / 1000
+    while not condition():  # a world polls, for it changes in many places
+        if asyncio.get_running_loop().time() >= deadline:
+            return
         await asyncio.sleep(0.002)
 
 

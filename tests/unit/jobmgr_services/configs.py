@@ -24,7 +24,10 @@ BATCH = f"""
     }}
 """
 SERVICE = BATCH + "type: SERVICE"
-NO_COMMAND = f'name: "x" instanceCount: 2 respoolID {{ value: "{POOL}" }}'
+NO_COMMAND = f'''
+    name: "x" instanceCount: 2 respoolID {{ value: "{POOL}" }}
+    defaultConfig {{ resource {{ cpuLimit: 0.1 }} }}
+'''
 EXECUTOR = 'executor { type: CUSTOM executor_id { value: "e" } data: "x" }'
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 import pytest
 
-from jobmgr.server import services
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2_grpc
@@ -24,7 +23,8 @@ from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
-from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, served_by
 
 JOB = "a0000000-0000-4000-8000-00000000000a"
 
@@ -70,9 +70,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    server.activate(
-        services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr)
-    )
+    workflows = FakeWorkflows(engine, lambda: NOW)
+    server.activate(served_by(engine, ManualClock(epoch=NOW), hostmgr, workflows=workflows))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Served(
@@ -84,7 +83,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
             jobmgrsvc_pb2_grpc.JobManagerServiceStub(channel),
             pod_svc_pb2_grpc.PodServiceStub(channel),
             stateless_svc_pb2_grpc.JobServiceStub(channel),
-            engine.workflows,
+            workflows,
             admin_svc_pb2_grpc.AdminServiceStub(channel),
         )
     await server.stop(0)

@@ -114,7 +114,10 @@ class FakeWorkflows:
             raise Conflict("the job is not KILLED")
 
     async def current(self, job_id: JobId) -> WorkflowStatus | None:
-        held = self.held.get(job_id)
+        return self.status(self._engine.held[job_id]) if job_id in self._engine.held else None
+
+    def status(self, job: Any) -> WorkflowStatus | None:
+        held = self.held.get(job.job_id)
         return WorkflowStatus(held[-1], current=(1,)) if held else None
 
     async def list(self, job_id: JobId, limit: int = 10) -> Sequence[WorkflowStatus]:

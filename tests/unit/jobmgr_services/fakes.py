@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.lockdown import Lockdown
+from jobmgr.server import services
+from jobmgr.services.v1alpha.watches import Watches
+from peloton.calls.rpc import Rpc
+from peloton.clock import Clock
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
+from peloton.rpc.server import Service
 from storage.interface import Store
 from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
 
@@ -46,10 +53,11 @@ class FakeEngine(Engine):
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.limits = Limits()
         self.lockdown = Lockdown(store)
         self.held: dict[JobId, CachedJob] = {}
         self.requests: list[tuple[object, ...]] = []
-        self.workflows = FakeWorkflows(self, lambda: NOW)  # type: ignore[assignment]
+        self.lanes = SimpleNamespace(unread=(), jobs=lambda: list(self.held))  # type: ignore[assignment]
         self.racing = 0
         """So many updates meet one of somebody else's."""
 
@@ -74,6 +82,7 @@ class FakeEngine(Engine):
         await self.store.write_all(job_id, tasks)
         for instance, each in tasks.items():
             self.held[job_id].put(instance, each)
+        self.held[job_id].note_throttled(tasks)
 
     async def end(self, job_id: JobId, **changes: Any) -> None:
         last = replace(self.held.pop(job_id).runtime, **changes)
@@ -137,14 +146,32 @@ class FakeEngine(Engine):
             raise NotFound("job not found") from None
 
 
+def served_by(
+    engine: FakeEngine,
+    clock: Clock,
+    hostmgr: FakeHostmgr,
+    watches: Watches | None = None,
+    workflows: FakeWorkflows | None = None,
+    **settings: Any,
+) -> tuple[Service, ...]:
+    """Return the services over an engine that keeps books."""
+    booked: Any = workflows or FakeWorkflows(engine, lambda: NOW)
+    return services(engine, booked, clock, hostmgr, hostmgr, watches, **settings)
+
+
 class FakeHostmgr:
     """Answers by method; an exception is raised."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        answer = self.answers[method]
+    def of(self, cluster: str) -> FakeHostmgr:
+        return self
+
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        answer = self.answers[rpc.name]
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -10,7 +10,6 @@ import grpc
 import pytest
 
 from jobmgr.engine.lockdown import Lockdown
-from jobmgr.server import services
 from jobmgr.services.common.lockdown import component_of
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.admin.svc import admin_svc_pb2 as pb
@@ -19,7 +18,7 @@ from peloton.errors import Unavailable
 from peloton.model.lockdown import Component
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2
 from tests.unit.jobmgr_services.conftest import Served, job_id, status
-from tests.unit.jobmgr_services.fakes import FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fakes import FakeEngine, FakeHostmgr, served_by
 
 ALL = list(pb.Component.values())
 REFUSED = grpc.StatusCode.FAILED_PRECONDITION
@@ -137,10 +136,7 @@ async def test_other_components_refuse_no_call(with_job: Served, component: pb.C
 
 
 async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) -> None:
-    hostmgr = FakeHostmgr()
-    held = services(
-        FakeEngine(served.engine.store), ManualClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr
-    )
+    held = served_by(FakeEngine(served.engine.store), ManualClock(), FakeHostmgr())
     reading = {
         f"{each.names[0].rpartition('.')[2]}.{name}"
         for each in held
@@ -148,7 +144,7 @@ async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) 
         if component_of(name) is Component.READ
     }
     changing: tuple[str, ...] = ("Create", "Update", "Delete", "Start", "Stop", "Restart", "Refresh", "Patch")
-    changing += ("Replace", "Pause", "Resume", "Rollback", "Abort")
+    changing += ("Replace", "Pause", "Resume", "Rollback", "Abort", "Release")
     for name in reading:
         assert not name.partition(".")[2].startswith(changing), name
     writing = {name for each in held for name in each.methods} - {name.partition(".")[2] for name in reading}

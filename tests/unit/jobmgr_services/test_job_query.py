@@ -7,7 +7,12 @@ from dataclasses import replace
 import pytest
 from google.protobuf import text_format
 
-from jobmgr.services.common.job_query import ENDED_REACH, LATEST, InvalidPool, job_query
+from jobmgr.services.common.job_query import (
+    ENDED_REACH_NANOSECONDS,
+    LATEST_NANOSECONDS,
+    InvalidPool,
+    job_query,
+)
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.job import TimeRange
@@ -58,8 +63,8 @@ def test_limit_is_at_most_100() -> None:
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("spec { jobStates: SUCCEEDED }", NOW - ENDED_REACH),
-        ("spec { jobStates: RUNNING jobStates: FAILED }", NOW - ENDED_REACH),
+        ("spec { jobStates: SUCCEEDED }", NOW - ENDED_REACH_NANOSECONDS),
+        ("spec { jobStates: RUNNING jobStates: FAILED }", NOW - ENDED_REACH_NANOSECONDS),
         ("spec { jobStates: RUNNING }", None),
         ("spec { jobStates: SUCCEEDED creationTimeRange { min { seconds: 1 } } }", 10**9),
         ("spec { jobStates: SUCCEEDED completionTimeRange { min { seconds: 1 } } }", None),
@@ -71,7 +76,7 @@ def test_terminal_states_reach_back_seven_days(text: str, start: int | None) -> 
 
 def test_times_beyond_64_bits_are_the_last_one() -> None:
     found = query("spec { creationTimeRange { max { seconds: 253402300799 } } }")
-    assert found.created.end == LATEST
+    assert found.created.end == LATEST_NANOSECONDS
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ async def test_summary_only_and_filters(three: Served) -> None:
     text = 'summaryOnly: true spec { jobStates: SUCCEEDED respool { value: "/teams/batch" } }'
     answer = await three.jobs.Query(request(text))
     assert [each.name for each in answer.results] == ["job2"] and not answer.records
-    assert answer.spec.creationTimeRange.min.ToNanoseconds() == NOW - ENDED_REACH
+    assert answer.spec.creationTimeRange.min.ToNanoseconds() == NOW - ENDED_REACH_NANOSECONDS
     answer = await three.jobs.Query(request('spec { labels { key: "n" value: "1" } keywords: "hello" }'))
     assert [each.id.value for each in answer.results] == [IDS[1]]
 

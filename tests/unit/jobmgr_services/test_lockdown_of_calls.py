@@ -9,12 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
-from jobmgr.server import NAMES, services
+from jobmgr.server import NAMES
 from jobmgr.services.common.lockdown import component_of
 from peloton.clock import ManualClock
 from peloton.model.lockdown import Component
 from tests.unit.jobmgr_services.conftest import Served
-from tests.unit.jobmgr_services.fakes import FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fakes import FakeEngine, FakeHostmgr, served_by
 from tests.unit.jobmgr_services.test_with_engine import real
 
 __all__ = ["real"]
@@ -24,14 +24,7 @@ ADMIN = "peloton.api.v1alpha.admin.svc.AdminService"
 def methods() -> Iterator[tuple[str, bool]]:
     """Each method that a lockdown may refuse, under each name, and whether it answers with a stream."""
     no_store: Any = SimpleNamespace(secrets=None)
-    for service in services(
-        FakeEngine(no_store),
-        ManualClock(),
-        lambda cluster: FakeHostmgr(),
-        FakeHostmgr(),
-        FakeHostmgr(),
-        FakeHostmgr(),
-    ):
+    for service in served_by(FakeEngine(no_store), ManualClock(), FakeHostmgr()):
         for name in service.names:
             if name != ADMIN:
                 for method, handler in service.methods.items():

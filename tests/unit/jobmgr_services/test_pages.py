@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobmgr.server import NAMES, services
+from jobmgr.server import NAMES
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2
 from peloton.clock import ManualClock
@@ -23,7 +23,7 @@ from peloton.rpc.server import OPTIONS, RpcServer
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
-from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, served_by
 
 DESCRIPTORS: Any = descriptor_pool
 CUT = {
@@ -38,13 +38,16 @@ CUT = {
 }
 """Methods whose answers are cut, or sent in several messages."""
 WHOLE = {
-    "v0.job.JobManager": {"Get", "GetActiveJobs"},
+    "v0.job.JobManager": {"Get", "GetActiveJobs", "Create", "Update"},
+    "v0.job.instances.InstanceService": {"ReleaseInstances"},
     "v0.task.TaskManager": {"Get", "List", "Start", "Stop", "BrowseSandbox"},
     "v0.update.svc.UpdateService": {"GetUpdateCache"},
     "v0.volume.svc.VolumeService": {"ListVolumes"},
     "v1alpha.volume.svc.VolumeService": {"ListVolumes"},
     "v1alpha.admin.svc.AdminService": {"Lockdown", "RemoveLockdown"},
-    "v1alpha.job.stateless.svc.JobService": {"GetJob", "GetJobIDFromJobName", "GetReplaceJobDiff"},
+    "v1alpha.job.stateless.svc.JobService": {
+        *("GetJob", "GetJobIDFromJobName", "GetReplaceJobDiff", "CreateJob", "ReplaceJob", "PatchJob"),
+    },
     "v1alpha.pod.svc.PodService": {"BrowsePodSandbox"},
 }
 """Methods without pages in the interface, whose answers are whole (docs/behaviour/operation.md, Sizes)."""
@@ -121,11 +124,7 @@ async def target(tmp_path: Path) -> AsyncIterator[str]:
         await store.pools.write(pool)
     hostmgr = FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    server.activate(
-        services(
-            FakeEngine(store), ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr
-        )
-    )
+    server.activate(served_by(FakeEngine(store), ManualClock(epoch=NOW), hostmgr))
     port = await server.start("127.0.0.1", 0)
     yield f"127.0.0.1:{port}"
     await server.stop(0)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
 
 import grpc
 import pytest
 
-from jobmgr.core.task.retry import THROTTLED
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.throttling import THROTTLED
+from jobmgr.services.private import job_manager
+from jobmgr.services.private.job_manager import JobManagerService
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.model.states import JobState, TaskState
@@ -60,7 +67,13 @@ async def service(served: Served) -> Served:
         JOB,
         {
             0: task(state=TaskState.RUNNING, goal=TaskState.RUNNING),
-            1: task(state=TaskState.FAILED, goal=TaskState.RUNNING, message=THROTTLED, failure_count=2),
+            1: task(
+                state=TaskState.FAILED,
+                goal=TaskState.RUNNING,
+                message=THROTTLED,
+                failure_count=2,
+                throttled=True,
+            ),
         },
     )
     return served
@@ -81,7 +94,7 @@ async def availability(served: Served, *instances: int, job: str = JOB) -> dict[
 
 async def test_throttled_pods(service: Served) -> None:
     engine = service.engine
-    failed = task(state=TaskState.FAILED, goal=TaskState.RUNNING, message=THROTTLED)
+    failed = task(state=TaskState.FAILED, goal=TaskState.RUNNING, message=THROTTLED, throttled=True)
     await service.workflows.create_job(OTHER, spec_from_v1alpha(service_spec(), 1), WorkflowOptions())
     await engine.put(OTHER, dict.fromkeys(range(3), failed))
     for _ in range(2):
@@ -92,12 +105,12 @@ async def test_throttled_pods(service: Served) -> None:
 
 async def test_pods_of_other_jobs_are_not_throttled(service: Served) -> None:
     """A batch job; a service that is stopped; one that was deleted while others were looked at."""
-    failed = task(state=TaskState.FAILED, goal=TaskState.RUNNING, message=THROTTLED)
+    failed = task(state=TaskState.FAILED, goal=TaskState.RUNNING, message=THROTTLED, throttled=True)
     await service.create(job=OTHER)
     await service.engine.put(OTHER, {0: failed})
-    service.engine.held[OTHER[:-1] + "c"] = service.engine.held[JOB]
+    jobs = [*service.engine.held, OTHER[:-1] + "c"]
+    service.engine.active_jobs = lambda: jobs
     assert await throttled(service) == [f"{JOB}-1"]
-    del service.engine.held[OTHER[:-1] + "c"]
     held = service.engine.held[JOB]
     held.runtime = replace(held.runtime, goal=JobState.KILLED)
     assert await throttled(service) == []
@@ -145,3 +158,34 @@ async def test_availability_in_a_job_that_is_stopped_or_not_there(service: Serve
     for stranger in ("", "no-id", OTHER):
         with status(grpc.StatusCode.NOT_FOUND, "job not found"):
             await availability(service, job=stranger)
+
+
+async def test_services_without_ended_instances_are_not_looked_through(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tasks may be 100,000, and the loop has other work between any two turns of this call."""
+    engine = service.engine
+    turns = 0
+    looked: list[str] = []
+    sleep, created = asyncio.sleep, CachedJob.created
+
+    async def turn(seconds: float) -> None:
+        nonlocal turns
+        turns += 1
+        await sleep(seconds)
+
+    def look(job: CachedJob, first: int = 0, end: int | None = None) -> Any:
+        looked.append(job.job_id)
+        return created(job, first, end)
+
+    monkeypatch.setattr(job_manager, "asyncio", SimpleNamespace(sleep=turn))
+    monkeypatch.setattr(CachedJob, "created", look)
+    jobs = [str(UUID(int=number + 1, version=4)) for number in range(3000)]
+    runs = CachedJob(OTHER, engine.held[JOB].spec, engine.held[JOB].runtime)
+    runs.fill({0: task(state=TaskState.RUNNING, goal=TaskState.RUNNING)})
+    engine.held.update(dict.fromkeys(jobs, runs))
+    private = JobManagerService(engine, service.workflows)
+    answer = await private.GetThrottledPods(jobmgrsvc_pb2.GetThrottledPodsRequest(), None)
+    assert [each.value for each in answer.throttled_pods] == [f"{JOB}-1"]
+    assert looked == []
+    assert turns <= 5

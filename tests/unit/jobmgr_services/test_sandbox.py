@@ -10,9 +10,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from jobmgr.ports.hostmgr import AgentAddress
 from jobmgr.services.common.agent_http import AgentHttp
-from jobmgr.services.common.sandbox import address_of, directories, files
-from mesos.v1.master import master_pb2
+from jobmgr.services.common.agent_listings import directories, files
+from jobmgr.services.common.sandbox import address_of
 from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, Unavailable
 from peloton.model.states import TaskState
@@ -176,9 +177,9 @@ async def test_answers_are_bounded(agent: tuple[Agent, int]) -> None:
     held, port = agent
     held.answers["/state"] = (200, b"[" + b"1," * 1000 + b"1]")
     address = f"127.0.0.1:{port}"
-    assert len(await AgentHttp().get(address, "/state")) == 1001
+    assert await AgentHttp().get(address, "/state") == [1] * 1001
     with pytest.raises(Unavailable, match="more than 100 bytes"):
-        await AgentHttp(max_answer=100).get(address, "/state")
+        await AgentHttp(max_answer_bytes=100).get(address, "/state")
     with pytest.raises(NotFound):
         await AgentHttp().get(address, "/nosuch")
 
@@ -196,10 +197,9 @@ async def test_unanswered_calls_are_bounded() -> None:
 
 
 def test_address_is_the_pid_else_the_name() -> None:
-    agent = master_pb2.Response.GetAgents.Agent(pid="slave(1)@10.0.0.7:5052")
+    agent = AgentAddress("S1", "slave(1)@10.0.0.7:5052", "h", 5051)
     assert address_of(agent) == ("10.0.0.7", "5052")
-    agent.pid, agent.agent_info.hostname, agent.agent_info.port = "", "h", 5051
-    assert address_of(agent) == ("h", "5051")
+    assert address_of(agent._replace(pid="")) == ("h", "5051")
 
 
 def test_custom_executors_have_ids_of_their_own() -> None:

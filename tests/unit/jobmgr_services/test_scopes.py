@@ -12,25 +12,24 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pool, message_factory
 
-from jobmgr.server import NAMES, services
+from jobmgr.server import NAMES
+from jobmgr.services.common.reach import limited
 from jobmgr.services.common.scope import LISTING
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as svc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
-from peloton.clock import ManualClock
-from peloton.identity.door import Door
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
 from peloton.identity.methods import interface, scoped
-from peloton.identity.passwords import hashed
+from peloton.identity.principal import Kind, Principal, Scope, enter
 from peloton.model.job import JobQuery
 from peloton.model.volume import Volume, VolumeState
-from peloton.rpc.audit import Audit
-from peloton.rpc.gate import Gate
-from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
-from tests.unit.identity.served import CHEAP, as_user, private, settings
+from tests.unit.identity.served import as_user
 from tests.unit.jobmgr_services.configs import POOLS, job
-from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fake_workflows import FakeWorkflows
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine
+from tests.unit.jobmgr_services.gated import serving
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 OURS, EVES = "a0000000-0000-4000-8000-00000000000a", "a0000000-0000-4000-8000-00000000000b"
@@ -52,8 +51,8 @@ METHODS = sorted(
 
 
 class Served:
-    def __init__(self, channel: Any, engine: Any, lines: list[str]) -> None:
-        self.channel, self.engine, self.lines = channel, engine, lines
+    def __init__(self, channel: Any, engine: Any, workflows: FakeWorkflows, lines: list[str]) -> None:
+        self.channel, self.engine, self.workflows, self.lines = channel, engine, workflows, lines
         self.jobs = job_pb2_grpc.JobManagerStub(channel)
         self.services = stateless_svc_pb2_grpc.JobServiceStub(channel)
 
@@ -105,22 +104,12 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     store = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
     for pool in POOLS:
         await store.pools.write(pool)
-    users = [f"- {{username: {u}, password: '{hashed(u + '1', CHEAP)}', role: {u}}}" for u in USERS]
-    file = private(tmp_path / "users.yaml", "\n".join(["users:", *users, ROLES]))
-    engine, hostmgr = FakeEngine(store), FakeHostmgr()
-    lines: list[str] = []
-    audit = Audit(lines.append, ManualClock(epoch=NOW).wall)
-    gate = Gate(Door(settings(tmp_path, type="BASIC", config_file=file)), None, audit)
-    server = RpcServer(lambda: "nobody leads", [gate], audit)
-    server.activate(
-        services(engine, ManualClock(epoch=NOW), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr)
-    )
-    port = await server.start("127.0.0.1", 0)
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        found = Served(channel, engine, lines)
+    engine = FakeEngine(store)
+    workflows = FakeWorkflows(engine, lambda: NOW)
+    async with serving(tmp_path, engine, USERS, ROLES, workflows=workflows) as (channel, lines):
+        found = Served(channel, engine, workflows, lines)
         assert not (await found.create("admin", OURS, owner="ann")).HasField("error")
         yield found
-    await server.stop(0)
     await store.close()
 
 
@@ -138,10 +127,10 @@ def test_every_method_is_about_a_job_or_lists_what_may_be_read() -> None:
 async def test_a_role_of_another_pool_is_refused_by_every_method_about_a_job(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def find(update_id: str) -> Any:
-        return SimpleNamespace(workflow=SimpleNamespace(job_id=update_id))
+    async def get(update_id: str) -> Any:
+        return SimpleNamespace(job_id=update_id)
 
-    monkeypatch.setattr(served.engine.workflows, "find", find, raising=False)
+    monkeypatch.setattr(served.engine.store.workflows, "get", get)
     state = VolumeState.CREATED
     await served.engine.store.volumes.write(Volume(OURS, OURS, 0, "h1", 1, "data", state, state, NOW, NOW))
     before = await stored(served)
@@ -156,7 +145,7 @@ async def stored(served: Served) -> list[Any]:
     store = served.engine.store
     job = served.engine.held[OURS]
     jobs = (await store.jobs.query(JobQuery(limit=100))).jobs
-    return [job.runtime, job.spec, jobs, await store.volumes.all(), list(served.engine.workflows.asked)]
+    return [job.runtime, job.spec, jobs, await store.volumes.all(), list(served.workflows.asked)]
 
 
 async def test_a_role_of_the_pool_is_refused_by_none(served: Served) -> None:
@@ -167,7 +156,6 @@ async def test_a_role_of_the_pool_is_refused_by_none(served: Served) -> None:
 async def test_what_is_about_no_pool_is_refused(served: Served) -> None:
     for service, method in (
         ("peloton.api.v1alpha.admin.svc.AdminService", "Lockdown"),
-        ("peloton.api.v1alpha.watch.svc.WatchService", "Watch"),
         ("peloton.private.jobmgr.JobManagerService", "QueryJobCache"),
     ):
         assert await served.code("inside", service, method) is DENIED, method
@@ -282,3 +270,90 @@ async def test_no_content_of_a_request_is_in_the_audit_log(served: Served) -> No
     assert "Create" in served.lines[-1]
     for text in ("in-the-", "TOKEN", "echo hello"):
         assert text not in "".join(served.lines)
+
+
+NEW = "a0000000-0000-4000-8000-00000000000c"
+
+
+async def owner_of(served: Served, job_id: str) -> str:
+    request = job_pb2.GetRequest()
+    request.id.value = job_id
+    config = (await served.jobs.Get(request, metadata=as_user("admin"))).jobInfo.config
+    return str(config.owner)
+
+
+async def test_the_server_fills_in_the_owner(served: Served) -> None:
+    assert not (await served.create("inside", NEW)).HasField("error")
+    assert await owner_of(served, NEW) == "inside"
+    assert not (await served.create("admin", EVES)).HasField("error")
+    assert await owner_of(served, EVES) == "admin"
+
+
+async def test_nobody_but_an_administrator_names_another_owner(served: Served) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.create("inside", NEW, owner="ann")
+    assert caught.value.code() is DENIED
+    assert caught.value.details() == "owner: 'ann' is not user inside: leave it out, and it is 'inside'"
+    assert not (await served.create("inside", NEW, owner="inside")).HasField("error")
+    assert await owner_of(served, OURS) == "ann", "the administrator named her"
+
+
+async def test_an_update_keeps_the_owner(served: Served) -> None:
+    """The job is ann's: an update by another leaves her name out, repeats it, or is refused."""
+    for owner, refused in (("", False), ("ann", False), ("eve", True)):
+        request = job_pb2.UpdateRequest(config=job(f"instanceCount: {5 if owner else 4}"))
+        request.id.value, request.config.owner = OURS, owner
+        call = served.jobs.Update(request, metadata=as_user("inside"))
+        assert (await call.code() is DENIED) == refused, owner
+        if not refused:
+            assert not (await call).HasField("error")
+        assert await owner_of(served, OURS) == "ann"
+
+
+async def test_a_user_without_a_name_owns_nothing(served: Served) -> None:
+    """Also no job without an owner."""
+    enter(Principal("", Kind.USER), (Scope(own=True),))
+    query = await limited(JobQuery(), served.engine)
+    assert query.within == ()
+
+
+async def test_a_watch_is_ended_by_its_watcher_only(served: Served) -> None:
+    watching = watch_svc_pb2_grpc.WatchServiceStub(served.channel)
+    request = watch_svc_pb2.WatchRequest()
+    request.pod_filter.SetInParent()
+    served.engine.lanes = SimpleNamespace(on_commit=lambda told: None)
+    call = watching.Watch(request, metadata=as_user("inside"), timeout=60)
+    cancel = watch_svc_pb2.CancelRequest(watch_id=(await call.read()).watch_id)
+    assert await watching.Cancel(cancel, metadata=as_user("outside")).code() is grpc.StatusCode.NOT_FOUND
+    assert await watching.Cancel(cancel, metadata=as_user("inside")).code() is grpc.StatusCode.OK
+    assert await call.code() is grpc.StatusCode.CANCELLED
+
+
+async def test_a_job_beyond_the_grant_is_not_watched(served: Served) -> None:
+    watching = watch_svc_pb2_grpc.WatchServiceStub(served.channel)
+    request = watch_svc_pb2.WatchRequest()
+    request.stateless_job_filter.job_ids.add(value=OURS)
+    call = watching.Watch(request, metadata=as_user("outside"), timeout=60)
+    assert await call.code() is DENIED
+    assert await call.details() == f"user outside may not watch the job {OURS}"
+
+
+async def test_refusals_by_role_name_the_caller_in_the_audit_log(served: Served) -> None:
+    """Of methods that the role does not grant at all, which are refused before the method is begun."""
+    for user, service, method in (
+        ("owner", "peloton.api.v1alpha.admin.svc.AdminService", "Lockdown"),
+        ("eve", "peloton.private.jobmgr.JobManagerService", "RefreshThrottled"),
+        ("inside", "peloton.private.hostmgr.hostsvc.InternalHostService", "LaunchTasks"),
+    ):
+        for again in range(2):  # the first one checks the password, the second one remembers it
+            before = len(served.lines)
+            assert (
+                await served.channel.unary_unary(f"/{service}/{method}")(
+                    b"", metadata=as_user(user), timeout=60
+                ).code()
+                is DENIED
+            )
+            assert len(served.lines) == before + 1, (method, again)
+            line = noted(served)
+            assert (line["principal"], line["kind"], line["roles"]) == (user, "user", [user])
+            assert line["code"] == "PERMISSION_DENIED" and user in line["why"]

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
-from jobmgr.server import services
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.task import task_pb2
 from peloton.api.v0.update.svc import update_svc_pb2, update_svc_pb2_grpc
 from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
@@ -22,11 +22,12 @@ from peloton.errors import Refused
 from peloton.model.ids import is_uuid
 from peloton.model.payload import SecretRef
 from peloton.rpc.server import RpcServer
+from peloton.wire.meaning import fingerprint
 from storage.config import SqliteSettings
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, SERVICE, job
 from tests.unit.jobmgr_services.conftest import JOB, job_id, status
-from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr
+from tests.unit.jobmgr_services.fakes import NOW, FakeEngine, FakeHostmgr, served_by
 from tests.unit.wire import specs
 
 HIDDEN = b"hidden content"
@@ -71,17 +72,7 @@ async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    server.activate(
-        services(
-            engine,
-            ManualClock(epoch=NOW),
-            lambda cluster: hostmgr,
-            hostmgr,
-            hostmgr,
-            hostmgr,
-            enable_secrets=True,
-        )
-    )
+    server.activate(served_by(engine, ManualClock(epoch=NOW), hostmgr, enable_secrets=True))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Calls(channel, engine)
@@ -135,7 +126,7 @@ async def test_a_secret_is_stored_apart_and_shown_without_its_content(calls: Cal
         ([secret(id=ID), secret("/b", id=ID)], MESOS, f"secrets[1].id: '{ID}' is not an id of its own"),
         ([secret(data=None)], MESOS, "secrets[0].value: 'nothing' is not given: a new secret has a content"),
         ([secret(data=b"")], MESOS, "secrets[0].value.data: 'empty' is not a content"),
-        ([secret(data=b"x" * (1 << 20)), secret("/b")], MESOS, "is not at most 1048576 bytes in all"),
+        ([secret(data=b"x" * (1 << 20)), secret("/b")], MESOS, "is not at most 1 MiB in all"),
         ([secret(f"/{i}") for i in range(101)], MESOS, "secrets: '101 secrets' is not at most 100"),
         (
             [secret("/mnt")],
@@ -215,9 +206,10 @@ async def test_a_content_that_cannot_be_decrypted_is_stored_again(
 
 async def test_a_changed_content_is_a_changed_config_of_the_instances(calls: Calls) -> None:
     await calls.create(secret(id=ID))
-    before = calls.engine.held[JOB].spec.default.fingerprint
+    before = calls.engine.held[JOB].spec.payload.secrets
     await calls.update(secret(data=b"new", id=ID))
-    assert calls.engine.held[JOB].spec.default.fingerprint != before
+    config, after = task_pb2.TaskConfig(), calls.engine.held[JOB].spec.payload.secrets
+    assert fingerprint(config, after) != fingerprint(config, before)
 
 
 async def test_deleting_a_job_deletes_its_secrets(calls: Calls) -> None:

@@ -23,8 +23,8 @@ from peloton.model.workflow import (
     WorkflowType,
 )
 from peloton.wire.payload import spec_from_v1alpha
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 from peloton.wire.v1alpha.job_status import entity_version
-from peloton.wire.v1alpha.twins import filled_job
 from tests.unit.jobmgr_services.conftest import JOB, Served, status
 from tests.unit.jobmgr_services.fakes import NOW, runtime, task
 from tests.unit.jobmgr_services.test_services import job_id, ranges, version

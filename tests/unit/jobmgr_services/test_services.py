@@ -99,7 +99,7 @@ async def test_create_repeated(served: Served) -> None:
             "preemption_policy.kill_on_preempt: True",
         ),
         ("default_spec { init_containers {} }", "default_spec.init_containers: '1 containers' is not run"),
-        ("default_spec { volume { container_path: '/d' } }", "default_spec.volume.size_mb: 0 is not a size"),
+        ("default_spec { volume { container_path: 'd' } }", "default_spec.volume.size_mb: 0 is not a size"),
         (
             "default_spec { host_ports { value: 1 } }",
             "default_spec.host_ports[0].name: '' is not a name",

@@ -85,6 +85,7 @@ async def test_stale_versions(real: Served) -> None:
         except grpc.aio.AioRpcError as error:
             assert error.code() is grpc.StatusCode.ABORTED, (method, error)
             assert error.details() == "unexpected entity version", method
+            assert ("peloton-reason", "stale-version") in tuple(error.trailing_metadata() or ()), method
         else:
             raise AssertionError(f"{method} took a stale version")
 

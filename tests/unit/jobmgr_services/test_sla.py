@@ -6,11 +6,15 @@ import grpc
 import pytest
 
 from jobmgr.core.state.events import Enqueued, Statuses
+from jobmgr.engine.workflows import Workflows
+from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pb
+from peloton.clock import NANOSECONDS, parse_rfc3339
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskStatus
@@ -79,11 +83,13 @@ async def test_the_ended_run_tells_the_reason(running: Served) -> None:
     assert [each.runtime.terminationStatus.reason for each in v0.results] == [0, SLA_AWARE]
 
 
-async def test_a_stopped_pod_is_left_as_it_is(running: Served) -> None:
+async def test_a_stopped_pod_is_started_which_makes_no_other_unavailable(running: Served) -> None:
     await running.pods.StopPod(pb.StopPodRequest(pod_name=request(0).pod_name))
-    await running.pods.RestartPod(request(0))
     assert (await availability(running)) == {0: "KILLED", 1: "AVAILABLE", 2: "AVAILABLE"}
-    await running.pods.RestartPod(request(1))
+    await running.pods.RestartPod(request(0))
+    await report(running, TaskState.KILLED, 0)
+    await report(running, TaskState.RUNNING, 0, run=2)
+    assert (await availability(running)) == {0: "AVAILABLE", 1: "AVAILABLE", 2: "AVAILABLE"}
 
 
 async def test_wrong_states_and_pods(running: Served) -> None:
@@ -95,8 +101,11 @@ async def test_wrong_states_and_pods(running: Served) -> None:
         await running.pods.RestartPod(request(3))
     with status(grpc.StatusCode.INVALID_ARGUMENT, "pod_name"):
         await running.pods.RestartPod(pb.RestartPodRequest(check_sla=True))
-    await running.engine.workflows.stop_job(JOB)
-    with status(grpc.StatusCode.FAILED_PRECONDITION, "being stopped"):
+    await Workflows(running.engine).stop_job(JOB)
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "a job that is being stopped"):
+        await running.pods.RestartPod(request(2))
+    await report(running, TaskState.KILLED, 0, 1, 2)
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "a job that is stopped"):
         await running.pods.RestartPod(request(2))
 
 
@@ -117,3 +126,42 @@ async def test_a_failed_pod_is_throttled_until_it_is_stopped(running: Served) ->
     assert (await availability(running, 2)) == {2: "UNAVAILABLE"}
     await running.pods.StopPod(pb.StopPodRequest(pod_name=request(2).pod_name))
     assert await throttled(running) == []
+
+
+async def test_a_crash_loop_is_the_reason_of_the_state_and_can_be_selected(running: Served) -> None:
+    other = stateless_svc_pb2.CreateJobRequest(job_id=v1alpha_job_id(OTHER), spec=job())
+    await running.services.CreateJob(other)
+    assert await crash_looping(running) == []
+    await report(running, TaskState.FAILED, 0, 2)
+    assert await crash_looping(running) == [JOB]
+    found = await running.services.GetJob(stateless_svc_pb2.GetJobRequest(job_id=v1alpha_job_id()))
+    status = found.job_info.status
+    assert status.throttled_pods == 2
+    assert status.reason == (
+        f"crash-looping: 2 of 3 instances wait after failures, next try at {status.next_try_time}"
+    )
+    wait = parse_rfc3339(status.next_try_time) - running.engine.job(JOB).tasks[0].updated_at
+    assert wait == 30 * NANOSECONDS
+    await report(running, TaskState.FAILED, 1)
+    old = (await running.jobs.Get(job_pb2.GetRequest(id=job_id()))).jobInfo.runtime
+    assert (old.state, old.throttledInstances) == (job_pb2.PENDING, 3)
+    assert old.reason.startswith("crash-looping: 3 of 3 instances wait")
+    for instance in range(3):
+        await running.pods.StopPod(pb.StopPodRequest(pod_name=request(instance).pod_name))
+    assert await crash_looping(running) == []
+    seen = (await running.services.GetJob(stateless_svc_pb2.GetJobRequest(job_id=v1alpha_job_id()))).job_info
+    assert (seen.status.state, seen.status.reason) == (stateless_pb2.JOB_STATE_KILLED, "")
+    assert seen.status.desired_state == stateless_pb2.JOB_STATE_RUNNING
+    await running.services.DeleteJob(
+        stateless_svc_pb2.DeleteJobRequest(job_id=v1alpha_job_id(), version=seen.status.version)
+    )
+
+
+async def crash_looping(served: Served) -> list[str]:
+    """Return the services that both APIs find to crash-loop."""
+    spec = stateless_pb2.QuerySpec(crash_looping=True)
+    new = await served.services.QueryJobs(stateless_svc_pb2.QueryJobsRequest(spec=spec))
+    old = await served.jobs.Query(job_pb2.QueryRequest(spec=job_pb2.QuerySpec(crashLooping=True)))
+    assert [each.job_id.value for each in new.records] == [each.id.value for each in old.results]
+    assert new.pagination.total == len(new.records)
+    return [each.job_id.value for each in new.records]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from jobmgr.clients.launches import put_labels
 from jobmgr.drivers.system_labels import SystemLabels
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Unavailable
@@ -36,7 +37,7 @@ class Pools:
 def launched(labels: SystemLabels, spec: JobSpec) -> dict[str, str]:
     config = task_pb2.TaskConfig()
     config.CopyFrom(job_config(spec.payload).defaultConfig)
-    labels.put(config, spec)
+    put_labels(config, labels.of(spec))
     return dict(labels_from(config.labels))
 
 

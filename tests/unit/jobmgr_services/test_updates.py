@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from jobmgr.engine.workflows import Workflows
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update import update_pb2
@@ -180,7 +181,7 @@ async def test_a_limit_below_zero_is_invalid(updates: Updates) -> None:
 
 
 async def test_a_job_that_is_being_deleted_is_not_updated(updates: Updates) -> None:
-    await updates.served.engine.workflows.delete_job(JOB, force=True)
+    await Workflows(updates.served.engine).delete_job(JOB, force=True)
     with status(grpc.StatusCode.FAILED_PRECONDITION, f"job {JOB} is being deleted"):
         await updates.create()
 

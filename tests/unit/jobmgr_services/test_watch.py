@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from jobmgr.server import services
 from jobmgr.services.v1alpha.watch_filters import PodFilter
 from jobmgr.services.v1alpha.watches import Watches
@@ -58,8 +59,8 @@ class Watching:
 
 async def following(call: Any) -> pb.WatchResponse:
     async with asyncio.timeout(SECONDS):
-        answer: pb.WatchResponse = await call.read()
-    assert answer is not grpc.aio.EOF
+        answer = await call.read()
+    assert isinstance(answer, pb.WatchResponse), answer
     return answer
 
 
@@ -91,11 +92,10 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 async def watching(store: Store) -> AsyncIterator[Watching]:
     engine, world, hostmgr = Engine(store), World(runs_on), FakeHostmgr()
     await engine.recovery.begin()
-    watches = Watches(engine, SystemClock(), gather=0.01)
+    workflows = Workflows(engine)
+    watches = Watches(engine, workflows.status, SystemClock(), gather=0.01)
     server = RpcServer(lambda: "nobody leads")
-    server.activate(
-        services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr, watches)
-    )
+    server.activate(services(engine, workflows, SystemClock(), hostmgr, hostmgr, watches))
     port = await server.start("127.0.0.1", 0)
     async with (
         Running(engine, world),
@@ -184,13 +184,24 @@ async def test_a_job_is_shown_with_its_workflow_and_pods_that_it_removes_are_tol
     await until(lambda: len(watching.world.alive) == 2, "both run")
     job, _ = await watching.begin(stateless_job_filter=jobs(JOB))
     pod, _ = await watching.begin(pod_filter=pods(job_id=peloton_pb2.JobID(value=JOB)))
-    await engine.workflows.replace(JOB, replace(service(1), version=2), WorkflowOptions())
+    await Workflows(engine).replace(JOB, replace(service(1), version=2), WorkflowOptions())
     done = stateless_pb2.WORKFLOW_STATE_SUCCEEDED
     read = await read_until(
         job, lambda message: message.stateless_jobs[0].status.workflow_status.state == done
     )
     assert read[-1].stateless_jobs[0].instance_count == 1
     await read_until(pod, lambda message: list(message.pods_not_found) == [name(1)])
+
+
+async def test_pods_that_a_batch_job_releases_are_told_when_they_have_ended(watching: Watching) -> None:
+    engine = watching.engine
+    await engine.create_job(JOB, spec(2))
+    await until(lambda: len(watching.world.alive) == 2, "both run")
+    pod, _ = await watching.begin(pod_filter=pods(job_id=peloton_pb2.JobID(value=JOB)))
+    await engine.release(JOB, [1])
+    await read_until(pod, lambda message: list(message.pods_not_found) == [name(1)])
+    assert await engine.reuse(JOB, 2, 1) == [1]
+    await read_until(pod, runs(task_id(JOB, 1)))
 
 
 async def test_what_does_not_exist_is_told_after_the_id(watching: Watching) -> None:
@@ -331,7 +342,8 @@ async def test_a_message_is_serialized_once_for_watchers_with_the_same_filter(wa
 
 
 def test_many_watchers_get_fewer_messages(store: Store) -> None:
-    watches = Watches(Engine(store), SystemClock())
+    engine = Engine(store)
+    watches = Watches(engine, Workflows(engine).status, SystemClock())
     for count, seconds in ((1, 0.2), (400, 0.2), (1000, 0.5)):
         while watches.count < count:
             watches.open(hub_filter(), 0)

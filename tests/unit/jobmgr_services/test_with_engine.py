@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from jobmgr.server import services
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
@@ -37,7 +38,7 @@ async def real(tmp_path: Path) -> AsyncIterator[Served]:
     engine, hostmgr = Engine(store), FakeHostmgr()
     lanes = asyncio.create_task(engine.lanes.run())
     server = RpcServer(lambda: "nobody leads")
-    server.activate(services(engine, SystemClock(), lambda cluster: hostmgr, hostmgr, hostmgr, hostmgr))
+    server.activate(services(engine, Workflows(engine), SystemClock(), hostmgr, hostmgr))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)
@@ -68,7 +69,7 @@ async def test_a_job_from_create_to_delete(real: Served) -> None:
     await states(real, [task_pb2.INITIALIZED] * 3)
 
     more = job_pb2.UpdateRequest(id=job_id(), config=job("instanceCount: 4"))
-    assert (await real.jobs.Update(more)).message == "added 1 instances"
+    assert (await real.jobs.Update(more)).message == "added 1 instance"
     await states(real, [task_pb2.INITIALIZED] * 4)
     info = (await real.jobs.Get(job_pb2.GetRequest(id=job_id()))).jobInfo
     assert info.config.instanceCount == 4

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from jobmgr.engine.workflows import Workflows
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
@@ -50,7 +51,7 @@ class Service:
 
     async def workflow(self) -> str:
         """Return the type and id of the last workflow."""
-        (last, *_) = await self.served.engine.workflows.list(JOB)
+        (last, *_) = await Workflows(self.served.engine).list(JOB)
         return f"{last.workflow.type.name} {last.workflow.id}"
 
     async def created(self) -> None:
@@ -149,7 +150,7 @@ async def test_a_job_that_is_being_deleted_is_left_alone(service: Service) -> No
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await getattr(service.served.pods, method)(getattr(pods_pb, f"{method}Request")(pod_name=name))
         assert failure.value.code() is REFUSED
-        assert failure.value.details() == f"cannot {verb} tasks in a job that is being stopped"
+        assert failure.value.details() == f"cannot {verb} tasks in a job that is being deleted"
 
 
 @pytest.mark.parametrize("method", ["ReplaceJob", "PatchJob", "GetReplaceJobDiff"])

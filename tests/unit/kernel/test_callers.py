@@ -37,7 +37,7 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
 
 
 @asynccontextmanager
-async def serving(jobs: Jobs, audit: Audit | None = None) -> AsyncIterator[job_pb2_grpc.JobManagerStub]:
+async def serving(jobs: Jobs, audit: Audit | None = None) -> AsyncIterator[job_pb2_grpc.JobManagerAsyncStub]:
     server = RpcServer(lambda: "", audit=audit)
     port = await server.start("127.0.0.1", 0)
     server.activate([service(job_pb2_grpc.add_JobManagerServicer_to_server, jobs)])

@@ -10,6 +10,8 @@ import pytest
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.calls import operators, placement, resmgr
+from peloton.calls.rpc import Rpc
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.membership.interface import Address, Member, Membership, Role
 from peloton.model.cluster import cluster_of, in_cluster, is_cluster_name, mesos_hostname
@@ -23,6 +25,7 @@ from peloton.rpc.clusters import ClusterClient, Clusters, Reach
 from peloton.wire.feasibility import shortage_to
 
 ADDRESS = Address("h", "127.0.0.1", 1, 2)
+ANY_METHOD: Rpc[Any, Any] = Rpc("any.Service", "AnyMethod", bytes, bytes)
 
 
 class Members:
@@ -54,7 +57,10 @@ class Hostmgr:
         self.answer = answer
         self.calls: list[tuple[str, Any]] = []
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        method = rpc.name
         kept = type(request)()
         kept.CopyFrom(request)
         self.calls.append((method, kept))
@@ -103,22 +109,22 @@ def test_a_host_name_tells_the_cluster() -> None:
 
 async def test_a_single_cluster_is_called_as_it_is() -> None:
     only = Hostmgr(lambda method, request: "answer")
-    assert await client(Members(""), {"": only}).call("AnyMethod", acquire(1)) == "answer"
+    assert await client(Members(""), {"": only}).call(ANY_METHOD, acquire(1)) == "answer"
 
 
 async def test_a_method_without_a_rule_is_refused_where_there_are_several() -> None:
     with pytest.raises(PelotonError, match="AnyMethod cannot be called with several Mesos clusters"):
-        await client(Members("", "east"), {}).call("AnyMethod", acquire(1))
+        await client(Members("", "east"), {}).call(ANY_METHOD, acquire(1))
 
 
 async def test_hosts_are_claimed_in_one_cluster_after_the_other() -> None:
     """Not more than are wanted; the counts of why hosts did not match are summed."""
     hostmgrs = {"": Hostmgr(hosts("a", "b")), "east": Hostmgr(hosts("east/a", "east/b"))}
     calls = client(Members("", "east"), hostmgrs)
-    answer = await calls.call("AcquireHostOffers", acquire(3))
+    answer = await calls.call(placement.ACQUIRE_HOST_OFFERS, acquire(3))
     assert len(answer.hostOffers) == 3
     assert dict(answer.filterResultCounts) == {"match": 3, "no_offer": 2}
-    first = [names(await calls.call("AcquireHostOffers", acquire(1))) for _ in range(2)]
+    first = [names(await calls.call(placement.ACQUIRE_HOST_OFFERS, acquire(1))) for _ in range(2)]
     assert first[0] != first[1], "each call begins with another cluster"
 
 
@@ -126,7 +132,7 @@ async def test_named_hosts_are_claimed_in_their_cluster_only() -> None:
     hostmgrs = {"": Hostmgr(hosts("a")), "east": Hostmgr(hosts("east/a"))}
     calls = client(Members("", "east"), hostmgrs)
     for _ in range(2):
-        assert names(await calls.call("AcquireHostOffers", acquire(5, "east/a"))) == {"east/a"}
+        assert names(await calls.call(placement.ACQUIRE_HOST_OFFERS, acquire(5, "east/a"))) == {"east/a"}
     assert not hostmgrs[""].calls
 
 
@@ -137,14 +143,14 @@ async def test_a_cluster_that_does_not_answer_is_left_out() -> None:
     del members.leading["west"]
     calls = client(members, hostmgrs)
     for _ in range(4):
-        assert names(await calls.call("AcquireHostOffers", acquire(5))) == {"a"}
+        assert names(await calls.call(placement.ACQUIRE_HOST_OFFERS, acquire(5))) == {"a"}
     assert len(hostmgrs["east"].calls) == 1 and not hostmgrs["west"].calls
 
 
 async def test_no_cluster_answers() -> None:
     hostmgrs = {"": Hostmgr(away), "east": Hostmgr(away)}
     with pytest.raises(Unavailable, match=r"no hostmgr answers, of the Mesos clusters .*without a name"):
-        await client(Members("", "east"), hostmgrs).call("AcquireHostOffers", acquire(5))
+        await client(Members("", "east"), hostmgrs).call(placement.ACQUIRE_HOST_OFFERS, acquire(5))
 
 
 def test_a_cluster_is_left_out_for_growing_times() -> None:
@@ -162,7 +168,7 @@ async def test_claims_are_released_in_the_cluster_of_their_host() -> None:
     hostmgrs = {each: Hostmgr(lambda *_: hostsvc_pb2.ReleaseHostOffersResponse()) for each in ("", "east")}
     offers = [hostsvc_pb2.HostOffer(hostname=name) for name in ("a", "east/a", "b")]
     request = hostsvc_pb2.ReleaseHostOffersRequest(hostOffers=offers)
-    await client(Members("", "east"), hostmgrs).call("ReleaseHostOffers", request)
+    await client(Members("", "east"), hostmgrs).call(placement.RELEASE_HOST_OFFERS, request)
     assert names(hostmgrs[""].calls[0][1]) == {"a", "b"}
     assert names(hostmgrs["east"].calls[0][1]) == {"east/a"}
 
@@ -173,7 +179,7 @@ async def test_an_error_of_one_cluster_is_raised() -> None:
 
     hostmgrs = {"": Hostmgr(hosts()), "east": Hostmgr(wrong)}
     with pytest.raises(InvalidArgument):
-        await client(Members("", "east"), hostmgrs).call("AcquireHostOffers", acquire(5))
+        await client(Members("", "east"), hostmgrs).call(placement.ACQUIRE_HOST_OFFERS, acquire(5))
 
 
 # Comparison with empty hosts.
@@ -198,7 +204,7 @@ async def check(kinds: int, own: Sequence[Shortage | None], east: Sequence[Short
     gang = feasibility_pb2.GangShape(members=[feasibility_pb2.Members(count=8)] * kinds)
     hostmgrs = {"": Hostmgr(verdicts("1", *own)), "east": Hostmgr(verdicts("2", *east))}
     request = feasibility_pb2.CheckGangsRequest(gangs=[gang])
-    answer = await client(Members("", "east"), hostmgrs).call("CheckGangs", request)
+    answer = await client(Members("", "east"), hostmgrs).call(placement.CHECK_GANGS, request)
     (verdict,) = answer.verdicts
     return str(verdict.shortage.text)
 
@@ -247,7 +253,7 @@ async def test_gains_are_since_the_version_of_each_cluster() -> None:
 
     async def since(version: str) -> Any:
         request = feasibility_pb2.GetHostGainsRequest(hosts_version=version)
-        return await calls.call("GetHostGains", request)
+        return await calls.call(resmgr.GET_HOST_GAINS, request)
 
     first = await since("")
     assert first.unknown_version
@@ -274,7 +280,7 @@ async def test_hosts_are_found_page_by_page_over_all_clusters() -> None:
     seen: list[str] = []
     for _ in range(4):
         request = feasibility_pb2.FindHostsRequest(filter=acquire(2).filter, offset=len(seen))
-        answer = await calls.call("FindHosts", request)
+        answer = await calls.call(placement.FIND_HOSTS, request)
         assert answer.counts["match"] == 5
         seen += [each.hostname for each in answer.hosts]
     assert seen == ["a", "b", "c", "east/a", "east/b"]
@@ -287,7 +293,7 @@ async def test_a_host_pool_of_several_clusters_is_one() -> None:
 
     own, east = pools(default=["a"], gpu=["b"]), pools(default=["east/a"], gpu=[], shared=["east/b"])
     calls = client(Members("", "east"), {"": own, "east": east})
-    answer = await calls.call("ListHostPools", host_svc_pb2.ListHostPoolsRequest())
+    answer = await calls.call(operators.LIST_HOST_POOLS, host_svc_pb2.ListHostPoolsRequest())
     assert {pool.name: list(pool.hosts) for pool in answer.pools} == {
         "default": ["a", "east/a"],
         "gpu": ["b"],
@@ -309,7 +315,7 @@ async def test_a_gang_that_is_held_for_goes_to_the_first_cluster_that_is_ready()
 
     hostmgrs = {"": Hostmgr(ready), "east": Hostmgr(ready)}
     request = reservations_pb2.ReserveForGangsRequest(wishes=[reservations_pb2.Wish(id="gang")])
-    answer = await client(Members("", "east"), hostmgrs).call("ReserveForGangs", request)
+    answer = await client(Members("", "east"), hostmgrs).call(placement.RESERVE_FOR_GANGS, request)
     assert len(answer.progress) == 1
     methods = sorted(method for each in hostmgrs.values() for method, _ in each.calls)
     assert methods == ["CancelReservations", "ReserveForGangs"]

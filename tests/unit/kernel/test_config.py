@@ -9,8 +9,11 @@ import pytest
 
 from hostmgr.config import HostmgrSettings
 from jobmgr.config import JobmgrSettings
+from peloton.config.arguments import parse_arguments
 from peloton.config.errors import ConfigError
-from peloton.config.settings import DaemonSettings, load, parse_arguments, validated
+from peloton.config.loading import load, validated
+from peloton.config.settings import DaemonSettings
+from resmgr.config import ResmgrSettings
 
 STORE = "storage: {kind: sqlite, path: /x.db}\n"
 
@@ -32,6 +35,10 @@ def refusal(folder: Path, text: str, variables: Mapping[str, str] | None = None)
         ("storage: []", "FILE: storage: []: should be a mapping of settings"),
         (STORE + "goal_state:", "FILE: goal_state: None: should be a mapping of settings"),
         (STORE + "htpp_port: 1", "FILE: htpp_port: unknown setting; did you mean http_port?"),
+        (
+            STORE + "goal_state: {ask_after: -1}",
+            "FILE: goal_state.ask_after: -1: should be greater than or equal to 0",
+        ),
         (
             STORE + "goal_state: {newsafter: 1}",
             "FILE: goal_state.newsafter: unknown setting; did you mean news_after?",
@@ -130,3 +137,14 @@ def test_flags_win_over_the_environment_and_that_over_files(
     monkeypatch.setenv("HTTP_PORT", "2")
     assert read() == ("zk://env:1/mesos", 2)
     assert read("--mesos-master", "flag:1", "--http-port", "3") == ("flag:1", 3)
+
+
+def test_the_older_name_of_a_setting_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "daemon.yaml"
+    file.write_text(STORE + "goal_state: {rows_per_turn: 77}\n")
+    assert load(JobmgrSettings, [file]).goal_state.rows_per_cycle == 77
+    file.write_text(STORE + "placement: {cycles: 7}\n")
+    assert load(ResmgrSettings, [file]).limits.returns == 7
+    file.write_text(STORE + "placement: {cycles: 7, returns: 8}\n")
+    with pytest.raises(ConfigError, match="cycles"):
+        load(ResmgrSettings, [file])

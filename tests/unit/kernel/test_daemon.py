@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
-import httpx
+import httpx2
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.calls.rpc import rpc
 from peloton.membership.interface import Address, Membership, Role
 from peloton.membership.local import LocalMembership
 from peloton.rpc.caller import INSTANCE
@@ -62,6 +63,9 @@ def build(daemon):
 sys.exit(run(DaemonSettings, Role.RESMGR, build, sys.argv[1:]))
 """
 
+QUERY = "/peloton.api.v0.respool.ResourceManager/Query"
+LOOKUP_POOL = rpc(respool_pb2_grpc.ResourceManagerStub, lambda stub: stub.LookupResourcePoolID)
+
 
 @asynccontextmanager
 async def process(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -105,10 +109,9 @@ async def test_serves_fails_cleanly_and_ends(folder: Path) -> None:
             membership,
             channels,
             Role.RESMGR,
-            respool_pb2_grpc.ResourceManagerStub,
             ((INSTANCE, "jobmgr/me"),),
         )
-        answer = await client.call("LookupResourcePoolID", respool_pb2.LookupRequest())
+        answer = await client.call(LOOKUP_POOL, respool_pb2.LookupRequest())
         assert answer.id.value == "jobmgr/me"
         assert await statuses(address.target) == {
             "alias": grpc.StatusCode.OK,
@@ -118,10 +121,10 @@ async def test_serves_fails_cleanly_and_ends(folder: Path) -> None:
             "unknown method": grpc.StatusCode.UNIMPLEMENTED,
             "unknown service": grpc.StatusCode.UNIMPLEMENTED,
         }
-        health = await asyncio.to_thread(httpx.get, f"http://{address.ip}:{address.http}/health", timeout=10)
+        health = await asyncio.to_thread(httpx2.get, f"http://{address.ip}:{address.http}/health", timeout=10)
         assert (health.status_code, health.text) == (200, "OK")
         metrics = await asyncio.to_thread(
-            httpx.get, f"http://{address.ip}:{address.http}/metrics", timeout=10
+            httpx2.get, f"http://{address.ip}:{address.http}/metrics", timeout=10
         )
         assert "health_leader 1.0" in metrics.text
         await channels.close()
@@ -144,7 +147,7 @@ async def statuses(target: str) -> dict[str, grpc.StatusCode]:
     found = {}
     async with grpc.aio.insecure_channel(target) as channel:
         for label, (method, body) in calls.items():
-            call = channel.unary_unary(method)(body, timeout=10)
+            call = channel.unary_unary(method, bytes, bytes)(body, timeout=10)
             found[label] = await call.code()
     return found
 
@@ -169,7 +172,7 @@ async def test_a_second_instance_names_the_leader(folder: Path) -> None:
                 if m.address.target != first.target
             }
             async with grpc.aio.insecure_channel(other) as channel:
-                call = channel.unary_unary("/peloton.api.v0.respool.ResourceManager/Query")(b"", timeout=10)
+                call = channel.unary_unary(QUERY, bytes, bytes)(b"", timeout=10)
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
                 assert first.target in await call.details()
         await membership.close()

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import wrappers_pb2
 
 from peloton.client.channel import open_aio_channel
-from peloton.config.settings import (
+from peloton.config.limits import (
     CallLimitSettings,
     MethodRate,
     PrincipalRateSettings,
@@ -22,6 +22,7 @@ from peloton.config.settings import (
 from peloton.errors import ResourceExhausted
 from peloton.identity.principal import Kind, Principal, enter
 from peloton.rpc.fairness import Fairness, principal_of
+from peloton.rpc.intake import Intake
 from peloton.rpc.limits import PrincipalRates
 from peloton.rpc.server import RpcServer, Service
 
@@ -35,6 +36,8 @@ DEADLINE = 60.0
 
 class Methods:
     """Calls whose end the test decides, in the order in which they began."""
+
+    port = 0
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
@@ -67,10 +70,13 @@ class Methods:
 
 @asynccontextmanager
 async def serving(
-    limits: CallLimitSettings, rates: RateLimitSettings | None = None, asks: bool = True
+    limits: CallLimitSettings,
+    rates: RateLimitSettings | None = None,
+    asks: bool = True,
+    fairness: Fairness | None = None,
 ) -> AsyncIterator[tuple[Methods, grpc.aio.Channel, Fairness]]:
     methods = Methods()
-    fairness = Fairness(limits, None if rates is None else PrincipalRates(rates), asks)
+    fairness = fairness or Fairness(limits, None if rates is None else PrincipalRates(rates), asks)
     server = RpcServer(lambda: "nobody leads", fairness=fairness, connection_streams=100)
     plain = grpc.unary_unary_rpc_method_handler(methods.call, bytes, bytes)
     streaming = grpc.unary_stream_rpc_method_handler(methods.stream, bytes, bytes)
@@ -84,16 +90,18 @@ async def serving(
             Service((RESMGR,), {"EnqueueGangs": private}),
         ]
     )
-    port = await server.start("127.0.0.1", 0)
+    methods.port = await server.start("127.0.0.1", 0)
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{methods.port}") as channel:
             yield methods, channel, fairness
     finally:
         await server.stop(0)
 
 
 def calling(channel: Any, request: bytes, caller: str, path: str = GET) -> Any:
-    return channel.unary_unary(path)(request, metadata=(("rpc-caller", caller),), timeout=DEADLINE)
+    return channel.unary_unary(path, bytes, bytes)(
+        request, metadata=(("rpc-caller", caller),), timeout=DEADLINE
+    )
 
 
 async def refused(call: Any) -> str:
@@ -194,7 +202,7 @@ async def test_streams_are_bounded_by_principal_and_take_no_place() -> None:
     async with serving(limits) as (methods, channel, fairness):
 
         def watch(caller: str) -> Any:
-            return channel.unary_stream(WATCH)(b"", metadata=(("rpc-caller", caller),))
+            return channel.unary_stream(WATCH, bytes, bytes)(b"", metadata=(("rpc-caller", caller),))
 
         open_ones = [watch("a"), watch("a"), watch("b")]
         for each in open_ones:
@@ -320,12 +328,49 @@ async def test_each_client_has_a_connection_of_its_own() -> None:
     address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
     try:
         async with open_aio_channel(address) as full, open_aio_channel(address) as other:
-            watches = [full.unary_stream(WATCH)(b"w", timeout=DEADLINE) for _ in range(2)]
+            watches = [full.unary_stream(WATCH, bytes, bytes)(b"w", timeout=DEADLINE) for _ in range(2)]
             await methods.until(2)
             methods.ends[b"g"] = asyncio.Event()
             methods.ends[b"g"].set()
-            assert await other.unary_unary(GET)(b"g", timeout=20) == b"g"
+            assert await other.unary_unary(GET, bytes, bytes)(b"g", timeout=20) == b"g"
             for watch in watches:
                 watch.cancel()
     finally:
         await server.stop(0)
+
+
+class Behind(Intake):
+    """New calls that wait inside gRPC for as long as the test says."""
+
+    seconds = 1.0
+
+    def delay(self, now: float) -> float:
+        return self.seconds
+
+
+async def test_calls_over_many_connections_pause_while_new_ones_wait_inside_grpc() -> None:
+    intake = Behind()
+    paused = Fairness(CallLimitSettings(), clock=lambda: 0.0, intake=intake)  # no pause ends by itself
+    async with serving(CallLimitSettings(), fairness=paused) as (methods, channel, _):
+        methods.gate.set()
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        target = f"127.0.0.1:{methods.port}"
+        channels = [grpc.aio.insecure_channel(target, options=options) for _ in range(40)]
+        names = [str(number).encode() for number in range(40)]
+        calls = [
+            asyncio.create_task(answered(each, name)) for each, name in zip(channels, names, strict=True)
+        ]
+        await until(lambda: paused.queue.running >= 20)
+        assert await calling(channel, b"other", "b") == b"other"  # whose only connection this is
+        assert not all(call.done() for call in calls)
+        calls[-1].cancel()
+        intake.seconds = 0.0
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert found[:-1] == names[:-1]
+        await until(lambda: paused.queue.principals() == 0)
+        for each in channels:
+            await each.close()
+
+
+async def answered(channel: Any, name: bytes) -> Any:
+    return await calling(channel, name, "a")

@@ -9,12 +9,15 @@ import grpc
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.calls.rpc import rpc
 from peloton.errors import Fenced, PelotonError, Unavailable
+from peloton.leaders import NOT_BEGUN
 from peloton.membership.interface import Address, Membership, Role
 from peloton.rpc.client import Channels, LeaderClient
-from peloton.rpc.server import NOT_BEGUN, RpcServer, service
+from peloton.rpc.server import RpcServer, service
 
 LOOKUP = respool_pb2.LookupRequest()
+LOOKUP_POOL = rpc(respool_pb2_grpc.ResourceManagerStub, lambda stub: stub.LookupResourcePoolID)
 
 
 class Pools(respool_pb2_grpc.ResourceManagerServicer):
@@ -107,8 +110,6 @@ async def test_expired_leader_makes_no_calls() -> None:
         raise Fenced("term 3 is over")
 
     membership: Membership = One()  # type: ignore[assignment]
-    client = LeaderClient(
-        membership, Channels(), Role.RESMGR, respool_pb2_grpc.ResourceManagerStub, (), fence
-    )
+    client = LeaderClient(membership, Channels(), Role.RESMGR, (), fence)
     with pytest.raises(Fenced, match="term 3 is over"):
-        await client.call("LookupResourcePoolID", LOOKUP)
+        await client.call(LOOKUP_POOL, LOOKUP)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
+from peloton.calls.rpc import rpc
 from peloton.errors import Unavailable
 from peloton.membership.interface import Address, Membership, Role
 from peloton.rpc.client import Channels, LeaderClient
@@ -17,6 +18,7 @@ from tests.unit.kernel.blackhole import BlackHole
 
 LOOKUP = respool_pb2.LookupRequest()
 STUB = respool_pb2_grpc.ResourceManagerStub
+LOOKUP_POOL = rpc(respool_pb2_grpc.ResourceManagerStub, lambda stub: stub.LookupResourcePoolID)
 
 
 class Leaders:
@@ -46,10 +48,12 @@ class Pools(respool_pb2_grpc.ResourceManagerServicer):
         self.begun = asyncio.Event()
         self.go = asyncio.Event()
         self.go.set()
+        self.waits = 0.0
 
     async def LookupResourcePoolID(self, request: Any, context: Any) -> Any:
         self.begun.set()
         await self.go.wait()
+        await asyncio.sleep(self.waits)
         return respool_pb2.LookupResponse()
 
 
@@ -78,7 +82,7 @@ async def channels(leaders: Leaders) -> AsyncIterator[Channels]:
 
 
 def client(leaders: Leaders, channels: Channels, role: Role = Role.RESMGR) -> LeaderClient:
-    return LeaderClient(cast(Membership, leaders), channels, role, STUB, ())
+    return LeaderClient(cast(Membership, leaders), channels, role, ())
 
 
 class Slow:
@@ -102,7 +106,7 @@ async def test_leaders_that_end_together_are_both_released(
     channels._channels["127.0.0.1:9"] = slow
     leaders.name(Role.RESMGR, port)
     await slow.closing.wait()
-    call = asyncio.create_task(client(leaders, channels).call("LookupResourcePoolID", LOOKUP, 60, False))
+    call = asyncio.create_task(client(leaders, channels).call(LOOKUP_POOL, LOOKUP, 60, False))
     await found.begun.wait()
     leaders.name(Role.RESMGR, 9)
     slow.go.set()
@@ -118,10 +122,10 @@ async def test_silent_connection_is_replaced(
     async with BlackHole(port) as hole:
         leaders.name(Role.RESMGR, hole.port)
         calls = client(leaders, channels)
-        await calls.call("LookupResourcePoolID", LOOKUP)
+        await calls.call(LOOKUP_POOL, LOOKUP)
         hole.swallow()
         async with asyncio.timeout(30):
-            await calls.call("LookupResourcePoolID", LOOKUP, timeout=30)
+            await calls.call(LOOKUP_POOL, LOOKUP, timeout=30)
 
 
 async def test_daemons_ignore_the_web_proxy(
@@ -131,4 +135,25 @@ async def test_daemons_ignore_the_web_proxy(
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("no_grpc_proxy", "")
     leaders.name(Role.RESMGR, pools[1])
-    await client(leaders, channels).call("LookupResourcePoolID", LOOKUP, timeout=5)
+    await client(leaders, channels).call(LOOKUP_POOL, LOOKUP, timeout=5)
+
+
+async def test_a_long_poll_that_another_leader_takes_over_waits_as_long_there(
+    leaders: Leaders, channels: Channels, pools: tuple[Pools, int]
+) -> None:
+    """The leader ended while it waited: what is left of the call's time is less than the next one waits."""
+    found, port = pools
+    found.go.clear()
+    leaders.name(Role.RESMGR, port)
+    polling = client(leaders, channels).call(LOOKUP_POOL, LOOKUP, timeout=1.0, waits=1.0)
+    call = asyncio.create_task(polling)
+    await found.begun.wait()
+    began = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() < began + 1.5:  # noqa: ASYNC110 - what passes is time itself
+        await asyncio.sleep(0.05)
+    leaders.name(Role.RESMGR, 9)  # the call ends with its channel
+    await asyncio.sleep(0)
+    found.waits = 1.0
+    found.go.set()
+    leaders.name(Role.RESMGR, port)
+    await call

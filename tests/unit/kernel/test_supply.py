@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tools import audit
+from tools import audit, lock
 
 ROOT = Path(__file__).parents[3]
-LOCKS = {name: (ROOT / "locks" / f"{name}.txt").read_text() for name in ("build", "image", "dev")}
+LOCKS = {
+    name: (ROOT / "locks" / f"{name}.txt").read_text() for name in ("build", "image", "dev", "workloads")
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -44,6 +46,7 @@ def test_locked_versions_are_those_of_the_project() -> None:
         "build": PROJECT["build-system"]["requires"],
         "image": [*PROJECT["project"]["dependencies"], *extras["tracing"]],
         "dev": [*PROJECT["project"]["dependencies"], *extras["tracing"], *extras["dev"]],
+        "workloads": list(lock.WORKLOADS),
     }
     indirect = pinned((ROOT / "constraints.txt").read_text().split())
     for name, requirements in given.items():

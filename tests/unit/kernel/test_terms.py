@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx2
 import pytest
 
 from peloton.api.v0.respool import respool_pb2, respool_pb2_grpc
-from peloton.config.settings import DaemonSettings, LocalMembershipSettings
+from peloton.config.membership import LocalMembershipSettings
+from peloton.config.settings import DaemonSettings
 from peloton.daemon.lifecycle import Daemon
+from peloton.daemon.terms import FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REST, SETTLED_SECONDS, EarlyEnds
 from peloton.errors import Fenced
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.membership.lease import Standing
@@ -138,6 +142,53 @@ async def test_a_call_that_began_in_an_earlier_term_is_not_acknowledged_in_a_lat
         assert "term 1: that is over" in await call.details()
         second.go.set()
         await stub.LookupResourcePoolID(LOOKUP, timeout=20)
+
+
+async def test_health_says_that_terms_end_early(running: Running) -> None:
+    """Nothing else does: each of them says in its log that it leads."""
+
+    async def health() -> tuple[int, str]:
+        url = f"http://127.0.0.1:{running.address.http}/health"
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            answer = await client.get(url)
+        return answer.status_code, answer.text
+
+    await running.leads(1)
+    assert await health() == (200, "OK")
+    running.elections.terms[0].over.set()
+    while (found := await health())[0] == 200:  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(0)
+    assert re.match(
+        r"cannot stay leader: term 1 ended after \d s: leadership was lost; campaigning again", found[1]
+    )
+    await running.leads(2)
+    running.elections.terms[1].over.set()
+    await running.leads(3)
+    async with asyncio.timeout(10):
+        while not (found := await health())[1].startswith("OK"):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+    assert re.fullmatch(
+        r"OK\nleads in term 3 for \d s; before: 2 terms in a row ended early; term 2 ended after \d s: "
+        "leadership was lost",
+        found[1],
+    )
+
+
+def test_pauses_grow_while_terms_end_early() -> None:
+    ends = EarlyEnds()
+    pauses = [ends.note(term, True, 10.0, "lost") for term in range(1, 20)]
+    assert all(pause <= LONGEST_REST for pause in pauses) and pauses[0] <= FIRST_PAUSE
+    assert all(pause >= LONGEST_REST / 2 for pause in pauses[7:])
+    assert ends.text() == "19 terms in a row ended early; term 19 ended after 10 s: lost"
+    assert ends.note(20, True, SETTLED_SECONDS, "lost") <= FIRST_PAUSE and ends.text() == ""
+
+
+def test_a_term_that_cannot_begin_is_tried_again_within_seconds() -> None:
+    """The reason may pass at any moment, such as a store that is away."""
+    ends = EarlyEnds()
+    pauses = [ends.note(term, False, 0.0, "it could not begin: disk full") for term in range(1, 20)]
+    assert max(pauses) == LONGEST_PAUSE
+    assert ends.text() == "19 terms in a row ended early; term 19: it could not begin: disk full"
 
 
 async def test_lost_term_completes_no_calls(running: Running) -> None:

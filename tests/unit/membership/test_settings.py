@@ -5,13 +5,9 @@ from pathlib import Path
 import pytest
 
 from peloton.config.errors import ConfigError
-from peloton.config.settings import (
-    DaemonSettings,
-    LocalMembershipSettings,
-    ZooKeeperMembershipSettings,
-    load,
-    validated,
-)
+from peloton.config.loading import load, validated
+from peloton.config.membership import LocalMembershipSettings, ZooKeeperMembershipSettings
+from peloton.config.settings import DaemonSettings
 from peloton.membership import factory
 
 

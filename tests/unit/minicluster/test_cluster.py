@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from minicluster.components import components
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.ports import default_ports
 from minicluster.processes import Process, launch, save
-from minicluster.settings import ClusterSettings, read_cluster
+from minicluster.settings import ClusterSettings, Instances, read_cluster
 from peloton.cli.__main__ import main
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local import LocalMembership
@@ -57,6 +59,46 @@ def test_status_prints_the_exports(tmp_path: Path, capfd: pytest.CaptureFixture[
         "export RESMGR_URL=127.0.0.1:5394",
         "export HOSTMGR_URL=127.0.0.1:5391",
     ]
+
+
+LIGHT = """
+import resource, sys
+from peloton.cli.__main__ import main
+code = main(["minicluster", "status", "--dir", sys.argv[1]])
+used = resource.getrusage(resource.RUSAGE_SELF)
+heavy = sorted({"pydantic", "minicluster.settings", "google.protobuf", "grpc"} & sys.modules.keys())
+print(code, heavy, used.ru_utime + used.ru_stime, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_status_of_a_cluster_that_was_brought_up_is_cheap(tmp_path: Path, secure: bool) -> None:
+    """On a busy machine, to import all that brings a cluster up takes seconds."""
+    cluster = Cluster(tmp_path / "cluster")
+    cluster._make_folders()
+    cluster._write_settings(ClusterSettings(secure=secure))
+    light = subprocess.run(
+        [sys.executable, "-c", LIGHT, str(cluster.directory)], capture_output=True, text=True, check=True
+    )
+    code, heavy, seconds = re.fullmatch(r"(\d) (.*) ([\d.]+)\n", light.stderr).groups()  # type: ignore[union-attr]
+    assert (code, heavy) == ("0", "[]")
+    assert float(seconds) < 0.2, "seconds of processor time"
+    cluster.layout.overview.unlink()
+    whole = subprocess.run(
+        [sys.executable, "-c", LIGHT, str(cluster.directory)], capture_output=True, text=True, check=True
+    )
+    assert whole.stdout == light.stdout
+
+
+def test_an_overview_of_other_settings_does_not_count(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(tmp_path / "cluster")
+    cluster._make_folders()
+    cluster._write_settings(ClusterSettings())
+    assert "archiver0" not in minicluster(capfd, "status", folder=cluster.directory)[1]
+    record(cluster.directory, instances=Instances(archiver=1))
+    assert "archiver0" in minicluster(capfd, "status", folder=cluster.directory)[1]
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from archiver.config import ArchiverSettings
+from hostmgr.config import HostmgrSettings
+from jobmgr.config import JobmgrSettings
 from minicluster.processes import (
     Process,
     clean_environment,
@@ -17,7 +20,11 @@ from minicluster.processes import (
     save,
     uninterrupted,
 )
+from peloton.config.sources import variable_targets
 from peloton.errors import Unavailable
+from peloton.web.config import WebSettings
+from placement.config import PlacementSettings
+from resmgr.config import ResmgrSettings
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
 
@@ -54,11 +61,22 @@ def test_a_broken_record_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_caller_do_not_reach_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT", "ENABLE_DEBUG_LOGGING"):
+    """All settings: with MESOS_MASTER, or TASK_TYPE, the cluster would be another than asked for."""
+    classes = (
+        JobmgrSettings,
+        ResmgrSettings,
+        PlacementSettings,
+        HostmgrSettings,
+        ArchiverSettings,
+        WebSettings,
+    )
+    settings = {target.variable.name for cls in classes for target in variable_targets(cls)}
+    assert {"MESOS_MASTER", "TASK_TYPE", "AUTH_TYPE"} <= settings
+    for name in (*settings, "LANG"):
         monkeypatch.setenv(name, "1")
     found = clean_environment()
-    assert not {"CASSANDRA_HOSTS", "ELECTION_ZK_SERVERS", "HTTP_PORT"} & found.keys()
-    assert found["ENABLE_DEBUG_LOGGING"] == "1"
+    assert sorted(settings & found.keys()) == []
+    assert found["LANG"] == "1"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

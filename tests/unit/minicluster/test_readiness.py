@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from minicluster.components import Component
 from minicluster.layout import Layout
-from minicluster.readiness import ReadinessWait
+from minicluster.readiness import Patience, ReadinessWait
 from peloton.errors import Unavailable
 from tests.unit.deploy.servers import answering, http
 
@@ -29,7 +31,10 @@ def test_the_problem_that_a_daemon_reports_is_shown(tmp_path: Path) -> None:
     told: list[str] = []
     with (
         answering(http("503 Service Unavailable", TROUBLE)) as port,
-        pytest.raises(Unavailable, match=rf"jobmgr0 did not answer in 0 s: {TROUBLE} \(log: .*jobmgr0.log"),
+        pytest.raises(
+            Unavailable,
+            match=rf"jobmgr0 did not answer in \d s \(--timeout\): {TROUBLE} \(log: .*jobmgr0.log",
+        ),
     ):
         waiting(tmp_path, told).wait([daemon(port)])
     assert told[0] == f"waiting for jobmgr0, 0 s so far: {TROUBLE}"
@@ -45,7 +50,8 @@ def test_the_problem_of_a_leader_is_shown(tmp_path: Path) -> None:
     with (
         answering(http("200 OK")) as port,
         pytest.raises(
-            Unavailable, match=r"^no jobmgr leads after 0 s: cannot lead in term 3: .* denied \(log:"
+            Unavailable,
+            match=r"^no jobmgr leads after \d s \(--timeout\): cannot lead in term 3: .* denied \(log:",
         ),
     ):
         waits.wait([daemon(port)])
@@ -61,3 +67,32 @@ def test_the_last_line_of_an_ended_component_is_shown(tmp_path: Path) -> None:
     waits.layout.log_of("jobmgr0").write_text("begun\npeloton-jobmgr: storage: is needed\n")
     with pytest.raises(Unavailable, match=r"jobmgr0 ended: peloton-jobmgr: storage: is needed \(log: "):
         waits.wait([daemon(1)])
+
+
+@pytest.mark.parametrize("kind", ["cassandra", "zookeeper"])
+def test_a_server_whose_log_grows_is_waited_for_beyond_the_timeout(tmp_path: Path, kind: str) -> None:
+    """On a busy machine it takes minutes; a fixed time would end it while it was about to answer."""
+    waits = replace(waiting(tmp_path, []), quiet=1.0)
+    log = waits.layout.log_of(kind)
+    sizes = iter(range(1, 8))
+
+    def goes_on(part: Component) -> bool:
+        if (size := next(sizes, 0)) and size < 8:
+            log.write_text(size * "begun\n")
+        return True
+
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=rf"{kind} did not answer in \d s .*: begun"):
+        replace(waits, is_running=goes_on).wait([Component(kind, kind, 1, 0, {})])
+    assert 1.0 <= time.monotonic() - began < 2.5, "no longer than the log grows, and then a while"
+
+
+def test_a_log_that_grows_for_ever_is_not_waited_for_for_ever() -> None:
+    patience = Patience(100.0, quiet=60.0, now=0.0)
+    for second in range(1, 1000):
+        patience.note(second, float(second))
+    assert patience.until == 500.0
+    still = Patience(100.0, quiet=60.0, now=0.0)
+    for second in range(1, 1000):
+        still.note(7, float(second))
+    assert still.until == 100.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 
 from minicluster.components import command, components, embedded_servers, external_servers
 from minicluster.layout import Layout
+from minicluster.mesos.agent import isolation
 from minicluster.ports import FreePorts, default_ports, is_free
+from minicluster.prerequisites import tell_isolation
 from minicluster.settings import ClusterSettings, read_cluster
 from peloton.config.errors import ConfigError
-from peloton.config.settings import validated
+from peloton.config.loading import validated
+from peloton.errors import Refused, Unavailable
 
 ISSUE = """
 agents:
@@ -137,6 +141,25 @@ def test_concurrent_searches_for_ports_get_different_ones(
     one, other = FreePorts(some), FreePorts(some)
     taken = [each.take() for _ in range(15) for each in (one, other)]
     assert len(set(taken)) == len(taken)
+
+
+def test_ports_of_a_cluster_that_is_still_there_are_not_handed_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    some, record = range(15_200, 15_210), tmp_path / "cluster.yaml"
+    free = FreePorts(some, record)
+    taken = {free.take() for _ in range(5)}
+    record.touch()
+    for file in tmp_path.glob("peloton-ports-*/[0-9]*"):
+        os.utime(file, (0, 0))  # long ago
+    others = FreePorts(some)
+    assert {others.take() for _ in range(5)} == set(some) - taken
+    with pytest.raises(Unavailable, match="no free port"):
+        FreePorts(some).take()
+    record.unlink()
+    again = FreePorts(some)
+    assert {again.take() for _ in range(5)} == taken
 
 
 def test_free_ports_differ_and_are_free() -> None:
@@ -297,3 +320,49 @@ def test_the_own_master_of_a_secure_cluster_speaks_tls(given: dict[str, Any], sp
 def test_a_master_that_cannot_be_secure_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="secure_master: counts for own masters with `secure: true` only"):
         validated(ClusterSettings, {**given, "secure_master": True}, "test")
+
+
+@pytest.mark.parametrize(
+    ("given", "ask", "isolated"),
+    [
+        ({}, False, "none"),
+        ({"isolation": "auto"}, False, "auto"),
+        ({"secure": True}, True, "auto"),
+        ({"secure": True, "secure_agents": False, "isolation": "none"}, False, "none"),
+        ({"secure": True, "simulated": {"agents": 1}}, False, "none"),
+        ({"secure": True, "mesos": "10.0.0.7:5050"}, False, "none"),
+    ],
+)
+def test_the_own_agents_of_a_secure_cluster_ask_and_isolate(
+    given: dict[str, Any], ask: bool, isolated: str
+) -> None:
+    found = validated(ClusterSettings, given, "test")
+    assert (found.agents_ask, found.tasks_isolated) == (ask, isolated)
+
+
+@pytest.mark.parametrize("given", [{}, {"secure": True, "mesos": "10.0.0.7:5050"}])
+def test_agents_that_cannot_be_secure_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="secure_agents: counts for own agents with `secure: true` only"):
+        validated(ClusterSettings, {**given, "secure_agents": True}, "test")
+
+
+def test_isolation_is_refused_where_the_agents_are_not_ours() -> None:
+    with pytest.raises(ConfigError, match="isolation: counts for own agents only"):
+        validated(ClusterSettings, {"mesos": "10.0.0.7:5050", "isolation": "require"}, "test")
+
+
+@pytest.mark.parametrize(
+    ("users", "reach"), [(range(1000), "they can see what others run"), (None, "keys and passwords")]
+)
+def test_up_says_where_tasks_cannot_be_isolated(
+    users: range | None, reach: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = isolation.Isolation(users, (), "namespaces of their own: Operation not permitted")
+    monkeypatch.setattr(isolation, "detect", lambda mode, hide: lacking)
+    told: list[str] = []
+    tell_isolation(tmp_path, ClusterSettings(secure=True), told.append)
+    [line] = told
+    assert line.startswith("WARNING: tasks cannot have namespaces of their own: Operation not permitted; ")
+    assert reach in line
+    with pytest.raises(Refused, match="isolation: require: tasks cannot have namespaces"):
+        tell_isolation(tmp_path, ClusterSettings(secure=True, isolation="require"), told.append)

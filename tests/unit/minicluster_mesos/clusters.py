@@ -7,7 +7,7 @@ from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import agent_link, resource_notation
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core import accept, agents, frameworks
-from minicluster.mesos.master.core.state import CAPABILITY, Agent, Cluster, Framework, MasterConfig
+from minicluster.mesos.master.core.state import CAPABILITY, Agent, Framework, Master, MasterConfig
 
 ALL = (
     CAPABILITY.MULTI_ROLE,
@@ -19,12 +19,12 @@ ALL = (
 Event = scheduler.Event
 
 
-def new_cluster() -> Cluster:
-    return Cluster(MasterConfig("m", "127.0.0.1", 5050, "master"))
+def new_cluster() -> Master:
+    return Master(MasterConfig("m", "127.0.0.1", 5050, "master"))
 
 
 def subscribe(
-    cluster: Cluster,
+    cluster: Master,
     *,
     capabilities: tuple[int, ...] = ALL,
     roles: tuple[str, ...] = ("*",),
@@ -45,7 +45,7 @@ def subscribe(
     return cluster.frameworks[cluster.streams[stream]]
 
 
-def register(cluster: Cluster, resources: str = "cpus:4;mem:1024", port: int = 1, now: float = 0) -> Agent:
+def register(cluster: Master, resources: str = "cpus:4;mem:1024", port: int = 1, now: float = 0) -> Agent:
     info = mesos.AgentInfo(hostname=f"host{port}", port=port)
     info.resources.extend(res.to_messages(resource_notation.parse_resources(resources)))
     agent = agents.register(cluster, agent_link.Register(info, "127.0.0.1", "1"), now)
@@ -53,19 +53,19 @@ def register(cluster: Cluster, resources: str = "cpus:4;mem:1024", port: int = 1
     return agent
 
 
-def events(cluster: Cluster, stream: str = "s") -> list[Event]:
+def events(cluster: Master, stream: str = "s") -> list[Event]:
     """Take the events that wait for a stream, without heartbeats."""
     taken = [event for name, event in cluster.outbox.events if name == stream and event is not None]
     cluster.outbox.events = [item for item in cluster.outbox.events if item[0] != stream]
     return [event for event in taken if event.type != Event.HEARTBEAT]
 
 
-def offers(cluster: Cluster, stream: str = "s") -> list[mesos.Offer]:
+def offers(cluster: Master, stream: str = "s") -> list[mesos.Offer]:
     found = [event for event in events(cluster, stream) if event.type == Event.OFFERS]
     return [offer for event in found for offer in event.offers.offers]
 
 
-def updates(cluster: Cluster, stream: str = "s") -> list[mesos.TaskStatus]:
+def updates(cluster: Master, stream: str = "s") -> list[mesos.TaskStatus]:
     return [event.update.status for event in events(cluster, stream) if event.type == Event.UPDATE]
 
 
@@ -78,7 +78,7 @@ def a_task(agent_id: str, task_id: str = "t", resources: str = "cpus:1;mem:64") 
 
 
 def launch(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     offer: mesos.Offer,
     *launched: mesos.TaskInfo,
@@ -93,14 +93,14 @@ def launch(
     accept.accept(cluster, framework, call, now)
 
 
-def decline(cluster: Cluster, framework: Framework, offer: mesos.Offer, seconds: float, now: float) -> None:
+def decline(cluster: Master, framework: Framework, offer: mesos.Offer, seconds: float, now: float) -> None:
     call = scheduler.Call.Decline()
     call.offer_ids.add().CopyFrom(offer.id)
     call.filters.refuse_seconds = seconds
     accept.decline(cluster, framework, call, now)
 
 
-def sums_are_right(cluster: Cluster) -> None:
+def sums_are_right(cluster: Master) -> None:
     """Each agent's free resources are its total less what its tasks use and what is offered."""
     for agent in cluster.agents.values():
         whole = dict(agent.free)
@@ -112,7 +112,7 @@ def sums_are_right(cluster: Cluster) -> None:
         assert whole == agent.total
 
 
-def running(cluster: Cluster, checkpoint: bool = True) -> tuple[Framework, Agent]:
+def running(cluster: Master, checkpoint: bool = True) -> tuple[Framework, Agent]:
     framework, agent = subscribe(cluster, checkpoint=checkpoint), register(cluster)
     launch(cluster, framework, offers(cluster)[0], a_task(agent.id), refuse=1000)
     sums_are_right(cluster)

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from minicluster.mesos.common.http import JSON, Connection
+from minicluster.mesos.common.http import Connection
+from minicluster.mesos.common.http_messages import JSON
 from minicluster.mesos.master import event_streams
 from minicluster.mesos.master.core import operator_events
-from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.master.core.state import Master
 from minicluster.mesos.master.event_streams import EventStreams
 from tests.unit.minicluster_mesos.clusters import new_cluster, register, subscribe
 
@@ -38,7 +39,7 @@ class _Connection:
         return [each["type"] for each in self.told]
 
 
-def watching_one(cluster: Cluster, held: EventStreams) -> _Connection:
+def watching_one(cluster: Master, held: EventStreams) -> _Connection:
     connection = _Connection()
     held.add(cast(Connection, connection), JSON)
     return connection

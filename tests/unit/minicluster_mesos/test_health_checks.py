@@ -9,7 +9,10 @@ import pytest
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.health_checks import HealthChecks
-from minicluster.mesos.agent.launcher import RunLocation
+from minicluster.mesos.agent.isolation import NOTHING
+from minicluster.mesos.agent.layout import Layout
+from minicluster.mesos.agent.location import RunLocation
+from minicluster.mesos.agent.task_commands import Companions
 from minicluster.mesos.common.status_updates import Key
 
 
@@ -34,7 +37,7 @@ async def test_a_malformed_answer_is_a_failure(answer: bytes, tmp_path: Path) ->
             checks.stop(key)
             failed.set()
 
-    checks = HealthChecks(report)
+    checks = HealthChecks(report, Companions(Layout(tmp_path), NOTHING))
     checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
     await asyncio.wait_for(failed.wait(), 10)
     server.close()
@@ -49,7 +52,9 @@ async def test_a_command_without_shell_is_a_file_and_its_whole_argv(tmp_path: Pa
     check.command.arguments.extend(["called-otherwise", "-d", str(tmp_path)])
     check.delay_seconds = 0.0
     told: asyncio.Queue[bool] = asyncio.Queue()
-    checks = HealthChecks(lambda key, healthy, kill: told.put_nowait(healthy))
+    checks = HealthChecks(
+        lambda key, healthy, kill: told.put_nowait(healthy), Companions(Layout(tmp_path), NOTHING)
+    )
     checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
     assert await asyncio.wait_for(told.get(), 10)
     checks.stop(("f", "t"))

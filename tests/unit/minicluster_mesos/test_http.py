@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from minicluster.mesos.common.http import Connection, Request, Response, Server
+from minicluster.mesos.common.http import Connection, Server
+from minicluster.mesos.common.http_messages import Request, Response
 from minicluster.mesos.common.server_process import listen
 
 

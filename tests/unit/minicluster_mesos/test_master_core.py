@@ -108,7 +108,7 @@ def test_a_task_takes_its_resources_and_gives_them_back_at_its_end() -> None:
     tasks.status_update(cluster, agent, agent_link.Update(framework.id, status, mesos.TASK_FINISHED))
     assert [item.state for item in updates(cluster)] == [mesos.TASK_FINISHED]
     assert agent.free == agent.total
-    assert framework.allocated == {}
+    assert not any(framework.allocated.values())
     acknowledgement = scheduler.Call.Acknowledge(uuid=b"u" * 16)
     acknowledgement.agent_id.value, acknowledgement.task_id.value = agent.id, "t"
     tasks.acknowledge(cluster, framework, acknowledgement)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.launcher import Launcher, LaunchError, RunLocation
+from minicluster.mesos.agent.launcher import Launcher, LaunchError
 from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.memory_limits import MemoryLimits
+from minicluster.mesos.agent.location import RunLocation
 from minicluster.mesos.agent.runs import Runs
+from minicluster.mesos.agent.task_limits import TaskLimits
 from minicluster.mesos.common.agent_link import Update
 from minicluster.mesos.common.launch_costs import LaunchCosts
 
@@ -20,7 +21,7 @@ class _Fetching(Launcher):
     """Whose fetching lasts until ``over``, and fails then."""
 
     def __init__(self, layout: Layout) -> None:
-        super().__init__(layout, MemoryLimits(None))
+        super().__init__(layout, TaskLimits())
         self.over = threading.Event()
         self.left = threading.Event()
 

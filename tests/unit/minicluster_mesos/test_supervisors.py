@@ -15,9 +15,9 @@ import pytest
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent.checkpoint import Checkpoint
 from minicluster.mesos.agent.cleanup import end_container
-from minicluster.mesos.agent.launcher import Launcher, RunLocation
+from minicluster.mesos.agent.launcher import Launcher
 from minicluster.mesos.agent.layout import Layout, read_json
-from minicluster.mesos.agent.memory_limits import MemoryLimits
+from minicluster.mesos.agent.location import RunLocation
 from minicluster.mesos.agent.supervisor_pool import (
     Ended,
     Event,
@@ -28,6 +28,7 @@ from minicluster.mesos.agent.supervisor_pool import (
     Supervised,
     Supervisors,
 )
+from minicluster.mesos.agent.task_limits import TaskLimits
 
 PATIENCE_SECONDS = 60.0
 E = TypeVar("E", bound=Event)
@@ -41,7 +42,7 @@ class World:
         self.layout = Layout(root)
         self.layout.make()
         self.checkpoint = Checkpoint(self.layout)
-        self.launcher = Launcher(self.layout, MemoryLimits(None))
+        self.launcher = Launcher(self.layout, TaskLimits())
         self.specs: dict[str, dict[str, Any]] = {}
         self.events: dict[str, list[Event]] = {}
         self.changed = asyncio.Event()

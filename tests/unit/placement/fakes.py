@@ -14,23 +14,18 @@ from peloton.model.constraint import Label
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
 from placement.core.daemon import OnePerHost
-from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts
+from placement.core.events import HostsClaimed, Rejection, ReservationAnswer, ReservedClaimed
+from placement.core.found_hosts import Find, HostsFound
+from placement.core.giving_up import Rules
+from placement.core.instructions import Claim, ClaimReserved, ReservationReport
+from placement.core.model import Gang, Host, HostPlacement, Needs, Shape, TasksOnHosts, Unplaced
+from placement.core.plans import GroupPlan, PlanRequest
 from placement.core.reservation_reasons import Reserved
+from placement.core.rounds import Rounds
 from placement.core.service import Service
 from placement.core.strategy import Strategy
 from placement.core.table import capacity
 from placement.engine import Engine
-from placement.last_resort import LastResort
-from placement.placing import Context
-from placement.ports import (
-    NO_HOSTS,
-    Acquired,
-    Desired,
-    Failure,
-    Rejection,
-    ReservationAnswer,
-    ReservationReport,
-)
 
 DEADLINE = 60.0
 """Seconds. On a busy machine the largest of these tests takes more than ten."""
@@ -55,7 +50,7 @@ class FakeResmgr:
     empty_calls: int = 0
     """Calls that report nothing: signs of life."""
 
-    async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
+    async def take(self, limit: int, wait: float) -> Sequence[Gang]:
         if self.dequeue_errors:
             raise self.dequeue_errors.pop()
         if not self.ready:
@@ -65,15 +60,8 @@ class FakeResmgr:
             self.dequeued.append(len(some))
         return some
 
-    async def report(
-        self, placements: Sequence[HostPlacement], failures: Sequence[Failure]
-    ) -> Sequence[Rejection]:
-        self.calls += 1
-        self.empty_calls += not placements and not failures
-        if self.report_errors:
-            raise self.report_errors.pop()
-        self.failures.update({failure.gang: failure.reason for failure in failures})
-        self.shortages.update({failure.gang: failure.shortage for failure in failures})
+    async def report(self, placements: Sequence[HostPlacement]) -> Sequence[Rejection]:
+        self._called()
         self.placements += placements
         return [
             Rejection(placement.host.offer_id, task.run_id, "the run is not known")
@@ -82,7 +70,27 @@ class FakeResmgr:
             if task.run_id in self.gone
         ]
 
-    async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
+    async def give_back(self, unplaced: Sequence[Unplaced]) -> None:
+        self._called()
+        self.failures.update({each.gang: each.reason for each in unplaced})
+        self.shortages.update({each.gang: each.shortage for each in unplaced})
+
+    async def show_life(self) -> None:
+        self.empty_calls += 1
+        self._called()
+
+    def _called(self) -> None:
+        self.calls += 1
+        if self.report_errors:
+            raise self.report_errors.pop()
+
+    async def take_plan(self, wait: float) -> PlanRequest | None:
+        raise AssertionError("an engine makes no plans")
+
+    async def answer_plan(self, plan_id: str, groups: Sequence[GroupPlan]) -> None:
+        raise AssertionError("an engine makes no plans")
+
+    async def labels_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
         self.asked += hostnames
         found: dict[str, Counter[Label]] = {}
         for placement in self.placements:
@@ -117,11 +125,18 @@ class FakeHostmgr:
     """Hosts that one answer has."""
     counts: dict[str, int] | None = None
     """Told instead of what was found."""
+    held: tuple[str, ...] = ()
+    """For whom hosts are held."""
     shortage: Shortage | None = None
     """Of every shape."""
     compared: list[Shape] = field(default_factory=list)
+    reservations: FakeReservations = field(init=False)
 
-    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
+    def __post_init__(self) -> None:
+        self.reservations = FakeReservations(self)
+
+    async def claim(self, claim: Claim) -> HostsClaimed:
+        needs, most, names = claim.needs, claim.most, claim.names
         if self.errors:
             raise self.errors.pop()
         self.requested.append((needs, most))
@@ -141,7 +156,7 @@ class FakeHostmgr:
         }
         if self.hold is not None:
             await self.hold.wait()
-        return Acquired(fitting, counts if self.counts is None else self.counts)
+        return HostsClaimed(fitting, counts if self.counts is None else self.counts, self.held)
 
     async def compare(self, shapes: Sequence[Shape]) -> Sequence[Shortage | None]:
         self.compared += shapes
@@ -151,6 +166,18 @@ class FakeHostmgr:
         for host in hosts:
             self.released.append(host.hostname)
             self.free.append(self.claimed.pop(host.offer_id))
+
+    async def find(self, find: Find) -> HostsFound:
+        raise AssertionError("an engine makes no plans")
+
+    async def claim_reserved(self, claim: ClaimReserved) -> ReservedClaimed:
+        return self.reservations.backfill(claim)
+
+    async def reserve(self, wishes: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+        return self.reservations.reserve(wishes)
+
+    async def cancel_reservations(self, ids: Sequence[str]) -> None:
+        self.reservations.cancel(ids)
 
 
 @dataclass
@@ -169,7 +196,7 @@ class FakeReservations:
     backfills: list[str] = field(default_factory=list)
     errors: list[PelotonError] = field(default_factory=list)
 
-    async def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+    def reserve(self, gangs: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
         if self.errors:
             raise self.errors.pop()
         self.reserved.update(gangs)
@@ -182,18 +209,18 @@ class FakeReservations:
             del self.reserved[id]
         return hosts
 
-    async def cancel(self, ids: Sequence[str]) -> None:
+    def cancel(self, ids: Sequence[str]) -> None:
         for id in ids:
             self.reserved.pop(id, None)
 
-    async def backfill(self, run_id: str, needs: Needs, most: int) -> tuple[Sequence[Host], bool]:
-        self.backfills.append(run_id)
-        if not self.open or run_id[:36] not in self.in_time:
-            return (), bool(self.open)
-        hosts = [replace(host, host_class=needs.host_class) for host in self.open[:most]]
-        del self.open[:most]
+    def backfill(self, claim: ClaimReserved) -> ReservedClaimed:
+        self.backfills.append(claim.run_id)
+        if not self.open or claim.run_id[:36] not in self.in_time:
+            return ReservedClaimed((), bool(self.open))
+        hosts = [replace(host, host_class=claim.needs.host_class) for host in self.open[: claim.most]]
+        del self.open[: claim.most]
         self.hostmgr.claimed.update({host.offer_id: host for host in hosts})
-        return hosts, True
+        return ReservedClaimed(hosts, True)
 
 
 @dataclass
@@ -210,7 +237,7 @@ class World:
 
     async def idle(self) -> None:
         """Until every gang was placed or given back, and what follows from it is done."""
-        await self.until(lambda: not self.resmgr.ready and not self.engine.waiting)
+        await self.until(lambda: not self.resmgr.ready and not self.engine.rounds.waiting)
 
 
 @asynccontextmanager
@@ -230,19 +257,14 @@ async def running(
 ) -> AsyncIterator[World]:
     """An engine at work, of batch tasks, of `services`, of `daemons` or with a `strategy`, until the end."""
     resmgr, hostmgr = FakeResmgr(deque(gangs)), FakeHostmgr(list(hosts))
-    context = Context(
+    rules = Rules(
         strategy or _strategy(services, daemons, longest),
-        resmgr,
-        hostmgr,
-        SystemClock(),
-        asyncio.Semaphore(4),
         patience=patience,
         desired_host_patience=desired_host_patience,
     )
-    reservations = FakeReservations(hostmgr)
-    last_resort = LastResort(context, reservations, interval=0.01)
-    engine = Engine(context, max_waiting=max_waiting, keep_alive=keep_alive, last_resort=last_resort)
-    world = World(resmgr, hostmgr, engine, reservations)
+    rounds = Rounds(rules, max_waiting=max_waiting, keep_alive=keep_alive, reserving_interval=0.01)
+    engine = Engine(rounds, resmgr, hostmgr, SystemClock(), asyncio.Semaphore(4))
+    world = World(resmgr, hostmgr, engine, hostmgr.reservations)
     prepare(world)
     task = asyncio.create_task(world.engine.run())
     try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 
 from peloton.clock import SystemClock
 from placement.core.batch import Batch
-from placement.core.model import Needs
+from placement.core.events import HostsClaimed
+from placement.core.giving_up import Rules
+from placement.core.instructions import Claim
+from placement.core.rounds import Rounds
 from placement.engine import Engine
-from placement.placing import Context
-from placement.ports import NO_HOSTS, Acquired, Desired
 from tests.unit.placement.fakes import DEADLINE, FakeHostmgr, FakeResmgr
 from tests.unit.placement.samples import gang, host, needs
 
@@ -18,10 +20,10 @@ from tests.unit.placement.samples import gang, host, needs
 class Slow(FakeHostmgr):
     """Gives one host with each claim, so that the engines' claims alternate."""
 
-    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
+    async def claim(self, claim: Claim) -> HostsClaimed:
         await asyncio.sleep(0)
         self.busy = len(self.claimed)
-        return await super().acquire(needs, 1, names)
+        return await super().claim(replace(claim, most=1))
 
 
 async def test_gangs_that_block_each_other_release_what_they_claimed_and_are_placed() -> None:
@@ -33,11 +35,9 @@ async def test_gangs_that_block_each_other_release_what_they_claimed_and_are_pla
 
     hostmgr = Slow([host(i, cpu=1) for i in range(6)])
     queues = [FakeResmgr(deque([gang(*[needs()] * 4)])) for _ in range(2)]
-    contexts = [
-        Context(Batch(), queue, hostmgr, SystemClock(), asyncio.Semaphore(4), patience=60.0)
-        for queue in queues
-    ]
-    tasks = [asyncio.create_task(Engine(context).run()) for context in contexts]
+    rules = Rules(Batch(), patience=60.0)
+    engines = [Engine(Rounds(rules), queue, hostmgr, SystemClock(), asyncio.Semaphore(4)) for queue in queues]
+    tasks = [asyncio.create_task(engine.run()) for engine in engines]
     ended: set[int] = set()
     try:
         async with asyncio.timeout(DEADLINE):

@@ -163,7 +163,7 @@ def test_reasons() -> None:
     alone, three = gang(), gang(needs(), needs(), needs())
     assert counted(counts) == told
     assert counted({"no_offer": 1}) == "1 host without an offer from Mesos now"
-    more = "needs 1 cpu free on one host; needs a host that is not exclusive"
+    more = "needs 1 core free on one host; needs a host that is not exclusive"
     assert no_host_fits(alone, alone.shape, counts) == f"no host fits: {told}; {more}"
     assert no_host_fits(alone, alone.shape, {}) == "no host fits: there are no hosts"
     assert (
@@ -194,6 +194,16 @@ def test_gang_may_exceed_the_launch_limit_and_counts() -> None:
 def test_launches_that_are_under_way_end_soon() -> None:
     assert busy({"too_many_starting": 3})
     assert not busy({"failed_launches": 3})
+
+
+def test_what_is_held_of_hosts_is_told() -> None:
+    alone, text = gang(), "1 host held for instances 0-29 of JOB until 2026-01-02T10:20:30Z"
+    assert busy({"held": 1}), "it ends soon"
+    assert no_host_fits(alone, alone.shape, {"held": 2}, details=[text]) == (
+        "no host fits: 2 hosts whose free room is held for instances that come back; "
+        "needs 1 core beside what "
+        f"is held for instances that are updated or restarted in place; {text}"
+    )
 
 
 def test_hosts_that_were_claimed_and_refused_are_counted_once() -> None:

@@ -34,7 +34,7 @@ async def test_gang_without_a_host_is_returned_with_the_reason() -> None:
     small = [gang() for _ in range(5)]
     async with running([*large, *small], [host(0), host(1)]) as world:
         await world.idle()
-    told = "no host fits: 2 hosts with too little free; needs 16 cpu free on one host"
+    told = "no host fits: 2 hosts with too little free; needs 16 cores free on one host"
     assert world.resmgr.failures == dict.fromkeys(large, told)
     assert len(world.resmgr.placed()) == 5
     assert sum(asked == needs(cpu=16) for asked, _ in world.hostmgr.requested) == 1, "once for all of them"
@@ -90,8 +90,8 @@ async def test_spread_uses_a_host_once_per_placement() -> None:
     def coming_back(world: World) -> None:
         report = world.resmgr.report
 
-        async def report_and_free(placements, failures):  # type: ignore[no-untyped-def]
-            answer = await report(placements, failures)
+        async def report_and_free(placements):  # type: ignore[no-untyped-def]
+            answer = await report(placements)
             world.hostmgr.free += [
                 world.hostmgr.claimed.pop(placement.host.offer_id) for placement in placements
             ]
@@ -127,6 +127,17 @@ async def test_wait_for_busy_hosts_ends() -> None:
         "waits for hosts that are claimed or not in service"
     }
     assert len(world.hostmgr.requested) > 1
+
+
+async def test_the_reason_says_for_whom_hosts_are_held() -> None:
+    one, text = gang(), "1 host held for instances 0-29 of JOB until 2026-01-02T10:20:30Z"
+
+    def prepare(world: World) -> None:
+        world.hostmgr.counts, world.hostmgr.held = {"held": 1}, (text,)
+
+    async with running([one], [], patience=0.1, prepare=prepare) as world:
+        await world.idle()
+    assert world.resmgr.failures[one].endswith(f"; {text}")
 
 
 async def test_placement_refused_by_resmgr_releases_its_host() -> None:

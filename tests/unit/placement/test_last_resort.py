@@ -28,7 +28,7 @@ async def test_a_gang_without_a_place_has_hosts_reserved_and_is_placed_there() -
     whole = wanting(needs(4), needs(4))
     async with running([whole], []) as world:
         await world.until(lambda: whole in world.resmgr.reservations)
-        assert not world.resmgr.failures and world.engine.waiting == 1
+        assert not world.resmgr.failures and world.engine.rounds.waiting == 1
         assert world.reservations.reserved[reservation(whole)].members == whole.shape
         assert "1 of the 2 hosts reserved for its 2 tasks" in world.resmgr.reservations[whole]
         world.reservations.given[reservation(whole)] = [host(0), host(1)]

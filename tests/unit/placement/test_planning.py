@@ -9,11 +9,13 @@ from peloton.clock import SystemClock
 from peloton.model.resources import Resources
 from peloton.model.shortage import Shortage
 from placement.core.batch import Batch
+from placement.core.events import HostsClaimed, Rejection, ReservationAnswer, ReservedClaimed
+from placement.core.found_hosts import Find, HostsFound
+from placement.core.giving_up import Rules
+from placement.core.instructions import Claim, ClaimReserved
 from placement.core.model import Gang, Host, Needs, Shape, Task, TasksOnHosts
-from placement.placing import Context
+from placement.core.plans import PlannedGroup, PlannedHosts, PlanRequest
 from placement.planning import Planner
-from placement.plans import PlannedGroup, PlannedHosts, PlanRequest
-from placement.ports import NO_HOSTS, Acquired, Desired, Failure, Rejection
 
 BUSY = {"insufficient_offer_resources": 2}
 
@@ -29,20 +31,30 @@ class Hosts:
         self.slack = slack
         self.questions = 0
 
-    async def find(self, needs: Needs, most: int, offset: int) -> Acquired:
+    async def find(self, find: Find) -> HostsFound:
         """Return a page of the hosts that match, with slack where revocable resources are asked for."""
         await asyncio.sleep(self.delay)
         self.questions += 1
+        needs, offset = find.needs, find.offset
         slack = self.slack if needs.revocable else 0
         hosts = [
             Host(f"h{number}", f"a-{number}", f"a-{number}", needs.host_class, free, slack)
             for number, cpu in enumerate(self.cpus)
             if needs.resources.fits(free := Resources.of(cpu, 1000, 1000)) or needs.revocable
         ]
-        return Acquired(hosts[offset : offset + most], {"match": len(hosts), **BUSY})
+        return HostsFound(hosts[offset : offset + find.most], {"match": len(hosts), **BUSY})
 
-    async def acquire(self, needs: Needs, most: int, names: Desired = NO_HOSTS) -> Acquired:
+    async def claim(self, claim: Claim) -> HostsClaimed:
         raise AssertionError("a plan claims nothing")
+
+    async def claim_reserved(self, claim: ClaimReserved) -> ReservedClaimed:
+        raise AssertionError("a plan claims nothing")
+
+    async def reserve(self, wishes: Sequence[tuple[str, Shape]]) -> Sequence[ReservationAnswer]:
+        raise AssertionError("a plan reserves nothing")
+
+    async def cancel_reservations(self, ids: Sequence[str]) -> None:
+        raise AssertionError("a plan reserves nothing")
 
     async def release(self, hosts: Sequence[Host]) -> None:
         raise AssertionError("a plan claims nothing")
@@ -52,30 +64,33 @@ class Hosts:
 
 
 class Queue:
-    async def dequeue(self, limit: int, wait: float) -> Sequence[Gang]:
+    async def take(self, limit: int, wait: float) -> Sequence[Gang]:
         raise AssertionError("a plan takes no gangs")
 
-    async def report(self, placements: object, failures: Sequence[Failure]) -> Sequence[Rejection]:
+    async def report(self, placements: object) -> Sequence[Rejection]:
+        raise AssertionError("a plan reports nothing")
+
+    async def give_back(self, unplaced: object) -> None:
+        raise AssertionError("a plan reports nothing")
+
+    async def show_life(self) -> None:
         raise AssertionError("a plan reports nothing")
 
     async def report_reservations(self, reports: object) -> Sequence[Gang]:
         raise AssertionError("a plan reserves nothing")
 
-    async def tasks_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
+    async def labels_on(self, hostnames: Sequence[str]) -> TasksOnHosts:
         return {}
 
-    async def take(self, wait: float) -> PlanRequest | None:
+    async def take_plan(self, wait: float) -> PlanRequest | None:
         raise AssertionError("not used here")
 
-    async def answer(self, plan_id: str, groups: object) -> None:
+    async def answer_plan(self, plan_id: str, groups: object) -> None:
         raise AssertionError("not used here")
 
 
 def planner(hosts: Hosts) -> Planner:
-    context = Context(
-        strategy=Batch(), queue=Queue(), claims=hosts, clock=SystemClock(), slots=asyncio.Semaphore(1)
-    )
-    return Planner(context, Queue(), hosts, 1.0)
+    return Planner(Rules(Batch()), Queue(), hosts, SystemClock(), 1.0)
 
 
 def group(cpu: float, count: int, size: int = 1, revocable: bool = False) -> PlannedGroup:

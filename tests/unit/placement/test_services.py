@@ -59,5 +59,5 @@ async def test_a_task_without_any_host_is_returned_with_the_reason() -> None:
         await world.idle()
     assert failed(world) == {one.tasks[0].run_id}
     assert set(world.resmgr.failures.values()) == {
-        "no host fits: 1 host with too little free; needs 16 cpu free on one host"
+        "no host fits: 1 host with too little free; needs 16 cores free on one host"
     }

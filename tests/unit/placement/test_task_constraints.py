@@ -73,7 +73,7 @@ async def test_the_reason_names_the_constraint_and_counts_the_hosts() -> None:
         await world.idle()
     assert world.resmgr.failures[one] == (
         "no host fits: 2 hosts: 1 with too little free, 1 with tasks that its constraint refuses; "
-        "needs 1 cpu free on one host; "
+        "needs 1 core free on one host; "
         "1 host with tasks that its constraint refuses: needs a host where task app=db < 1 holds"
     )
     assert not world.hostmgr.claimed

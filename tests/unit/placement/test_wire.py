@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,10 +28,11 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2, resmgrsvc_pb2_grpc
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.wire.constraint import constraint_from, constraint_to
 from peloton.wire.feasibility import shortage_to
-from placement.clients import HostmgrClaims, ResmgrQueue
-from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape
+from placement.clients import HostmgrClient, ResmgrClient
+from placement.core.events import ReservationAnswer
+from placement.core.instructions import Claim, ReservationReport
+from placement.core.model import Host, HostClass, HostPlacement, Needs, Shape, Unplaced
 from placement.core.reservation_reasons import Reserved
-from placement.ports import Failure, ReservationAnswer, ReservationReport
 from placement.wire import compare_request, gangs_from, progress_from, wish_to
 from tests.unit.placement.samples import JOB, gang, needs, task
 
@@ -118,54 +119,45 @@ class OneLeader:
 
 @asynccontextmanager
 async def clients(
-    role: Role, servicer: object, *services: tuple[type, Any]
-) -> AsyncIterator[list[LeaderClient]]:
-    """One for each service: its stub and how it is added to a server."""
+    role: Role, servicer: object, *services: Callable[[Any, Any], None]
+) -> AsyncIterator[LeaderClient]:
+    """Serve services, given by how each is added to a server."""
     server = grpc.aio.server()
-    for _, add in services:
+    for add in services:
         add(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channels = Channels()
     try:
         leader: Any = OneLeader(port)
-        yield [LeaderClient(leader, channels, role, stub, ()) for stub, _ in services]
+        yield LeaderClient(leader, channels, role, ())
     finally:
         await channels.close()
         await server.stop(None)
 
 
 @pytest.fixture
-async def resmgr() -> AsyncIterator[tuple[Resmgr, ResmgrQueue]]:
+async def resmgr() -> AsyncIterator[tuple[Resmgr, ResmgrClient]]:
     servicer = Resmgr()
     async with clients(
         Role.RESMGR,
         servicer,
-        (
-            resmgrsvc_pb2_grpc.ResourceManagerServiceStub,
-            resmgrsvc_pb2_grpc.add_ResourceManagerServiceServicer_to_server,
-        ),
-        (placing_pb2_grpc.PlacingServiceStub, placing_pb2_grpc.add_PlacingServiceServicer_to_server),
-    ) as (queue, placing):
-        yield servicer, ResmgrQueue(queue, placing, TaskType.BATCH)
+        resmgrsvc_pb2_grpc.add_ResourceManagerServiceServicer_to_server,
+        placing_pb2_grpc.add_PlacingServiceServicer_to_server,
+    ) as client:
+        yield servicer, ResmgrClient(client, TaskType.BATCH)
 
 
 @pytest.fixture
-async def hostmgr() -> AsyncIterator[tuple[Hostmgr, HostmgrClaims]]:
+async def hostmgr() -> AsyncIterator[tuple[Hostmgr, HostmgrClient]]:
     servicer = Hostmgr()
     async with clients(
         Role.HOSTMGR,
         servicer,
-        (
-            hostsvc_pb2_grpc.InternalHostServiceStub,
-            hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
-        ),
-        (
-            feasibility_pb2_grpc.FeasibilityServiceStub,
-            feasibility_pb2_grpc.add_FeasibilityServiceServicer_to_server,
-        ),
-    ) as (claims, feasibility):
-        yield servicer, HostmgrClaims(claims, feasibility)
+        hostsvc_pb2_grpc.add_InternalHostServiceServicer_to_server,
+        feasibility_pb2_grpc.add_FeasibilityServiceServicer_to_server,
+    ) as client:
+        yield servicer, HostmgrClient(client)
 
 
 def wire_task(instance: int, **fields: Any) -> resmgr_pb2.Task:
@@ -178,7 +170,7 @@ def wire_task(instance: int, **fields: Any) -> resmgr_pb2.Task:
     )
 
 
-async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
     spread = job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB
     servicer.dequeued.gangs.add(tasks=[wire_task(0, numPorts=2, constraint=CONSTRAINT, revocable=True)])
@@ -186,7 +178,7 @@ async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
         tasks=[wire_task(1, placementStrategy=spread), wire_task(2, placementTimeoutSeconds=60)]
     )
     servicer.dequeued.gangs.add(tasks=[wire_task(3, readyForHostReservation=True, desiredHost="h7")])
-    first, second, third = await queue.dequeue(100, 1.5)
+    first, second, third = await queue.take(100, 1.5)
 
     (request,) = servicer.requests
     assert (request.limit, request.timeout, request.type) == (100, 1500, resmgr_pb2.BATCH)
@@ -202,16 +194,16 @@ async def test_dequeued_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert (first.job_id, first.wants_reservation) == (JOB, False)
 
 
-async def test_an_empty_queue_and_a_failing_one(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_an_empty_queue_and_a_failing_one(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
     servicer.dequeued.error.timedout.message = "nothing came"
-    assert list(await queue.dequeue(1, 0)) == []
+    assert list(await queue.take(1, 0)) == []
     servicer.dequeued.error.failure.message = "in disorder"
     with pytest.raises(RemoteFailure, match="in disorder"):
-        await queue.dequeue(1, 0)
+        await queue.take(1, 0)
 
 
-async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_placements(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
     tasks = (task(needs(ports=1)), task(needs(ports=1)))
     placement = HostPlacement(Host("h1", "a1", "o1", HostClass()), tasks, (31000, 31001))
@@ -222,7 +214,7 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
             taskIDs=[resmgr_pb2.Placement.Task(mesosTaskID=mesos_pb2.TaskID(value=tasks[0].run_id))],
         ),
     )
-    (rejection,) = await queue.report([placement], ())
+    (rejection,) = await queue.report([placement])
     assert (rejection.offer_id, rejection.run_id) == ("o1", tasks[0].run_id)
     assert rejection.message == "the run is not known"
 
@@ -235,12 +227,12 @@ async def test_placements(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert placement.type == resmgr_pb2.BATCH
 
 
-async def test_returned_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_returned_gangs(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
     busy, never = gang(), gang(needs(), needs())
     lacking = Shortage(Lack.RESOURCE, "cpu", 5000, 4000, 3)
     counts = {"match": 1, "insufficient_resources": 3}
-    await queue.report((), [Failure(busy, "no host fits"), Failure(never, "no host", counts, lacking)])
+    await queue.give_back([Unplaced(busy, "no host fits"), Unplaced(never, "no host", counts, lacking)])
     (request,) = servicer.requests
     first, second = request.gangs
     assert [run.value for run in first.runs] == [busy.tasks[0].run_id]
@@ -252,9 +244,9 @@ async def test_returned_gangs(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
     assert second.shortage.text == lacking.explained
 
 
-async def test_lease_renewal(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_lease_renewal(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
-    await queue.report((), ())
+    await queue.show_life()
     assert servicer.requests == [resmgrsvc_pb2.SetPlacementsRequest()]
 
 
@@ -279,7 +271,7 @@ def test_labels_that_the_own_constraint_counts_are_among_the_needs() -> None:
     ]
 
 
-async def test_gangs_are_compared_with_empty_hosts(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+async def test_gangs_are_compared_with_empty_hosts(hostmgr: tuple[Hostmgr, HostmgrClient]) -> None:
     servicer, claims = hostmgr
     lacking = Shortage(Lack.ROOM, "", 12_000, 6_000, 3)
     servicer.compared.verdicts.add()
@@ -306,7 +298,7 @@ def scalar(name: str, amount: float, **more: Any) -> mesos_pb2.Resource:
     )
 
 
-async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClient]) -> None:
     servicer, claims = hostmgr
     volume = mesos_pb2.Resource.DiskInfo(persistence=mesos_pb2.Resource.DiskInfo.Persistence(id="v"))
     servicer.acquired.hostOffers.add(
@@ -336,7 +328,7 @@ async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClaim
     servicer.acquired.filterResultCounts.update({"match": 1, "no_offer": 2})
     asked = needs(cpu=0.5, memory=64, ports=1)
     constrained = type(asked)(asked.resources, 1, True, HostClass(CONSTRAINT.SerializeToString()))
-    answer = await claims.acquire(constrained, 7)
+    answer = await claims.claim(Claim(constrained, 7))
     assert answer.counts == {"match": 1, "no_offer": 2}
     (host,) = answer.hosts
     ports = ((31000, 31000), (32000, 32001))
@@ -357,11 +349,12 @@ async def test_claiming_and_releasing_hosts(hostmgr: tuple[Hostmgr, HostmgrClaim
 
 @pytest.mark.parametrize("constraint", [None, CONSTRAINT])
 async def test_claiming_hosts_by_name(
-    hostmgr: tuple[Hostmgr, HostmgrClaims], constraint: task_pb2.Constraint | None
+    hostmgr: tuple[Hostmgr, HostmgrClient], constraint: task_pb2.Constraint | None
 ) -> None:
     servicer, claims = hostmgr
     given = HostClass(CONSTRAINT.SerializeToString()) if constraint else HostClass()
-    await claims.acquire(Needs(Resources.of(1, 64), host_class=given), 2, {"h1": ["t1", "t2"], "h2": ["t3"]})
+    named = {"h1": ["t1", "t2"], "h2": ["t3"]}
+    await claims.claim(Claim(Needs(Resources.of(1, 64), host_class=given), 2, named))
     wanted = constraint_from(servicer.requests[0].filter.schedulingConstraint)
     text = "(host hostname=h1 = 1 or host hostname=h2 = 1)"
     assert str(wanted) == (f"({text} and host rack=r1 = 1)" if constraint else text)
@@ -373,20 +366,20 @@ async def test_claiming_hosts_by_name(
     ]
 
 
-async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClaims]) -> None:
+async def test_a_refused_claim(hostmgr: tuple[Hostmgr, HostmgrClient]) -> None:
     servicer, claims = hostmgr
     servicer.acquired.error.failure.message = "not now"
     with pytest.raises(RemoteFailure, match="not now"):
-        await claims.acquire(needs(), 1)
+        await claims.claim(Claim(needs(), 1))
 
 
-async def test_the_tasks_on_hosts(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_the_tasks_on_hosts(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
-    assert await queue.tasks_on(["host-1", "host-2"]) == {"host-1": {("app", "db"): 2}}
+    assert await queue.labels_on(["host-1", "host-2"]) == {"host-1": {("app", "db"): 2}}
     assert servicer.requests[0].hostnames == ["host-1", "host-2"]
 
 
-async def test_reservations_are_reported(resmgr: tuple[Resmgr, ResmgrQueue]) -> None:
+async def test_reservations_are_reported(resmgr: tuple[Resmgr, ResmgrClient]) -> None:
     servicer, queue = resmgr
     first, second = gang(), gang()
     reports = [ReservationReport(first, "soon", 12.5), ReservationReport(second, "who knows", None)]

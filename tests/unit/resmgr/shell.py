@@ -12,8 +12,10 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.calls.rpc import Rpc
 from peloton.clock import SystemClock
-from peloton.errors import PelotonError, Refused, Unavailable
+from peloton.errors import PelotonError, Unavailable
+from peloton.model.host_class import HostClass
 from peloton.model.ids import mesos_task_id, task_id
 from peloton.model.resources import ZERO, Resources
 from peloton.private.eventstream import eventstream_pb2
@@ -21,6 +23,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from resmgr.__main__ import build_driver
+from resmgr.clients import HostmgrsClient
 from resmgr.config import ResmgrSettings
 from resmgr.services.pending_reasons import PendingReasonsService
 from resmgr.services.pool_changes import PoolChanges
@@ -73,6 +76,8 @@ class Hostmgr:
         """Offset of the oldest event that is held."""
         self.capacity = CAPACITY
         self.slack = ZERO
+        self.classes: dict[HostClass, Resources] = {}
+        """What `capacity` consists of."""
         self.hosts: list[str] = []
         self.pooled = False
         """Whether host pools are on."""
@@ -92,7 +97,10 @@ class Hostmgr:
         self.stream += "'"
         self.events, self.first = [], first
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        method = rpc.name
         self.calls.append(method)
         await asyncio.sleep(0.001)
         if self.down:
@@ -127,13 +135,21 @@ class Hostmgr:
         return answer
 
     def _GetHostPoolCapacity(self, request: Any) -> Any:
-        if not self.pooled:
-            raise Refused("hostmgr: FAILED_PRECONDITION: host pools are off")
-        return hostsvc_pb2.GetHostPoolCapacityResponse()
+        return hostsvc_pb2.GetHostPoolCapacityResponse(not_in_use=not self.pooled)
 
     def _ClusterCapacity(self, request: Any) -> Any:
         return hostsvc_pb2.ClusterCapacityResponse(
-            physicalResources=_amounts(self.capacity), physicalSlackResources=_amounts(self.slack)
+            physicalResources=_amounts(self.capacity),
+            physicalSlackResources=_amounts(self.slack),
+            classes=[
+                hostsvc_pb2.HostClassCapacity(
+                    gpu=of.gpu,
+                    exclusive=of.exclusive,
+                    hostPool=of.pool,
+                    physicalResources=_amounts(amounts),
+                )
+                for of, amounts in self.classes.items()
+            ],
         )
 
 
@@ -152,11 +168,11 @@ class Shell:
         self.driver.restored.set()
         self.driver.recovered.set()
         scheduler = self.driver.scheduler
-        scheduler.lifecycle.policy = replace(scheduler.policy, sharing_interval=0.0)
+        scheduler.lifecycle.limits = replace(scheduler.limits, sharing_interval=0.0)
         scheduler.set_capacity(CAPACITY, ZERO)
         self.changes = PoolChanges(self.driver, store.pools, self._fresh)
         self.pools = PoolService(self.changes)
-        self.tasks = TaskService(self.driver, self.hostmgr)
+        self.tasks = TaskService(self.driver, HostmgrsClient(self.hostmgr))
         self.waiting = PendingReasonsService(self.driver)
         self.requests = 0
         self.jobmgr = JOBMGR

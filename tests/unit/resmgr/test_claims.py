@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peloton.calls.resmgr import SHORTEN_CLAIMS
+from peloton.calls.rpc import Rpc
 from peloton.clock import ManualClock, SystemClock
 from peloton.errors import Unavailable
 from peloton.model.states import TaskType
-from peloton.private.hostmgr.claims import claims_pb2
 from resmgr.__main__ import build_driver
+from resmgr.clients import HostmgrClient
 from resmgr.core.state.placements import Handover
 from resmgr.drivers import claims as claims_driver
-from resmgr.drivers.claims import Claims
+from resmgr.drivers.claims import AbandonedClaims
 from tests.unit.resmgr.shell import settings, until
 
 
 class Hostmgr:
     def __init__(self) -> None:
-        self.released: list[tuple[str, list[str]]] = []
+        self.released: list[str] = []
         self.ages: list[float] = []
         self.away = False
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
-        if isinstance(request, claims_pb2.ShortenClaimsRequest):
-            assert not retry, "the age of the term would be that of the first try"
-            self.ages.append(request.older_than)
-        else:
-            self.released.append((method, [each.id.value for each in request.hostOffers]))
+    async def shorten_claims(self, older_than: float) -> int:
+        self.ages.append(older_than)
         if self.away:
             raise Unavailable("away")
-        return claims_pb2.ShortenClaimsResponse(shortened=1)
+        return 1
+
+    async def release(self, claims: Sequence[Handover]) -> None:
+        self.released += [each.offer_id for each in claims]
+        if self.away:
+            raise Unavailable("away")
 
 
 async def test_each_claim_is_released_once() -> None:
     driver, hostmgr = build_driver(settings(Path("unused")), SystemClock()), Hostmgr()
-    claims = Claims(driver, hostmgr)
+    claims = AbandonedClaims(driver, hostmgr)
     await claims.release()
     driver.scheduler.placements.abandoned = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
     hostmgr.away = True
     await claims.release()
     await claims.release()
-    assert hostmgr.released == [("ReleaseHostOffers", ["c1"])]
+    assert hostmgr.released == ["c1"]
 
 
 async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
@@ -53,7 +57,7 @@ async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
     """The age of the term is sent again with each try, so that no claim of this term is among them."""
     monkeypatch.setattr(claims_driver, "PERIOD", 0.001)
     clock, hostmgr = ManualClock(100.0), Hostmgr()
-    claims = Claims(build_driver(settings(Path("unused")), clock), hostmgr)
+    claims = AbandonedClaims(build_driver(settings(Path("unused")), clock), hostmgr)
     hostmgr.away = True
     running = asyncio.gather(claims.run(), claims.shorten_earlier(hostmgr))
     clock.now = 103.0
@@ -64,3 +68,19 @@ async def test_claims_from_before_the_term_are_shortened_once_hostmgr_answers(
     await until(lambda: bool(hostmgr.released))
     running.cancel()
     assert hostmgr.ages.count(7.0) == 1
+
+
+class Once:
+    """A hostmgr that is away, and is not called again for the same request."""
+
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        assert (rpc, request.older_than) == (SHORTEN_CLAIMS, 3.0)
+        assert not retry, "the age of the term would be that of the first try"
+        raise Unavailable("away")
+
+
+async def test_the_age_of_the_term_is_sent_once() -> None:
+    with pytest.raises(Unavailable):
+        await HostmgrClient(Once()).shorten_claims(3.0)

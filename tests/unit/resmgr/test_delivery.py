@@ -19,6 +19,7 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
     add_ResourceManagerServiceServicer_to_server,
 )
 from peloton.rpc.server import RpcServer, service
+from resmgr.core.scheduler import Scheduler
 from resmgr.services import delivery, tasks
 from tests.unit.resmgr.shell import Context, Shell, run_id, until, wire_gang
 from tests.unit.resmgr.world import JOBMGR, World, needs
@@ -108,7 +109,7 @@ async def test_a_cancellation_that_came_while_it_was_handed_out_is_seen(
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0))
     target = stub.target
-    dequeue, called = shell.driver.scheduler.dequeue, threading.Event()
+    dequeue, called = Scheduler.dequeue, threading.Event()
 
     def slow(*arguments: Any) -> Any:
         gangs = dequeue(*arguments)
@@ -117,7 +118,7 @@ async def test_a_cancellation_that_came_while_it_was_handed_out_is_seen(
         return gangs
 
     cancelled = threading.Event()
-    monkeypatch.setattr(shell.driver.scheduler, "dequeue", slow)
+    monkeypatch.setattr(Scheduler, "dequeue", slow)
     client = threading.Thread(target=cancelling, args=(target, called, cancelled))
     client.start()
     await until(lambda: cancelled.is_set() and not client.is_alive())
@@ -157,7 +158,7 @@ def test_gangs_go_back_to_the_head_of_their_queue() -> None:
     assert not world.scheduler.deadlines.next(), "nothing is placing any more"
     again = world.dequeue()
     assert [task.instance for gang in again for task in gang.tasks] == [0, 2, 3]
-    assert all(gang.tries == 0 for gang in again)
+    assert all(gang.attempts.tries == 0 for gang in again)
 
 
 def test_gangs_that_another_engine_has_now_stay_with_it() -> None:

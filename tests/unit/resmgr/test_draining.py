@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 
 from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.model.states import TaskState
-from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from resmgr.drivers import draining
 from resmgr.drivers.draining import Draining
 from tests.unit.resmgr.shell import until
@@ -26,17 +26,16 @@ class Hostmgr:
         self.reports: list[str] = []
         self.failure: PelotonError | None = None
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def draining(self, wait: float) -> Sequence[str]:
         if self.failure is not None:
             raise self.failure
-        if method == "GetDrainingHosts":
-            return hostsvc_pb2.GetDrainingHostsResponse(hostnames=self.hosts)
-        assert method == "MarkHostDrained"
-        self.reports.append(request.hostname)
-        if request.hostname in self.refused:
+        return tuple(self.hosts)
+
+    async def mark_drained(self, hostname: str) -> None:
+        self.reports.append(hostname)
+        if hostname in self.refused:
             raise Refused("something is left")
-        self.hosts.remove(request.hostname)
-        return hostsvc_pb2.MarkHostDrainedResponse(hostname=request.hostname)
+        self.hosts.remove(hostname)
 
 
 def driver_of(world: World, recovered: bool = True) -> Any:

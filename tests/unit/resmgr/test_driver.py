@@ -8,15 +8,16 @@ from prometheus_client import REGISTRY
 
 from peloton.clock import SystemClock
 from peloton.config.errors import ConfigError
-from peloton.config.settings import load
+from peloton.config.loading import load
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
 from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings
+from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.state.cooperative import Steps
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
-from resmgr.core.state.policy import Policy
 from resmgr.drivers.loop import Signal
 from resmgr.drivers.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
@@ -132,8 +133,8 @@ def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
         "storage: {path: /x/y.db}\nplacement: {placing_timeout: 5}\nadmission: {cycle_limit: 7}\n"
     )
     made = load(ResmgrSettings, [file], {"ENABLE_PREEMPTION": "false"})
-    assert made.policy == Policy(preemption=False, placing=5.0, cycle_limit=7)
-    assert settings(Path("x")).policy == Policy()
+    assert made.limits == Limits(preemption=False, placing=5.0, cycle_limit=7)
+    assert settings(Path("x")).limits == Limits()
     file.write_text("storage: {path: /x/y.db}\nplacement: {tries: 0}\n")
     with pytest.raises(ConfigError, match=r"placement\.tries: 0"):
         load(ResmgrSettings, [file])
@@ -142,13 +143,13 @@ def test_settings_come_from_files_and_environment(tmp_path: Path) -> None:
 async def test_other_work_runs_during_a_check(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     runs_of_others: list[int] = []
 
-    def steps(now: float) -> Steps[list[Victim]]:
+    def steps(preemptor: Preemptor, now: float) -> Steps[list[Victim]]:
         for _ in range(10):
             yield
             runs_of_others.append(others)
         return []
 
-    monkeypatch.setattr(shell.driver.preemptor, "steps", steps)
+    monkeypatch.setattr(Preemptor, "steps", steps)
     others, done = 0, asyncio.create_task(shell.driver.preempt())
     while not done.done():
         others += 1

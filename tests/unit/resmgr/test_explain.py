@@ -12,7 +12,9 @@ from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from peloton.private.resmgr.explain import explain_pb2 as pb
 from resmgr.core.admission.checks import Check
-from resmgr.core.explain.queue_reasons import PLACEMENTS, Explanation, Grouping, explain
+from resmgr.core.explain.queue_positions import PLACEMENTS
+from resmgr.core.explain.queue_reasons import Explanation, explain
+from resmgr.core.explain.waiting_groups import Grouping
 from resmgr.services.explain import ExplainService
 from tests.unit.resmgr.shell import CLIENT, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import ENGINE, JOB, JOBMGR, OTHER_JOB, World, kinds, needs
@@ -34,7 +36,11 @@ def test_the_head_of_a_queue_names_the_check_and_those_behind_name_the_head() ->
     assert head.check is not None
     assert (head.check.check, head.check.kind, head.check.path) == (Check.ENTITLEMENT, "cpu", "/p/a")
     assert (head.check.allocation, head.check.gang, head.check.bound) == (70_000, 20_000, 80_000)
-    assert head.cause == str(head.check) == "cpu: allocation 70 + gang 20 > entitlement 80 in /p/a"
+    assert (
+        head.cause
+        == str(head.check)
+        == "cpu: allocation 70 cores + gang 20 cores > entitlement 80 cores in /p/a"
+    )
     assert head.head_check is None
     assert head.position is not None
     assert (head.position.queue, head.position.position, head.position.length) == ("pending", 1, 3)
@@ -72,7 +78,7 @@ def test_a_non_preemptible_task_beyond_the_reservation_has_that_reason() -> None
     world.enqueue(0, of=needs(preemptible=False))
     world.admit()
     found = of(world, 0)
-    assert found.cause == "cpu: non-preemptible allocation 0 + gang 1 > reservation 0 in /a"
+    assert found.cause == "cpu: non-preemptible allocation 0 cores + gang 1 core > reservation 0 cores in /a"
     assert found.position is not None and found.position.queue == "non-preemptible"
 
 

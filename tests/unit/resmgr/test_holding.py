@@ -56,6 +56,13 @@ async def test_many_runs_are_examined_in_steps(shell: Shell) -> None:
         await missing(shell, (0, MOST_RUNS, 1), (0, 1, 2))
 
 
+@pytest.mark.parametrize("span", [(2**32 - 1, 10_001, 1), (2**32 - 1, 1, 1), (2**31, 1, 1)])
+async def test_instances_that_no_job_has_are_refused(shell: Shell, span: tuple[int, int, int]) -> None:
+    with pytest.raises(InvalidArgument, match=r"jobs\[0\]\.spans\[1\]: .* within the instances of a job"):
+        await missing(shell, (0, 1, 1), span)
+    assert await missing(shell, (2**31 - 1, 1, 1)) == [(2**31 - 1, 1, 1)]
+
+
 async def test_the_gauge_shows_when_all_stored_tasks_are_queued(shell: Shell) -> None:
     shell.driver.recovered.clear()
     waiting = asyncio.ensure_future(missing(shell, (0, 1, 1)))

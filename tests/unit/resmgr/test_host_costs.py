@@ -12,18 +12,24 @@ from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState
 from resmgr.core.state.entities import JobTasks, Task
 from resmgr.core.state.host_costs import cheapest_first
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.registry import Registry
 from tests.unit.resmgr.world import JOB, World, kinds, needs
 
 NOW = 1000.0
 
 
-def registry(hosts: dict[str, list[tuple[bool, bool, int, float]]]) -> Registry:
-    """Of tasks on hosts: preemptible, controller, priority, seconds in their state."""
+def registry(
+    hosts: dict[str, list[tuple[bool, bool, int, float]]], pools: dict[str, str] | None = None
+) -> Registry:
+    """Of tasks on hosts: preemptible, controller, priority, seconds in their state.
+
+    `pools` gives the pool of a host's tasks, where it is not `a`.
+    """
     held, job = Registry(), JobTasks(JOB)
-    pool: Pool = World(PoolConfig("a", "a", "root", kinds())).scheduler.tree.get("a")
+    tree = World(*(PoolConfig(name, name, "root", kinds()) for name in "ab")).scheduler.tree
     for host, tasks in hosts.items():
+        pool: Pool = tree.get((pools or {}).get(host, "a"))
         for preemptible, controller, priority, seconds in tasks:
             of = needs(preemptible=preemptible, controller=controller, priority=priority)
             task = Task(job, len(held), 1, of, pool, TaskState.RUNNING, NOW - seconds)
@@ -44,6 +50,24 @@ def test_each_rule_in_turn() -> None:
     }
     found = cheapest_first([*hosts, "z-empty", "y-empty", "z-empty"], registry(hosts), NOW)
     assert found == ["y-empty", "z-empty", "f-new", "e-old", "d-urgent", "c-two", "b-controller"]
+
+
+def test_priorities_of_different_pools_do_not_compare() -> None:
+    hosts = {
+        "a-high": [(True, False, 9, 3.0)],
+        "b-middle": [(True, False, 550, 2.0)],
+        "c-low": [(True, False, 1, 1.0)],
+        "d-high": [(True, False, 1000, 4.0)],
+        "e-low": [(True, False, 100, 0.0)],
+    }
+    pools = {"b-middle": "b", "d-high": "b", "e-low": "b"}
+    found = cheapest_first(hosts, registry(hosts, pools), NOW)
+    assert found == ["e-low", "c-low", "b-middle", "a-high", "d-high"]
+
+
+def test_priorities_may_be_negative() -> None:
+    hosts = {"a": [(True, False, -1, 0.0)], "b": [(True, False, -5, 0.0)], "c": [(True, False, -9, 9.0)]}
+    assert cheapest_first(hosts, registry(hosts), NOW) == ["c", "b", "a"]
 
 
 def test_a_host_that_is_not_asked_for_is_left_out() -> None:

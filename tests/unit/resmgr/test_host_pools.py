@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
-from peloton.model.constraint import AndConstraint, Condition, Constraint, Kind, LabelConstraint
+from peloton.model.constraint import (
+    AndConstraint,
+    Condition,
+    Constraint,
+    Kind,
+    LabelConstraint,
+    OrConstraint,
+)
+from peloton.model.host_class import HostClass
 from peloton.model.host_pool import in_pool
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
-from peloton.rpc.clusters import ClusterClient
+from peloton.rpc.clusters import ClusterClient, Rules
 from peloton.wire.constraint import constraint_from, constraint_to
+from resmgr.clients import HostmgrsClient
 from resmgr.core.state.needs import Shape
 from resmgr.drivers.capacity import Capacity
 from resmgr.wire.tasks import Translator, shape_to
@@ -36,6 +45,28 @@ def test_the_pool_of_each_kind_of_task() -> None:
     assert pool(constraint=constraint_to(own)) == "", "a pool that the job names counts instead"
 
 
+def test_the_hosts_that_a_task_asks_for() -> None:
+    def asked(constraint: Constraint | None = None, gpus: float = 0) -> HostClass:
+        wire = wire_task(0, preemptible=True)
+        wire.resource.gpuLimit = gpus
+        if constraint is not None:
+            wire.constraint.CopyFrom(constraint_to(constraint))
+        return Translator().needs(wire).charge.asked
+
+    def on(key: str, value: str, condition: Condition = Condition.EQUAL, count: int = 1) -> LabelConstraint:
+        return LabelConstraint(Kind.HOST, condition, (key, value), count)
+
+    assert asked() == asked(RACK) == HostClass(pool="shared")
+    assert asked(gpus=2) == HostClass(gpu=True, pool="shared")
+    assert asked(AndConstraint((RACK, in_pool("default")))) == HostClass(pool="default")
+    own = on("peloton/exclusive", "web")
+    assert asked(AndConstraint((RACK, own))) == HostClass(exclusive="web", pool="shared")
+    assert asked(OrConstraint((own, on("peloton/exclusive", "ml")))).exclusive == "web"
+    assert asked(on("peloton/exclusive", "web", Condition.GREATER_THAN, 0)).exclusive == "web"
+    for never in (on("peloton/exclusive", "web", count=0), on("peloton/exclusive", "x", Condition.LESS_THAN)):
+        assert asked(never).exclusive == ""
+
+
 def handed_out(gangs: list[pb.Gang]) -> list[Constraint | None]:
     return [
         constraint_from(task.constraint) if task.HasField("constraint") else None
@@ -46,7 +77,7 @@ def handed_out(gangs: list[pb.Gang]) -> list[Constraint | None]:
 
 async def test_gangs_are_handed_out_with_their_pools_while_there_are_pools(shell: Shell) -> None:
     pool = await shell.pool()
-    capacity = Capacity(shell.driver, shell.hostmgr, 1.0, 1.0)
+    capacity = Capacity(shell.driver, HostmgrsClient(shell.hostmgr), 1.0, 1.0)
     await capacity.update()
     await shell.enqueue(pool, wire_gang(0))
     assert handed_out(await shell.dequeue()) == [None]
@@ -70,7 +101,8 @@ async def test_gangs_are_handed_out_with_their_pools_while_there_are_pools(shell
 async def test_pools_are_on_where_one_of_several_clusters_has_them(shell: Shell) -> None:
     hosts = {"east": Hostmgr(), "west": Hostmgr()}
     clusters: Any = SimpleNamespace(names=lambda: tuple(hosts))
-    capacity = Capacity(shell.driver, ClusterClient(clusters, hosts.__getitem__, {}), 1.0, 1.0)
+    client = ClusterClient(clusters, hosts.__getitem__, Rules())
+    capacity = Capacity(shell.driver, HostmgrsClient(client), 1.0, 1.0)
     await capacity.update()
     assert not shell.driver.scheduler.host_pools
     hosts["west"].pooled = True
@@ -101,3 +133,35 @@ def test_gangs_are_compared_with_the_hosts_of_their_pool() -> None:
     assert len(set(shapes)) == 2
     assert [shape_to(each).members[0].host_pool for each in shapes] == ["shared", "batch_reserved"]
     assert not shape_to(shapes[0]).members[0].filter.HasField("schedulingConstraint")
+
+
+async def test_an_engine_may_ignore_host_pools(shell: Shell) -> None:
+    pool = await shell.pool()
+    shell.hostmgr.pooled = True
+    await Capacity(shell.driver, HostmgrsClient(shell.hostmgr), 1.0, 1.0).update()
+    scheduler = shell.driver.scheduler
+    request = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH, ignore_host_pools=True)
+    await shell.enqueue(pool, wire_gang(0))
+    assert handed_out(list((await shell.tasks.DequeueGangs(request, ENGINE)).gangs)) == [None]
+    assert scheduler.open_pools == {"shared", "batch_reserved"}
+    fit = Translator().needs(wire_task(0, preemptible=True)).fit
+    shape = Shape(frozenset({(fit, 1)}), spread=False)
+    assert shape_to(shape, scheduler.open_pools).members[0].host_pool == ""
+    request.ignore_host_pools = False
+    await shell.enqueue(pool, wire_gang(1))
+    assert handed_out(list((await shell.tasks.DequeueGangs(request, ENGINE)).gangs)) == [in_pool("shared")]
+
+
+async def test_what_has_no_place_is_told_when_pools_are_turned_on(
+    shell: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool, capacity = await shell.pool(), Capacity(shell.driver, HostmgrsClient(shell.hostmgr), 1.0, 1.0)
+    await capacity.update()
+    await shell.enqueue(pool, wire_gang(0), wire_gang(1), wire_gang(2))
+    assert "host pools" not in caplog.text
+    shell.hostmgr.pooled = True
+    await capacity.update()
+    assert (
+        "host pools are in use now, and shared has no host: tasks without a place: 3, of jobs: 1"
+        in caplog.text
+    )

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hostmgr.core.table import HostTable
+from hostmgr.core.state.table import HostTable
 from hostmgr.services.feasibility import Feasibility as FeasibilityService
+from peloton.calls.rpc import Rpc
 from peloton.errors import Unavailable
 from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
@@ -16,7 +17,9 @@ from peloton.model.states import TaskState
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.feasibility import shortage_to
-from resmgr.core.explain.queue_reasons import Grouping, explain
+from resmgr.clients import HostmgrsClient
+from resmgr.core.explain.queue_reasons import explain
+from resmgr.core.explain.waiting_groups import Grouping
 from resmgr.drivers.feasibility import Feasibility
 from resmgr.services.placing import PlacingService
 from resmgr.services.tasks import TaskService
@@ -28,7 +31,9 @@ from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs
 
 S = TaskState
 LARGE = Shortage(Lack.RESOURCE, "cpu", 60_000, 40_000, 3)
-TEXT = "needs 60 cpu on one host; the largest of 3 hosts has 40; waits for a host with at least 60 cpu"
+TEXT = (
+    "needs 60 cores on one host; the largest of 3 hosts has 40 cores; waits for a host with at least 60 cores"
+)
 
 
 def crowded() -> World:
@@ -89,7 +94,8 @@ def test_a_changed_shortage_is_reported() -> None:
     [shape] = world.scheduler.infeasible.shapes()
     world.scheduler.keep_aside(shape, Shortage(Lack.RESOURCE, "cpu", 60_000, 50_000, 4))
     assert world.task(3).reason == (
-        "needs 60 cpu on one host; the largest of 4 hosts has 50; waits for a host with at least 60 cpu"
+        "needs 60 cores on one host; the largest of 4 hosts has 50 cores; "
+        "waits for a host with at least 60 cores"
     )
 
 
@@ -133,7 +139,7 @@ def test_a_gang_that_is_more_than_the_cluster_waits_for_another_cluster() -> Non
     world.admit()
     assert (world.state(0), world.state(1)) == (S.PENDING, S.READY)
     assert world.task(0).reason == (
-        "needs 101 cpu at a time; the cluster has 100; waits for a cluster with at least 101 cpu"
+        "needs 101 cores at a time; the cluster has 100 cores; waits for a cluster with at least 101 cores"
     )
     assert world.scheduler.infeasible.shapes() == [], "it is not compared with hosts"
     aside = world.task(0).gang
@@ -179,7 +185,10 @@ class Hostmgr:
         known: Any = SimpleNamespace(known=True)
         self._service = FeasibilityService(self.table, known, lambda want, offset, most: ((), {}))
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        method = rpc.name
         if not self.available:
             raise Unavailable("hostmgr is down")
         if method == "CheckGangs":
@@ -198,7 +207,7 @@ async def set_aside(shell: Shell) -> tuple[Feasibility, Hostmgr]:
     await PlacingService(shell.driver).GiveBack(request, ENGINE)
     assert (await shell.states())[run_id(0)] == "PENDING"
     hostmgr = Hostmgr()
-    return Feasibility(shell.driver, hostmgr, 1.0), hostmgr
+    return Feasibility(shell.driver, HostmgrsClient(hostmgr), 1.0), hostmgr
 
 
 @pytest.fixture
@@ -233,7 +242,7 @@ async def test_reasons_follow_other_changes_at_leisure(shell: Shell) -> None:
     await feasibility.check()
     task = next(iter(shell.driver.scheduler.registry))
     assert "the largest of 1 host has 40" in task.reason
-    await Feasibility(shell.driver, hostmgr, 1.0, describe=0.0).check()
+    await Feasibility(shell.driver, HostmgrsClient(hostmgr), 1.0, describe=0.0).check()
     assert "the largest of 2 hosts has 50" in task.reason
 
 
@@ -251,7 +260,7 @@ async def test_operators_see_what_is_aside(shell: Shell) -> None:
     [pool] = list(shell.driver.scheduler.tree.leaves())
     request = resmgrsvc_pb2.GetPendingTasksRequest(limit=10)
     request.respoolID.value = pool.id
-    answer = await TaskService(shell.driver, shell.hostmgr).GetPendingTasks(request, CLIENT)
+    answer = await TaskService(shell.driver, HostmgrsClient(shell.hostmgr)).GetPendingTasks(request, CLIENT)
     assert len(answer.pendingGangsByQueue["infeasible"].pendingGangs) == 1
 
 

@@ -81,8 +81,10 @@ async def test_a_gang_above_a_limit_is_refused_and_one_above_the_cluster_set_asi
     pool = await sane.pool(limit=150)
     answer = await sane.enqueue(pool, wire_gang(0, 1, 2, cpu=60), wire_gang(3, 4, cpu=60))
     failed = {each.task.taskId.value: each.message for each in answer.error.failure.failed}
-    assert failed == dict.fromkeys(map(run_id, (0, 1, 2)), "cpu: gang 180 > limit 150 of /a")
-    expected = "needs 120 cpu at a time; the cluster has 100; waits for a cluster with at least 120 cpu"
+    assert failed == dict.fromkeys(map(run_id, (0, 1, 2)), "cpu: gang 180 cores > limit 150 cores of /a")
+    expected = (
+        "needs 120 cores at a time; the cluster has 100 cores; waits for a cluster with at least 120 cores"
+    )
     assert await reasons(sane) == {run_id(3): expected, run_id(4): expected}
 
 
@@ -94,7 +96,7 @@ async def test_a_limit_that_sank_below_a_waiting_gang_is_its_reason(sane: Shell)
     assert not (await sane.pools.UpdateResourcePool(update, CLIENT)).HasField("error")
     while sane.driver.cycle():
         pass
-    expected = "cpu: allocation 30 + gang 80 > entitlement 50 in /a"
+    expected = "cpu: allocation 30 cores + gang 80 cores > entitlement 50 cores in /a"
     assert await reasons(sane) == {run_id(0): expected, run_id(1): ""}
 
 
@@ -113,9 +115,9 @@ async def test_a_gang_beyond_reservation_controller_limit_or_slack_waits_with_it
         wire_gang(3),
     )
     assert await reasons(sane) == {
-        run_id(0): "cpu: non-preemptible allocation 0 + gang 11 > reservation 10 in /a",
-        run_id(1): "cpu: controller allocation 0 + gang 6 > controller limit 5 in /a",
-        run_id(2): "cpu: slack allocation 0 + gang 11 > slack entitlement 10 in /a",
+        run_id(0): "cpu: non-preemptible allocation 0 cores + gang 11 cores > reservation 10 cores in /a",
+        run_id(1): "cpu: controller allocation 0 cores + gang 6 cores > controller limit 5 cores in /a",
+        run_id(2): "cpu: slack allocation 0 cores + gang 11 cores > slack entitlement 10 cores in /a",
         run_id(3): "",
     }
     assert (await sane.states())[run_id(3)] == "READY"
@@ -146,7 +148,7 @@ async def test_a_cluster_without_capacity_admits_nothing_and_reports_the_reason(
         sane.driver.cycle()
     assert (await sane.driver.preempt()) == []
     expected = await reasons(sane)
-    assert expected[run_id(2)] == "cpu: allocation 0 + gang 1 > entitlement 0 in /a/b"
+    assert expected[run_id(2)] == "cpu: allocation 0 cores + gang 1 core > entitlement 0 cores in /a/b"
     assert expected[run_id(0)] == expected[run_id(1)] == "behind earlier gangs in queue pending of /a/b"
     assert all(not any(each.entitlement) for each in sane.driver.scheduler.tree)
     refused = await sane.pools.CreateResourcePool(respool_pb2.CreateRequest(config=pool_config("c")), CLIENT)

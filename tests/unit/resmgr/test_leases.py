@@ -21,6 +21,7 @@ def test_leases_of_a_silent_holder_return_as_gangs() -> None:
     assert world.scheduler.expire_leases(world.now + 29) == 0
     assert world.scheduler.expire_leases(world.now + 30) == 2
     assert [world.state(i) for i in range(3)] == [S.READY] * 3
+    world.call_again()
     assert [len(gang.tasks) for gang in world.dequeue()] == [2, 1]
 
 
@@ -53,13 +54,13 @@ def test_the_claims_of_abandoned_placements_are_returned() -> None:
     assert [each.host for each in world.scheduler.placements.abandoned] == ["h2"]
 
 
-def test_a_gang_with_members_in_different_states_returns_whole() -> None:
+def test_a_gang_whose_members_are_on_several_hosts_returns_whole() -> None:
     world = World()
     world.enqueue(0, 1)
     world.admit()
     world.dequeue()
     world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
-    assert world.hand_over(limit=1) == [Run(JOB, 0, 1)]
+    assert world.hand_over(limit=1) == [Run(JOB, 0, 1), Run(JOB, 1, 1)]
     world.scheduler.expire_leases(world.now + 60)
     assert [world.state(i) for i in range(2)] == [S.READY, S.READY]
     assert not world.scheduler.placements

@@ -108,7 +108,7 @@ def test_queues_are_listed_in_order_with_the_reasons() -> None:
     assert (pending.name, pending.length, aside.length) == ("pending", 2, 0)
     shown = [(each.position, each.gang.tasks[0].instance, len(each.gang.tasks)) for each in pending.gangs]
     assert shown == [(1, 1, 1), (2, 2, 2)]
-    assert pending.gangs[0].why == "cpu: allocation 71 + gang 20 > entitlement 80 in /p/a"
+    assert pending.gangs[0].why == "cpu: allocation 71 cores + gang 20 cores > entitlement 80 cores in /p/a"
     assert pending.gangs[1].why
     *_, further, _ = queues(world.scheduler, world.pool(), 1, 2)
     assert [each.position for each in further.gangs] == [2]

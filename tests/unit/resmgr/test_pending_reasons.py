@@ -24,7 +24,7 @@ def test_each_change_is_reported_once() -> None:
     reasons = world.scheduler.reasons
     assert reasons.flush(world.now)
     assert deltas(reasons) == [
-        (0, "cpu: allocation 1 + gang 100 > entitlement 100 in /a"),
+        (0, "cpu: allocation 1 core + gang 100 cores > entitlement 100 cores in /a"),
         (1, "behind earlier gangs in queue pending of /a"),
     ]
     world.admit()

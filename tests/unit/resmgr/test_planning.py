@@ -8,7 +8,7 @@ import pytest
 
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskType
-from resmgr.core.admission.checks import Check, Refusal
+from resmgr.core.admission.checks import Check, FailedCheck
 from resmgr.core.planning.admission import AdmissionPlan, PlannedGangs, plan_admission
 from resmgr.core.planning.preemption import plan_preemption
 from resmgr.core.preemption.policy import Victim
@@ -36,14 +36,14 @@ def test_as_many_as_fit_are_admitted_and_nothing_changes() -> None:
     assert (first.count, first.reason) == (29, "")
     assert (second.count, second.reason) == (
         2,
-        "cpu: allocation 100 + gang 1 > entitlement 100 in /a",
+        "cpu: allocation 100 cores + gang 1 core > entitlement 100 cores in /a",
     )
     assert (world.cpu(), world.pool().total_demand(), world.pool().entitlement) == before
 
 
 def test_amounts_of_a_large_cluster_are_told_without_an_exponent() -> None:
-    refused = Refusal(Check.ENTITLEMENT, "memory", 123_456_789_012, 4_096_500, 123_456_789_000, "/a")
-    expected = "allocation 123456789.012 + gang 4096.5 > entitlement 123456789 in /a"
+    refused = FailedCheck(Check.ENTITLEMENT, "memory", 123_456_789_012, 4_096_500, 123_456_789_000, "/a")
+    expected = "allocation 123,456,789.012 MB + gang 4,096.5 MB > entitlement 123,456,789 MB in /a"
     assert str(refused) == f"memory: {expected}"
 
 
@@ -66,7 +66,10 @@ def test_gangs_wait_behind_those_of_the_same_priority_and_pass_lower_ones() -> N
     world.admit()
     [behind] = planned(world, gangs(1, 5, priority=1)).groups
     assert (behind.count, behind.ahead) == (0, 3)
-    assert behind.reason.startswith("behind ") and "allocation 50 + gang 60 > entitlement" in behind.reason
+    assert (
+        behind.reason.startswith("behind ")
+        and "allocation 50 cores + gang 60 cores > entitlement" in behind.reason
+    )
     [passing] = planned(world, gangs(1, 5, priority=2)).groups
     assert (passing.count, passing.reason) == (5, "")
 
@@ -74,7 +77,11 @@ def test_gangs_wait_behind_those_of_the_same_priority_and_pass_lower_ones() -> N
 def test_more_than_a_limit_is_refused() -> None:
     world = World(PoolConfig("a", "a", "root", kinds(limit=10)))
     [group] = planned(world, gangs(11, 2)).groups
-    assert (group.limited, group.count, group.reason) == (True, 0, "cpu: gang 11 > limit 10 of /a")
+    assert (group.limited, group.count, group.reason) == (
+        True,
+        0,
+        "cpu: gang 11 cores > limit 10 cores of /a",
+    )
 
 
 def test_tasks_of_lower_priority_would_be_preempted() -> None:

@@ -168,7 +168,7 @@ async def test_a_limit_lowered_under_the_allocation_admits_nothing_until_it_fits
     await shell.enqueue(made, wire_gang(9, cpu=5))
     assert (await shell.states())[wire_gang(9).tasks[0].taskId.value] == "PENDING"
     [waiting] = [task for task in shell.driver.scheduler.registry if task.instance == 9]
-    assert waiting.reason == "cpu: allocation 40 + gang 5 > entitlement 30 in /a"
+    assert waiting.reason == "cpu: allocation 40 cores + gang 5 cores > entitlement 30 cores in /a"
     usage = {usage.kind: usage.allocation for usage in (await get(stub, made)).respool.usages}
     assert usage["cpu"] == 40, "nothing is taken away by the update itself"
     for instance in (0, 1):

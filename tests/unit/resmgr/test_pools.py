@@ -3,9 +3,13 @@ from __future__ import annotations
 import pytest
 
 from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.model.host_class import HostClass
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import Resources
-from resmgr.core.state.pools import Pool, PoolBusy, PoolExists, PoolNotLeaf, PoolTree
+from resmgr.core.state.classes import ClassCapacity
+from resmgr.core.state.needs import Needs
+from resmgr.core.state.pool import Pool
+from resmgr.core.state.pools import PoolBusy, PoolExists, PoolNotLeaf, PoolTree
 from tests.unit.resmgr.world import World, kinds
 
 
@@ -51,7 +55,7 @@ WRONG = [
         "resources[0].reservation: 51.0 is not at most 50:"
         " /p reserves 50 of cpu, and its other children take 0",
     ),
-    (PoolConfig("x", "x", "p", cpu(0, 1, -1)), "resources[0].share: -1 is not a number, 0 or more"),
+    (PoolConfig("x", "x", "p", cpu(0, 1, -1.0)), "resources[0].share: -1.0 is not a number, 0 or more"),
     (
         PoolConfig("x", "x", "p", cpu(0, 1, float("nan"))),
         "resources[0].share: nan is not a number, 0 or more",
@@ -69,16 +73,16 @@ WRONG = [
         "resources[0].kind: 'wood' is not one of cpu, memory, disk, gpu",
     ),
     (
-        PoolConfig("x", "x", "p", controller_limit_percent=101),
-        "controllerLimit.maxPercent: 101 is not a percentage from 0 to 100",
+        PoolConfig("x", "x", "p", controller_limit_percent=101.0),
+        "controllerLimit.maxPercent: 101.0 is not a percentage from 0 to 100",
     ),
     (
         PoolConfig("x", "x", "p", controller_limit_percent=float("nan")),
         "controllerLimit.maxPercent: nan is not a percentage from 0 to 100",
     ),
     (
-        PoolConfig("x", "x", "p", slack_limit_percent=-1),
-        "slackLimit.maxPercent: -1 is not a percentage from 0 to 100",
+        PoolConfig("x", "x", "p", slack_limit_percent=-1.0),
+        "slackLimit.maxPercent: -1.0 is not a percentage from 0 to 100",
     ),
 ]
 
@@ -177,7 +181,7 @@ def test_only_an_idle_leaf_may_be_deleted() -> None:
     world = World(PoolConfig("p", "p", "root", kinds()), PoolConfig("a", "a", "p", kinds()))
     pools = world.scheduler.tree
     world.enqueue(0)
-    with pytest.raises(PoolBusy, match=r"/p/a has 1 tasks: allocation .* demand cpu:1 memory:1 disk:1 gpu:0"):
+    with pytest.raises(PoolBusy, match=r"/p/a has 1 task: allocation .* demand cpu:1 memory:1 disk:1 gpu:0"):
         pools.delete("a")
     with pytest.raises(PoolNotLeaf, match="/p has pools below it: a"):
         pools.delete("p")
@@ -212,3 +216,28 @@ def test_capacity_without_demand_is_shared_up_to_the_limits() -> None:
     )
     entitled = {pool.path: pool.entitlement[0] for pool in world.scheduler.tree}
     assert entitled == {"/": 100_000, "/p": 100_000, "/p/x": 80_000, "/p/y": 20_000}
+
+
+def test_a_copy_is_the_same_and_goes_its_own_way() -> None:
+    pools = tree(PARENT, PoolConfig("x", "x", "p", cpu(3, 60)), capacity=Resources.of(100))
+    pools.set_classes({HostClass(): ClassCapacity(Resources.of(60)), HostClass(gpu=True): ClassCapacity()})
+    leaf = pools.get("x")
+    charge = Needs(Resources.of(1), controller=True).charge
+    leaf.charge(charge)
+    leaf.add_demand(charge)
+    leaf.entitle((4000, 0, 0, 0), (1000, 0, 0, 0))
+    before = [figures(pool) for pool in pools]
+    copy = pools.copy()
+    assert [figures(pool) for pool in copy] == before
+    assert (copy.capacity, copy.get("x").ancestors[-1]) == (pools.capacity, copy.root)
+    copy.get("x").charge(charge)
+    copy.get("x").remove_demand(charge)
+    assert [figures(pool) for pool in pools] == before
+
+
+def figures(pool: Pool) -> tuple[object, ...]:
+    sums = pool.used, pool.slack, pool.non_preemptible, pool.controller, pool.demand, pool.slack_demand
+    entitled = pool.entitlement, pool.slack_entitlement, pool.firm_entitlement
+    limits = pool.reservation, pool.limit, pool.controller_limit, pool.slack_limit
+    parts = [(of, figures(part)) for of, part in pool.parts.items()]
+    return pool.id, pool.path, [list(each) for each in sums], entitled, limits, pool.class_order, parts

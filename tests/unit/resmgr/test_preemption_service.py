@@ -10,7 +10,7 @@ import pytest
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config.errors import ConfigError
-from peloton.config.settings import load
+from peloton.config.loading import load
 from peloton.errors import Fenced, InvalidArgument
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
@@ -117,3 +117,18 @@ def test_settings(tmp_path: Path) -> None:
         file.write_text(f"storage: {{path: /x/y.db}}\npreemption: {wrong}\n")
         with pytest.raises(ConfigError):
             load(ResmgrSettings, [file])
+
+
+async def test_runs_that_jobmgr_keeps_are_spared(shell: Shell) -> None:
+    await crowded(shell)
+    assert len(await shell.driver.preempt()) == 1
+    answer = await shell.tasks.GetPreemptibleTasks(pb.GetPreemptibleTasksRequest(limit=10), JOBMGR)
+    [candidate] = answer.preemptionCandidates
+    service, run = PreemptionService(shell.driver), candidate.task_id.value
+    kept = await service.KeepRuns(preemption_pb2.KeepRunsRequest(mesos_task_ids=[run, run_id(9)]), JOBMGR)
+    assert kept.spared == 1
+    reasons = await service.GetReasons(preemption_pb2.GetReasonsRequest(mesos_task_ids=[run]), JOBMGR)
+    assert not reasons.reasons
+    assert await shell.driver.preempt() == [], "no other task of its job is taken at once"
+    with pytest.raises(InvalidArgument):
+        await service.KeepRuns(preemption_pb2.KeepRunsRequest(mesos_task_ids=["x"] * 10_001), JOBMGR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
@@ -44,6 +45,18 @@ def instances(tasks: list[Task]) -> list[int]:
     return [task.instance for task in tasks]
 
 
+def test_the_task_that_loses_the_least_work_since_its_checkpoint_goes_first() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    borrowed(world)
+    for instance, at in ((1, 290), (3, 280), (77, 300)):  # the last one is unknown
+        world.scheduler.note_saved(Run(JOB, instance, 1), world.now + at)
+    checks(world, preemptor, 5)
+    assert instances(preemptor.take(100)) == [1, 3, 4]
+    world.scheduler.observe(Run(JOB, 1, 1), S.KILLED, world.now)
+    assert {task.instance for task in world.scheduler.lifecycle.registry.saved} == {3}
+
+
 def test_a_pool_frees_its_excess_after_five_checks_for_the_pool_that_lent_it() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
@@ -61,7 +74,8 @@ def test_a_pool_frees_its_excess_after_five_checks_for_the_pool_that_lent_it() -
         world.task(4).reason
         == victim.reason
         == (
-            "/a was over its entitlement in 5 checks in a row (cpu: allocation 100 > entitlement 50);"
+            "/a was over its entitlement in 5 checks in a row "
+            "(cpu: allocation 100 cores > entitlement 50 cores);"
             " /b waits for its share"
         )
     )
@@ -289,3 +303,97 @@ def test_a_check_of_many_tasks_goes_in_many_steps() -> None:
         count += 1
     assert len(victims) == many - 10_000
     assert count > len(victims) // 500 + many // 10_000
+
+
+def preempting(world: World) -> list[int]:
+    return [number for number in range(5) if world.state(number) is S.PREEMPTING]
+
+
+def marked(world: World) -> Preemptor:
+    """Three tasks of a are preempted for b, and jobmgr has taken them."""
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    borrowed(world)
+    checks(world, preemptor, 5)
+    assert instances(preemptor.take(100)) == [4, 3, 2] and preempting(world) == [2, 3, 4]
+    return preemptor
+
+
+def test_victims_are_spared_as_soon_as_nobody_waits_for_them() -> None:
+    world = two_pools()
+    preemptor = marked(world)
+    assert preemptor.spare(world.now) == 3 and preempting(world) == [2, 3, 4]
+    for instance in range(100, 105):
+        world.scheduler.kill(OTHER_JOB, instance)
+    preemptor.spare(world.now)
+    assert preempting(world) == [] and world.task(4).reason == ""
+    assert preemptor.why(Run(JOB, 4, 1)) is None and len(preemptor) == 0
+    world.later(601.0)
+    assert world.state(4) is S.RUNNING
+
+
+def test_as_many_victims_are_spared_as_are_not_needed() -> None:
+    world = two_pools()
+    preemptor = marked(world)
+    for instance in range(100, 103):
+        world.scheduler.kill(OTHER_JOB, instance)
+    preemptor.spare(world.now)
+    assert preempting(world) == [4]
+
+
+def test_victims_that_have_not_been_taken_are_spared_too() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    borrowed(world)
+    checks(world, preemptor, 5)
+    for instance in range(100, 105):
+        world.scheduler.kill(OTHER_JOB, instance)
+    preemptor.spare(world.now)
+    assert len(preemptor) == 0 and preemptor.take(10) == []
+
+
+def test_a_victim_of_its_own_pool_is_spared_when_the_waiting_gang_has_ended() -> None:
+    world = World()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    world.launch(*range(5), of=needs(20))
+    world.enqueue(9, of=needs(40, priority=7))
+    world.admit()
+    whole(preemptor.steps(world.now))
+    assert len(preempting(world)) == 2
+    preemptor.spare(world.now)
+    assert len(preempting(world)) == 2
+    world.scheduler.kill(JOB, 9)
+    preemptor.spare(world.now)
+    assert preempting(world) == []
+
+
+def test_what_a_service_keeps_for_its_sla_is_spared_and_not_chosen_again_at_once() -> None:
+    world = two_pools()
+    preemptor = marked(world)
+    assert preemptor.keep([Run(JOB, 2, 1), Run(JOB, 3, 1), Run(JOB, 99, 1)], world.now) == 2
+    assert preempting(world) == [4]
+    world.observe(4, S.KILLED)
+    world.later(1.0)
+    whole(preemptor.steps(world.now))
+    assert [number for number in range(4) if world.state(number) is S.PREEMPTING] == []
+    checks(world, preemptor, 6)
+    assert sum(world.state(number) is S.PREEMPTING for number in range(4)) == 1, "as many as it let go"
+
+
+def test_no_more_of_a_service_are_chosen_than_its_sla_lets_go_now() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    borrowed(world, of=replace(needs(20), max_unavailable=2))
+    checks(world, preemptor, 5)
+    assert preempting(world) == [3, 4], "three would be needed; the last ones that started"
+    checks(world, preemptor, 5)
+    assert preempting(world) == [3, 4], "these are not up yet"
+
+
+def test_instances_that_do_not_run_count_against_the_sla() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    service = replace(needs(20), max_unavailable=2)
+    borrowed(world, of=service)
+    world.enqueue(50, of=replace(service, resources=Resources.of(cpu=300)))
+    checks(world, preemptor, 5)
+    assert preempting(world) == [4]

@@ -7,13 +7,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.respool.respool_pb2_grpc import ResourceManagerStub
-from peloton.config.settings import LocalMembershipSettings
+from peloton.calls.jobmgr import ENQUEUE_GANGS
+from peloton.calls.rpc import Answer, Request, Rpc, rpc
+from peloton.config.membership import LocalMembershipSettings
 from peloton.errors import Unavailable
 from peloton.membership.factory import membership
 from peloton.membership.interface import Membership, Role
@@ -22,6 +23,9 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceS
 from peloton.rpc.client import Channels, LeaderClient
 from tests.unit.resmgr.shell import pool_config, run_id, wire_gang
 
+CREATE_POOL = rpc(ResourceManagerStub, lambda stub: stub.CreateResourcePool)
+QUERY_POOLS = rpc(ResourceManagerStub, lambda stub: stub.Query)
+GET_ACTIVE_TASKS = rpc(ResourceManagerServiceStub, lambda stub: stub.GetActiveTasks)
 SECONDS = 60.0
 """Longest that a loaded machine may take to start a process."""
 
@@ -46,32 +50,30 @@ async def test_a_killed_resmgr_comes_back_with_its_pools(tmp_path: Path) -> None
     channels, process = Channels(), start(tmp_path)
     async with watching(tmp_path / "membership") as members:
 
-        async def call(stub: type, method: str, request: Any) -> Any:
-            client = LeaderClient(members, channels, Role.RESMGR, stub, ())
-            return await client.call(method, request, timeout=SECONDS)
+        async def call(rpc: Rpc[Request, Answer], request: Request) -> Answer:
+            client = LeaderClient(members, channels, Role.RESMGR, ())
+            return await client.call(rpc, request, timeout=SECONDS)
 
         try:
             request = respool_pb2.CreateRequest(config=pool_config("a"))
-            pool = (await call(ResourceManagerStub, "CreateResourcePool", request)).result
+            pool = (await call(CREATE_POOL, request)).result
             process.kill()
             process.wait(SECONDS)
             process = start(tmp_path)
-            answer = await call(ResourceManagerStub, "Query", respool_pb2.QueryRequest())
+            answer = await call(QUERY_POOLS, respool_pb2.QueryRequest())
             assert {info.path.value: info.id.value for info in answer.resourcePools} == {
                 "/": "root",
                 "/a": pool.value,
             }
             enqueue = resmgrsvc_pb2.EnqueueGangsRequest(resPool=pool, gangs=[wire_gang(0)])
-            answer = await call(ResourceManagerServiceStub, "EnqueueGangs", enqueue)
-            assert not answer.HasField("error")
+            assert not (await call(ENQUEUE_GANGS, enqueue)).HasField("error")
             tasks = resmgrsvc_pb2.GetActiveTasksRequest()
-            answer = await call(ResourceManagerServiceStub, "GetActiveTasks", tasks)
-            assert dict(answer.taskStatesMap) == {run_id(0): "PENDING"}
+            assert dict((await call(GET_ACTIVE_TASKS, tasks)).taskStatesMap) == {run_id(0): "PENDING"}
             process.terminate()
             assert process.wait(SECONDS) == 0
-            client = LeaderClient(members, channels, Role.RESMGR, ResourceManagerStub, ())
+            client = LeaderClient(members, channels, Role.RESMGR, ())
             with pytest.raises(Unavailable):
-                await client.call("Query", respool_pb2.QueryRequest(), timeout=0.5)
+                await client.call(QUERY_POOLS, respool_pb2.QueryRequest(), timeout=0.5)
         finally:
             process.kill()
             process.wait()

@@ -20,6 +20,7 @@ from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.wire.job import job_spec
 from peloton.wire.payload import job_config
 from resmgr.__main__ import build_driver
+from resmgr.clients import HostmgrClient, HostmgrsClient
 from resmgr.core.state.needs import NewTask
 from resmgr.core.state.queues import PoolQueues
 from resmgr.drivers.capacity import Capacity
@@ -70,7 +71,7 @@ class Restart:
         self.driver = build_driver(settings(Path("unused")), SystemClock())
         self.recovery = Recovery(self.driver, store.jobs, store.tasks)
         options = PullOptions(batch=1000, poll=0.02, pause=0.01)
-        self.statuses = StatusStream(self.driver, hostmgr, options, self.recovery.resync)
+        self.statuses = StatusStream(self.driver, HostmgrClient(hostmgr), options, self.recovery.resync)
 
     async def begin(self, tasks: Tasks | None = None) -> None:
         self.driver.scheduler.load_pools(await self.store.pools.all())
@@ -369,7 +370,7 @@ async def test_a_job_of_a_deleted_pool_is_left_out(store: Store) -> None:
 
 async def test_capacity_is_requested_until_it_is_known(store: Store) -> None:
     made = await prepared(store, {})
-    capacity = Capacity(made.driver, made.hostmgr, first=0.005, interval=10.0)
+    capacity = Capacity(made.driver, HostmgrsClient(made.hostmgr), first=0.005, interval=10.0)
     made.hostmgr.down = True
     updating = asyncio.create_task(capacity.run())
     await until(lambda: len(made.hostmgr.calls) > 1)

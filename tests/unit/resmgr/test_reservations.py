@@ -9,8 +9,8 @@ from peloton.model.states import TaskState as S
 from peloton.private.resmgr.placing import placing_pb2
 from resmgr.core.explain.queue_reasons import explain
 from resmgr.core.state.entities import Gang
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.placements import ReservedGang
-from resmgr.core.state.policy import Policy
 from resmgr.services.placing import PlacingService
 from resmgr.wire.tasks import gang_to
 from storage.interface import Store
@@ -18,9 +18,9 @@ from tests.unit.resmgr.shell import ENGINE, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs
 
 
-def placing(*instances: int, policy: Policy | None = None) -> tuple[World, Gang]:
+def placing(*instances: int, limits: Limits | None = None) -> tuple[World, Gang]:
     """A world in which an engine has a gang."""
-    world = World(policy=policy)
+    world = World(limits=limits)
     world.enqueue(*instances)
     world.admit()
     [gang] = world.dequeue()
@@ -52,7 +52,7 @@ def test_a_task_asks_for_a_reserved_host_after_three_times_three_failed_tries() 
 
 
 def test_without_host_reservation_none_is_asked_for() -> None:
-    world, gang = placing(0, 1, policy=Policy(host_reservation=False))
+    world, gang = placing(0, 1, limits=Limits(host_reservation=False))
     for _ in range(10):
         gang = fail(world, 0, 1)
     assert not world.scheduler.wants_reserved_host(gang)
@@ -129,6 +129,7 @@ def test_a_reserved_gang_of_an_engine_that_is_gone_is_placed_by_another() -> Non
     reserve(world, 0)
     world.scheduler.expire_leases(world.now + 31)
     assert world.state(0) is S.READY
+    world.call_again()
     assert len(world.dequeue()) == 1
 
 

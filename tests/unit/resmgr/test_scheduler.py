@@ -8,8 +8,8 @@ from peloton.errors import NotFound, Refused
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
-from resmgr.core.state.policy import Policy
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, proposal
 
 S = TaskState
@@ -134,18 +134,16 @@ def test_an_orphan_that_shows_life_is_kept() -> None:
     assert len(world.scheduler.registry.orphans) == 1
 
 
-def test_a_placed_task_stays_placed_when_the_rest_of_its_gang_was_launched() -> None:
+def test_a_gang_is_handed_over_whole_even_beyond_the_limit() -> None:
     world = World()
     world.enqueue(0, 1)
+    world.enqueue(2)
     world.admit()
     world.dequeue()
-    world.scheduler.propose(world.engine, [proposal([0], "h1"), proposal([1], "h2")], [], world.now)
-    assert world.hand_over(1) == [Run(JOB, 0, 1)]
-    world.observe(0, S.RUNNING)
-    world.later(5000)
-    assert world.state(1) is S.PLACED
-    assert world.dequeue() == []
-    assert world.hand_over() == [Run(JOB, 1, 1)]
+    proposals = [proposal([0], "h1"), proposal([2], "h2"), proposal([1], "h3")]
+    world.scheduler.propose(world.engine, proposals, [], world.now)
+    assert world.hand_over(1) == [Run(JOB, 0, 1), Run(JOB, 2, 1), Run(JOB, 1, 1)]
+    assert world.hand_over() == []
 
 
 def test_an_orphan_that_was_being_preempted_holds_its_allocation_until_it_ends() -> None:
@@ -232,7 +230,7 @@ def test_a_killed_member_leaves_a_smaller_gang_in_its_place() -> None:
 
 
 def test_a_failed_gang_is_tried_again_after_a_growing_pause() -> None:
-    world = World(policy=Policy(tries=100))
+    world = World(limits=Limits(tries=100))
     world.enqueue(0)
     world.admit()
     pauses = []
@@ -261,7 +259,7 @@ def test_after_three_failed_tries_it_returns_to_its_pool_and_frees_its_allocatio
     assert (world.state(0), world.state(1), world.cpu()) == (S.PENDING, S.READY, 60)
     gang = world.task(0).gang
     assert gang is not None
-    assert (gang.cycles, world.scheduler.wants_reserved_host(gang)) == (1, False)
+    assert (gang.attempts.returns, world.scheduler.wants_reserved_host(gang)) == (1, False)
 
 
 def test_the_time_to_place_grows_with_each_failed_try() -> None:
@@ -349,7 +347,7 @@ def test_a_gang_placed_in_part_is_rejected_and_returns_whole() -> None:
 
 
 def test_a_full_queue_of_placements_refuses_more() -> None:
-    world = World(policy=Policy(placed_limit=1))
+    world = World(limits=Limits(placed_limit=1))
     for instance in range(2):
         world.enqueue(instance)
     world.admit()
@@ -388,6 +386,34 @@ def test_restored_tasks_have_their_allocation_and_their_host() -> None:
     for instance in range(5):
         world.observe(instance, S.FAILED, run=3)
     assert (world.cpu(), list(world.scheduler.registry.on_host("h1"))) == (0, [])
+
+
+def test_a_run_that_is_enqueued_on_a_host_is_counted_there_and_never_placed() -> None:
+    """As a lost run whose agent came back: jobmgr keeps it, and enqueues it once more."""
+    world = World()
+    on_host = NewTask(JOB, 0, 1, needs(500), host="h9")
+    assert world.scheduler.enqueue(world.pool(), [on_host], world.now) == []
+    world.admit()
+    assert world.dequeue() == []
+    assert (world.state(0), world.cpu()) == (S.LAUNCHED, 500)
+    assert [task.instance for task in world.scheduler.registry.on_host("h9")] == [0]
+    assert world.observe(0, S.RUNNING)
+    world.scheduler.enqueue(world.pool(), [on_host._replace(host="h8")], world.now)
+    assert (world.state(0), world.task(0).host, world.cpu()) == (S.RUNNING, "h9", 500)
+    assert world.observe(0, S.FAILED)
+    assert (world.cpu(), list(world.scheduler.registry.on_host("h9"))) == (0, [])
+
+
+def test_of_a_gang_only_what_is_on_no_host_is_queued() -> None:
+    world = World()
+    gang = [NewTask(JOB, 0, 1, needs(10), host="h9"), NewTask(JOB, 1, 1, needs(10))]
+    assert [task.instance for task in world.scheduler.enqueue(world.pool(), gang, world.now)] == [1]
+    world.admit()
+    assert [[task.instance for task in each.tasks] for each in world.dequeue()] == [[1]]
+    assert (world.task(0).host, world.state(0), world.cpu()) == ("h9", S.LAUNCHED, 20)
+    whole = [NewTask(JOB, instance, 1, needs(10), host="h9") for instance in (2, 3)]
+    assert world.scheduler.enqueue(world.pool(), whole, world.now) == []
+    assert len(list(world.scheduler.registry.on_host("h9"))) == 3
 
 
 def test_restoring_what_is_known_changes_nothing() -> None:

@@ -20,7 +20,7 @@ from tests.unit.resmgr.shell import Shell, wire_gang
 from tests.unit.resmgr.test_pool_scopes import Context, as_bound
 from tests.unit.resmgr.world import JOB
 
-IN_JOBMGR = ("job", "task", "update", "volume", "pod", "plan", "jobmgr")
+IN_JOBMGR = ("job", "task", "update", "volume", "pod", "watch", "plan", "jobmgr")
 """What the packages of the services have in their names that jobmgr serves; its own tests call them."""
 LISTS = {
     ("peloton.api.v0.respool.ResourceManager", "Query"),

@@ -106,7 +106,7 @@ async def test_a_gang_beyond_a_limit_is_refused(shell: Shell) -> None:
     pool = await shell.pool("b", parent, limit=20)
     answer = await shell.enqueue(pool, wire_gang(0, 1, cpu=15), wire_gang(2, cpu=15))
     failed = {task.task.taskId.value: task.message for task in answer.error.failure.failed}
-    assert failed == dict.fromkeys((run_id(0), run_id(1)), "cpu: gang 30 > limit 20 of /a/b")
+    assert failed == dict.fromkeys((run_id(0), run_id(1)), "cpu: gang 30 cores > limit 20 cores of /a/b")
     assert await shell.states() == {run_id(2): "READY"}
 
 
@@ -291,6 +291,17 @@ async def test_tasks_are_found_by_host_and_orphans_by_pool(shell: Shell) -> None
         assert [task.taskId.value for task in orphans.orphanTasks] == [run_id(0)]
 
 
+async def test_a_run_that_is_enqueued_with_its_host_is_found_there(shell: Shell) -> None:
+    pool = await shell.pool()
+    kept = wire_gang(0)
+    kept.tasks[0].hostname = "h9"
+    assert not (await shell.enqueue(pool, kept, wire_gang(1))).HasField("error")
+    assert await shell.states() == {run_id(0): "LAUNCHED", run_id(1): "READY"}
+    assert [task.instance for task in shell.driver.scheduler.registry.on_host("h9")] == [0]
+    (waiting,) = await shell.dequeue()
+    assert [task.taskId.value for task in waiting.tasks] == [run_id(1)]
+
+
 async def test_events_that_are_pushed_count_too(shell: Shell) -> None:
     pool = await shell.pool()
     await shell.enqueue(pool, wire_gang(0))
@@ -330,7 +341,7 @@ async def test_reasons_are_followed_as_deltas(shell: Shell) -> None:
     await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100))
     first = await shell.waiting.WaitForDeltas(waiting_pb2.WaitForDeltasRequest(), JOBMGR)
     assert [(delta.mesos_task_id, delta.reason) for delta in first.deltas] == [
-        (run_id(0), "cpu: allocation 1 + gang 100 > entitlement 100 in /a")
+        (run_id(0), "cpu: allocation 1 core + gang 100 cores > entitlement 100 cores in /a")
     ]
     request = waiting_pb2.WaitForDeltasRequest(stream_id=first.stream_id, after=first.last, timeout_ms=20_000)
     waiting = asyncio.create_task(shell.waiting.WaitForDeltas(request, JOBMGR))

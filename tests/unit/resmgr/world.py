@@ -14,10 +14,10 @@ from peloton.model.states import TaskState, TaskType
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps, T
 from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import Needs, NewTask
-from resmgr.core.state.placements import NO_HOSTS, Failure, Proposal, Rejection
-from resmgr.core.state.policy import Policy
-from resmgr.core.state.pools import Pool
+from resmgr.core.state.placements import NO_HOSTS, PlacementFailure, Proposal, Rejection
+from resmgr.core.state.pool import Pool
 from resmgr.core.state.queues import PoolQueues
 
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -48,16 +48,20 @@ class World:
     def __init__(
         self,
         *pools: PoolConfig,
-        policy: Policy | None = None,
+        limits: Limits | None = None,
         capacity: Resources | None = CAPACITY,
         slack: Resources = ZERO,
     ) -> None:
-        self.scheduler = Scheduler(replace(policy or Policy(), sharing_interval=0.0), "stream")
+        self.scheduler = Scheduler(replace(limits or Limits(), sharing_interval=0.0), "stream")
         self.now = 1000.0
         for pool in pools or (PoolConfig("a", "a", "root", kinds()),):
             self.scheduler.tree.insert(pool)
         if capacity is not None:
             self.scheduler.set_capacity(capacity, slack)
+        self.call_again()
+
+    def call_again(self) -> None:
+        """Let engine and jobmgr call, which renews their leases, or begins new ones where these were over."""
         self.engine = self.scheduler.leases.touch(ENGINE, self.now)
         self.jobmgr = self.scheduler.leases.touch(JOBMGR, self.now)
 
@@ -93,7 +97,9 @@ class World:
         hosts: Mapping[str, int] = NO_HOSTS,
         shortage: Shortage | None = None,
     ) -> None:
-        failure = Failure(tuple(Run(JOB, instance, 1) for instance in instances), reason, hosts, shortage)
+        failure = PlacementFailure(
+            tuple(Run(JOB, instance, 1) for instance in instances), reason, hosts, shortage
+        )
         self.scheduler.propose(self.engine, [], [failure], self.now)
 
     def hand_over(self, limit: int = 100) -> list[Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from itertools import pairwise
 
 import pytest
@@ -338,7 +339,7 @@ class TestRefusals:
             Snapshot([pool("a", kind())], Resources(), -1),
             *(
                 Snapshot([pool("a", kind())], Resources(), loads={"a": Load(**{name: less})})
-                for name in Load.__slots__
+                for name in (each.name for each in fields(Load))
             ),
         ]
         for snapshot in snapshots:

@@ -85,7 +85,7 @@ def test_cut_in_proportion(amount: int, claims: list[int], got: list[int]) -> No
     ],
 )
 def test_weights_are_the_ratio_of_the_shares(shares: list[float], weights: list[int]) -> None:
-    assert weights_of(shares) == weights
+    assert weights_of(tuple(shares)) == tuple(weights)
 
 
 @pytest.mark.parametrize(

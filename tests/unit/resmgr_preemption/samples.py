@@ -8,7 +8,7 @@ from peloton.model.ids import Run
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from resmgr.core.preemption.decide import Memory, Rules, remember, steps
-from resmgr.core.preemption.policy import Policy, Victim
+from resmgr.core.preemption.policy import PreemptionPolicy, Victim
 from resmgr.core.preemption.view import Candidate, PoolView, View, Waiting
 from resmgr.core.state.amounts import Vector
 from resmgr.core.state.needs import Needs
@@ -70,7 +70,7 @@ def numbers(victims: list[Victim]) -> list[int]:
     return [run.instance for victim in victims for run in victim.runs]
 
 
-def victims(policy: Policy, *pools: PoolView) -> list[Victim]:
+def victims(policy: PreemptionPolicy, *pools: PoolView) -> list[Victim]:
     """Return what a policy takes of these pools, all steps at once."""
     return complete(policy.steps(View(pools), 0.0))
 

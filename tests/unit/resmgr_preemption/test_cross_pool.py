@@ -127,7 +127,7 @@ def test_names_the_beneficiary_and_the_reason() -> None:
     assert found[0].kinds == ("cpu",)
     assert found[0].frees.values() == amounts(1)
     assert found[0].reason == (
-        "/a was over its entitlement in 5 checks in a row (cpu: allocation 3 > entitlement 0);"
+        "/a was over its entitlement in 5 checks in a row (cpu: allocation 3 cores > entitlement 0 cores);"
         " /b waits for its share"
     )
     assert found[2].reason.endswith("no pool waits for it now")

@@ -8,8 +8,8 @@ import pytest
 
 from peloton.model.states import TaskState
 from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare
+from resmgr.core.preemption.over_entitlement import Strikes
 from resmgr.core.preemption.protection import Allowance, protect
-from resmgr.core.preemption.strikes import Strikes
 from resmgr.core.preemption.view import Candidates, PoolView, View
 from tests.unit.resmgr_preemption.samples import amounts, decide, numbers, task, waiting
 

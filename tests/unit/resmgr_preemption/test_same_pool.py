@@ -93,7 +93,7 @@ def test_names_the_beneficiary_and_the_reason() -> None:
     assert (victim.pool, victim.benefits, victim.kinds) == ("/a", "/a", ("cpu",))
     assert victim.reason == (
         "11111111-1111-1111-1111-111111111111-9-1 of priority 5 waits in /a, which is at its entitlement"
-        " (cpu: 1 short); this one has priority 0"
+        " (1 core short); this one has priority 0"
     )
 
 
@@ -110,6 +110,6 @@ def test_what_is_for_revocable_tasks_is_no_room_for_others() -> None:
     (victim,) = found(pool)
     assert numbers([victim]) == [2]
     assert victim.kinds == ("memory",)
-    assert "(memory: non-slack 2 short)" in victim.reason
+    assert "(non-slack 2 MB memory short)" in victim.reason
     assert taken(replace(pool, firm_room=amounts(9, 2))) == []
     assert taken(replace(pool, queues=((waiting(9, 1, 2, revocable=True),),), slack_room=amounts(9, 9))) == []

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from peloton.model.states import TaskState
@@ -48,3 +50,31 @@ async def test_all_lists_together_read_few_partitions_at_once() -> None:
     found = await asyncio.gather(*(listed(f"job {number}") for number in range(4)))
     assert found == [[bucket * BUCKET for bucket in range(30)]] * 4
     assert session.most == 8
+
+
+class Held:
+    """A session of a server that has one row."""
+
+    def __init__(self, runtime: str) -> None:
+        self.runtime = runtime
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[None]:
+        yield
+
+    async def rows(self, name: str, *values: Any) -> list[Row]:
+        return [(0,)] if name == "read_buckets" else [(7, self.runtime)]
+
+
+async def test_a_row_without_the_field_is_throttled_where_its_message_says_so() -> None:
+    failed = TaskRuntime(TaskState.FAILED, TaskState.RUNNING, 1, 1, 1, 1)
+    message = "Task throttled due to failure"
+    older = json.loads(TASK_RUNTIME.encode(replace(failed, message=message)))[:23]
+    for runtime, throttled in (
+        (json.dumps(older), True),
+        (TASK_RUNTIME.encode(failed), False),
+        (TASK_RUNTIME.encode(replace(failed, throttled=True)), True),
+    ):
+        held = cast(Session, Held(runtime))
+        pages = [page async for page in CassandraTasks(held, Rows(held)).list("job")]
+        assert [page[7].throttled for page in pages] == [throttled]

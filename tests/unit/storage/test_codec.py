@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.payload import ApiVersion, Payload
-from peloton.model.states import HealthState, TaskState
-from peloton.model.task import PodEvent, TaskRuntime
+from peloton.model.states import HealthState, TaskState, TerminationReason
+from peloton.model.task import PodEvent, TaskRuntime, Termination
 from storage.codec import POD_EVENT, TASK_RUNTIME, decode_payload, encode_payload
 from tests.contract.storage.samples import event, job_id, task_runtime
 
@@ -29,7 +30,71 @@ def test_what_an_older_program_left_out_gets_the_defaults() -> None:
     assert found.health is HealthState.DISABLED
 
 
+OLDER = 23
+"""Fields that a runtime had before `throttled`."""
 SIX = ("state", "goal", "run", "config_version", "desired_config_version", "desired_run")
+
+
+@pytest.mark.parametrize(
+    ("message", "throttled"), [("Task throttled due to failure", True), ("exited", False)]
+)
+def test_a_row_of_an_older_program_is_throttled_where_its_message_says_so(
+    message: str, throttled: bool
+) -> None:
+    task = replace(task_runtime(), message=message)
+    older = json.loads(TASK_RUNTIME.encode(task))[:OLDER]
+    assert TASK_RUNTIME.decode(json.dumps(older)).throttled is throttled
+    assert not TASK_RUNTIME.decode(TASK_RUNTIME.encode(task)).throttled, "the field counts where there is one"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "killed_for"),
+    [
+        (TaskState.KILLED, "stopped by ann; Command terminated", "stopped by ann"),
+        (
+            TaskState.KILLED,
+            "preempted: /a was over; /b waits; Terminated",
+            "preempted: /a was over; /b waits",
+        ),
+        (TaskState.KILLED, "maintenance of h1", "maintenance of h1"),
+        (TaskState.KILLED, "Command terminated", ""),
+        (
+            TaskState.KILLING,
+            "maintenance of h1, begun by ann; at noon",
+            "maintenance of h1, begun by ann; at noon",
+        ),
+        (TaskState.KILLING, "to be stopped", ""),
+        (TaskState.FAILED, "stopped by itself", ""),
+    ],
+)
+def test_a_row_of_an_older_program_says_by_its_message_who_killed_it(
+    state: TaskState, message: str, killed_for: str
+) -> None:
+    end = Termination(TerminationReason.KILLED_ON_REQUEST)
+    task = replace(task_runtime(), state=state, message=message, termination=end)
+    older = json.loads(TASK_RUNTIME.encode(task))[: OLDER + 1]
+    assert TASK_RUNTIME.decode(json.dumps(older)).killed_for == killed_for
+    assert not TASK_RUNTIME.decode(TASK_RUNTIME.encode(task)).killed_for, (
+        "the field counts where there is one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "state"),
+    [
+        ("run 3 FAILED: Command exited with status 1", TaskState.FAILED),
+        ("run 3 LOST", TaskState.LOST),
+        ("run 2 FAILED: another", TaskState.UNKNOWN),
+        ("run 3 RUNNING", TaskState.UNKNOWN),
+        ("", TaskState.UNKNOWN),
+    ],
+)
+def test_a_row_of_an_older_program_says_by_its_message_how_its_previous_run_ended(
+    message: str, state: TaskState
+) -> None:
+    task = replace(task_runtime(), state=TaskState.PENDING, previous_run=3, message=message)
+    older = json.loads(TASK_RUNTIME.encode(task))[: OLDER + 1]
+    assert TASK_RUNTIME.decode(json.dumps(older)).previous_state is state
 
 
 def test_a_payload_without_a_tag_is_of_the_v0_api() -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from peloton.errors import Refused, Unavailable
 from peloton.model.host import HostInfo
-from peloton.model.job import JobRuntime
+from peloton.model.job import JobQuery, JobRuntime, JobScope
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
@@ -28,6 +29,7 @@ from storage.sqlite import events
 from storage.sqlite.connection import reader_connection, writer_connection
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
+from storage.sqlite.store import open_sqlite
 from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
@@ -118,6 +120,32 @@ async def test_a_write_while_another_process_holds_the_lock_is_unavailable(tmp_p
         holder.execute("ROLLBACK")
     await store.pools.write(pool())
     assert list(await store.pools.all()) == [pool()]
+    await store.close()
+
+
+async def test_a_full_disk_is_told_until_there_is_room_again(tmp_path: Path) -> None:
+    """Nothing else is written meanwhile: the end is found by writes for that alone."""
+    path = tmp_path / "peloton.db"
+    store = await open_sqlite(settings(path))
+
+    async def most_pages(number: int) -> None:
+        await store._writer.submit(lambda db: db.execute(f"PRAGMA max_page_count = {number}").fetchall())
+
+    await store.pools.write(pool())
+    assert store.trouble == ""
+    await most_pages(1)  # SQLite takes the present number
+    with pytest.raises(Unavailable, match="database or disk is full"):
+        await store.jobs.create(JOB, replace(spec(), name="n" * 100_000), job_runtime())
+    assert store.trouble == "the database cannot be written: database or disk is full"
+    await store.pools.write(pool())
+    assert store.trouble, "a write that needs no more room says nothing"
+    await most_pages(1_000_000)
+    async with asyncio.timeout(PATIENCE):
+        while store.trouble:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.02)
+    await store.jobs.create(JOB, replace(spec(), name="n" * 100_000), job_runtime())
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT * FROM terms").fetchall() == [], "no trial is left"
     await store.close()
 
 
@@ -243,7 +271,7 @@ async def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
     ("kind", "names", "known"),
     [
         (TaskRuntime, codec.TASK_RUNTIME._names, set()),
-        (JobRuntime, codec.JOB_RUNTIME._names, set()),
+        (JobRuntime, codec.JOB_RUNTIME._names, {"crash_loop", "gang_restart"}),
         (PodEvent, codec.POD_EVENT._names, {"job_id", "instance", "run", "timestamp"}),
         (PoolConfig, codec.POOL._names, set()),
         (HostInfo, codec.HOST._names, set()),
@@ -277,4 +305,25 @@ async def test_old_events_go_page_by_page(tmp_path: Path, monkeypatch: pytest.Mo
     assert await store.pod_events.expire(8) == 0
     for i in (0, 39):
         assert len(await store.pod_events.list(job_id(1), i)) == 1
+    await store.close()
+
+
+async def test_a_migration_finds_the_owners_of_jobs(tmp_path: Path) -> None:
+    path, version = tmp_path / "peloton.db", 7
+    store = await open_store(settings(path))
+    for number, team in ((1, "ann"), (2, "maintainer")):
+        await store.jobs.create(job_id(number), spec(team=team), job_runtime())
+    await store.close()
+    with closing(writer_connection(path, 1)) as db:
+        db.execute("DELETE FROM schema_version WHERE version >= ?", (version,))
+        db.execute("ALTER TABLE job_index DROP COLUMN owned_by")
+        scripts = migrations()
+        migrate(db, {each: scripts[each] for each in scripts if each <= version}, 1)
+        db.executemany(
+            "INSERT INTO schema_version VALUES (?)", [(each,) for each in scripts if each > version]
+        )
+    store = await open_store(settings(path))
+    for owner, count in (("maintainer", 2), ("ann", 0)):
+        page = await store.jobs.query(JobQuery(within=(JobScope(owner=owner),)))
+        assert page.total == count
     await store.close()

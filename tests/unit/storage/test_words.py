@@ -24,7 +24,7 @@ def test_they_are_found_after_any_changes(
 ) -> None:
     """Blocks of a few bytes, so that they are closed and moved all the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyword_index, "_BLOCK", block)
+        patch.setattr(keyword_index, "_BLOCK_BYTES", block)
         db = sqlite3.connect(":memory:", isolation_level=None)
         db.execute(CREATE)
         held, expected = KeywordIndex(db), dict[str, str]()
@@ -42,7 +42,7 @@ def test_they_are_found_after_any_changes(
 
 
 def test_what_is_gone_leaves_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyword_index, "_BLOCK", 100)
+    monkeypatch.setattr(keyword_index, "_BLOCK_BYTES", 100)
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.execute(CREATE)
     held = KeywordIndex(db)

@@ -6,10 +6,12 @@ from typing import Any
 
 from opentelemetry.trace.status import StatusCode
 
-from hostmgr.backend.interface import StatusUpdate
+from hostmgr.core.cluster_manager.events import StatusUpdate
 from hostmgr.drivers.traces import TracedRuns as LaunchedRuns
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.workflows import Workflows
 from mesos.v1 import mesos_pb2
+from peloton.calls.rpc import Rpc
 from peloton.daemon.tracing import TRACES
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState, TaskType
@@ -17,9 +19,8 @@ from peloton.model.task import TaskStatus
 from peloton.model.workflow import WorkflowOptions
 from peloton.private.resmgr.placing import placing_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
-from placement.clients import ResmgrQueue
-from placement.core.model import HostPlacement
-from placement.ports import Failure
+from placement.clients import ResmgrClient
+from placement.core.model import HostPlacement, Unplaced
 from storage.interface import Store
 from tests.unit.hostmgr.test_manager import JOB as HOSTMGR_JOB
 from tests.unit.hostmgr.test_manager import Fixture
@@ -54,7 +55,7 @@ async def test_jobmgr_traces_creation_enqueueing_launch_and_run(store: Store, sp
 
 async def test_a_service_is_traced_as_well(store: Store, spans: Collected) -> None:
     async with Running(Engine(store), World(runs_on)) as running:
-        await running.engine.workflows.create_job(JOB, service(3), WorkflowOptions())
+        await Workflows(running.engine).create_job(JOB, service(3), WorkflowOptions())
         await reach(running.engine, TaskState.RUNNING, 3)
         assert (spans.one("create").attributes or {})["peloton.job.type"] == "SERVICE"
         assert sorted(map(instance, spans.named("run"))) == [0, 1]
@@ -119,33 +120,34 @@ class Resmgr:
             "GiveBack": placing_pb2.GiveBackResponse(),
         }
 
-    async def call(self, method: str, request: Any, timeout: float = 10.0, retry: bool = True) -> Any:
+    async def call(
+        self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
+    ) -> Any:
+        method = rpc.name
         return self.answers[method]
 
 
 async def test_placement_traces_gangs_from_their_arrival_to_their_host_or_return(spans: Collected) -> None:
     resmgr: Any = Resmgr()
-    queue = ResmgrQueue(resmgr, resmgr, TaskType.BATCH)
-    placed, failed, other = await queue.dequeue(10, 1.0)
+    queue = ResmgrClient(resmgr, TaskType.BATCH)
+    placed, failed, other = await queue.take(10, 1.0)
     assert spans.all == []
-    await queue.report(
-        [HostPlacement(host(4), placed.tasks, ()), HostPlacement(host(5), other.tasks, ())], []
-    )
+    await queue.report([HostPlacement(host(4), placed.tasks, ()), HostPlacement(host(5), other.tasks, ())])
     [span] = spans.named("place")
     assert (span.attributes or {})["peloton.host"] == "host-4"
     assert (span.attributes or {})["peloton.task_type"] == "BATCH"
-    await queue.report([], [Failure(failed, "no host fits")])
+    await queue.give_back([Unplaced(failed, "no host fits")])
     [_, span] = spans.named("place")
     assert (instance(span), span.status.description) == (1, "no host fits")
 
 
 async def test_a_placement_that_is_rejected_is_a_failed_span(spans: Collected) -> None:
     resmgr: Any = Resmgr()
-    queue = ResmgrQueue(resmgr, resmgr, TaskType.BATCH)
-    [gang, *_] = await queue.dequeue(10, 1.0)
+    queue = ResmgrClient(resmgr, TaskType.BATCH)
+    [gang, *_] = await queue.take(10, 1.0)
     rejected = resmgr.answers["SetPlacements"].error.failure.failed.add(message=f"{run_id(0)}: too late")
     rejected.placement.taskIDs.add().mesosTaskID.value = run_id(0)
-    await queue.report([HostPlacement(host(), gang.tasks, ())], [])
+    await queue.report([HostPlacement(host(), gang.tasks, ())])
     assert "too late" in str(spans.one("place").status.description)
 
 

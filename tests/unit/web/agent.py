@@ -17,6 +17,8 @@ class Agent:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.links: set[str] = set()
+        """Those among them that are links out of the sandbox, which are shown and not resolved."""
         self.port = 0
 
     def browse(self, folder: str) -> list[dict[str, object]] | None:
@@ -28,7 +30,11 @@ class Agent:
         return [
             {
                 "path": f"{ROOT}/{inner}{name}",
-                "mode": "drwxr-xr-x" if slash else "-rw-r--r--",
+                "mode": "drwxr-xr-x"
+                if slash
+                else "lrwxrwxrwx"
+                if inner + name in self.links
+                else "-rw-r--r--",
                 "size": len(self.files.get(f"{inner}{name}", b"")),
                 "mtime": 1_700_000_000,
             }
@@ -41,7 +47,7 @@ class Agent:
         if endpoint == "/files/browse":
             found = self.browse(path)
             return None if found is None else json.dumps(found).encode()
-        if path not in self.files:
+        if path not in self.files or path in self.links:
             return None
         data = self.files[path]
         if endpoint == "/files/download":

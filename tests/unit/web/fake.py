@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
+from peloton.calls.web import RoleRpc
 from peloton.client.auth import Auth
 from peloton.errors import PelotonError, Unavailable
 from peloton.membership.interface import Address, Leadership, Member, Role
 from peloton.model.cluster import UNNAMED
 from peloton.web.app import make_app
-from peloton.web.cluster import Calls, Cluster
+from peloton.web.cluster import A, Calls, Cluster, Q
 from peloton.web.config import WebSettings
 from peloton.web.live import Hub
 from peloton.web.pages import Page, Reader
@@ -59,7 +61,8 @@ class FakeMembership:
     def clusters(self) -> Sequence[str]:
         return ()
 
-    async def changed(self) -> None: ...
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
 
     def trouble(self) -> str:
         return self.wrong
@@ -68,41 +71,31 @@ class FakeMembership:
 
 
 class FakeCalls(Calls):
-    """Answers by service and method; an error is raised, a function is given the request."""
+    """Answers by method; an error is raised, a function is given the request."""
 
-    async def call_unchecked(
-        self, service: str, method: str, request: Any, timeout: float | None = None
-    ) -> Any:
+    async def call_unchecked(self, called: RoleRpc[Q, A], request: Q, timeout: float | None = None) -> A:
         cluster = self.cluster
         assert isinstance(cluster, FakeCluster)
-        cluster.asked.append((service, method, request))
-        answer = cluster.answers.get((service, method), Unavailable(f"{service} {method} does not answer"))
+        cluster.asked.append((called, called.rpc.name, request))
+        answer = cluster.answers.get(called, Unavailable(f"{called.method} does not answer"))
         if isinstance(answer, PelotonError):
             raise answer
-        return answer(request) if callable(answer) else answer
-
-    async def each(self, service: str, method: str, request: Any) -> dict[str, Any]:
-        try:
-            return {"": await self.call_unchecked(service, method, request)}
-        except PelotonError as error:
-            return {"": error}
-
-    async def stream(
-        self, service: str, method: str, request: Any, cluster: str = UNNAMED
-    ) -> AsyncIterator[Any]:
-        for message in await self.call_unchecked(service, method, request):
-            yield message
+        found: A = answer(request) if callable(answer) else answer
+        return found
 
 
 class FakeCluster(Cluster):
-    """A cluster whose daemons are not there. `asked` are the calls that were made."""
+    """A cluster whose daemons are not there.
 
-    def __init__(self, answers: Mapping[tuple[str, str], Answer] | None = None) -> None:
+    `asked` has for each call the method, its name, and the request.
+    """
+
+    def __init__(self, answers: Mapping[RoleRpc[Any, Any], Answer] | None = None) -> None:
         self.fake = FakeMembership()
         super().__init__(self.fake, 1.0, 0.0)
         self._joined = True
-        self.answers: dict[tuple[str, str], Answer] = dict(answers or {})
-        self.asked: list[tuple[str, str, Any]] = []
+        self.answers: dict[RoleRpc[Any, Any], Answer] = dict(answers or {})
+        self.asked: list[tuple[RoleRpc[Any, Any], str, Any]] = []
 
     def calls(self, auth: Auth | None = None) -> Calls:
         return FakeCalls(self, auth)

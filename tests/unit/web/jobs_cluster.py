@@ -14,6 +14,8 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.calls import web
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
 
 from .fake import FakeCluster
@@ -153,8 +155,8 @@ def cluster(job: job_pb2.JobInfo | None = None) -> FakeCluster:
     tasks = {instance: task_info(instance) for instance in range(5)}
     return FakeCluster(
         {
-            ("job_svc", "Get"): job_pb2.GetResponse(jobInfo=job),
-            ("job_svc", "Query"): job_pb2.QueryResponse(
+            web.GET_JOB: job_pb2.GetResponse(jobInfo=job),
+            web.QUERY_JOBS: job_pb2.QueryResponse(
                 results=[
                     job_pb2.JobSummary(
                         id=job.id,
@@ -167,23 +169,34 @@ def cluster(job: job_pb2.JobInfo | None = None) -> FakeCluster:
                 ],
                 pagination=query_pb2.Pagination(total=120),
             ),
-            ("respool_svc", "Query"): pools(),
-            ("stateless_svc", "GetJob"): get_job,
-            ("stateless_svc", "GetReplaceJobDiff"): pb.GetReplaceJobDiffResponse(
-                instances_updated=[pod_pb2.InstanceIDRange(**{"from": 0, "to": 4})]
+            web.QUERY_POOLS: pools(),
+            web.GET_JOB_V1ALPHA: get_job,
+            web.GET_REPLACE_JOB_DIFF: pb.GetReplaceJobDiffResponse(
+                instances_updated=[pod_pb2.InstanceIDRange(**{"from": 0, "to": 4})],
+                changes=[
+                    pb.InstanceChanges(
+                        instances=[pod_pb2.InstanceIDRange(**{"from": 0, "to": 4})],
+                        fields=[pb.FieldChange(text="labels: tier a → b")],
+                    )
+                ],
             ),
-            ("stateless_svc", "ListJobWorkflows"): pb.ListJobWorkflowsResponse(
-                workflow_infos=[workflow_info()]
-            ),
-            ("task_svc", "List"): task_pb2.ListResponse(result=task_pb2.ListResponse.Result(value=tasks)),
-            ("task_svc", "Query"): task_pb2.QueryResponse(
+            web.LIST_JOB_WORKFLOWS: pb.ListJobWorkflowsResponse(workflow_infos=[workflow_info()]),
+            web.LIST_TASKS: task_pb2.ListResponse(result=task_pb2.ListResponse.Result(value=tasks)),
+            web.QUERY_TASKS: task_pb2.QueryResponse(
                 records=[tasks[1]], pagination=query_pb2.Pagination(total=1)
             ),
-            ("explain_svc", "ExplainJob"): explained(),
-            ("task_svc", "Get"): task_pb2.GetResponse(
+            web.EXPLAIN_JOB: explained(),
+            web.GET_TASK: task_pb2.GetResponse(
                 result=tasks[1], results=[tasks[1], task_info(1, "FAILED", message="boom")]
             ),
-            ("task_svc", "GetPodEvents"): task_pb2.GetPodEventsResponse(
+            web.GET_USAGE: usage_pb2.GetUsageResponse(
+                usages=[
+                    usage_pb2.InstanceUsage(
+                        cpu_mean=0.25, cpu_limit=1, memory_bytes=120 << 20, memory_limit_bytes=256 << 20
+                    )
+                ]
+            ),
+            web.GET_POD_EVENTS: task_pb2.GetPodEventsResponse(
                 result=[
                     task_pb2.PodEvent(
                         taskId=mesos_pb2.TaskID(value=f"{JOB}-1-{run}"),

@@ -11,12 +11,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from peloton.calls import web
 from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.membership.interface import Role
+from peloton.private.access import access_pb2
 from peloton.web.config import WebSettings
 from peloton.web.pages import Page, Subject
 from peloton.web.requests import field
-from peloton.web.security import CSP, LONGEST_BODY
+from peloton.web.security import CSP, LONGEST_BODY_BYTES
 from tests.unit.web.fake import ORIGIN, FakeCluster, application, browser, token
 
 HOSTILE = "<script>alert(1)</script>"
@@ -46,11 +48,40 @@ def test_the_overview_says_which_daemons_do_not_answer() -> None:
     assert HOSTILE not in answer.text and "&lt;script&gt;" in answer.text
 
 
-def test_the_log_level_is_changed_from_the_same_machine_only() -> None:
-    app = application(FakeCluster())
-    for host, status in (("10.0.0.7", 403), ("127.0.0.1", 400)):  # 400: it is told what levels there are
-        client = TestClient(app, base_url=ORIGIN, client=(host, 1234))
-        assert client.get("/logging-level?level=loud").status_code == status
+@pytest.mark.parametrize(
+    ("host", "allowed", "status"),
+    [
+        ("10.0.0.7", True, 403),
+        ("127.0.0.1", False, 403),
+        ("127.0.0.1", True, 400),  # it is told what levels there are
+    ],
+)
+def test_the_log_level_is_changed_on_the_same_machine_by_administrators(
+    host: str, allowed: bool, status: int
+) -> None:
+    verdict = access_pb2.MethodVerdict(allowed=allowed)
+    verdicts = access_pb2.CheckMethodsResponse(verdicts=[verdict])
+    cluster = FakeCluster({web.CHECK_METHODS["jobmgr"]: verdicts})
+    client = TestClient(application(cluster), base_url=ORIGIN, client=(host, 1234))
+    assert client.get("/logging-level?level=loud").status_code == 405
+    assert client.post("/logging-level?level=loud").status_code == status
+    assert client.post("/logging-level?level=loud", headers={"Origin": "http://x"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"),
+    [
+        ("https://peloton.example", "max-age=31536000"),
+        ("http://peloton.example", None),
+        ("https://localhost:5297", None),  # it would count for what others serve there
+        ("https://127.0.0.1:5297", None),
+    ],
+)
+def test_browsers_are_told_to_use_https_alone(origin: str, told: str | None) -> None:
+    settings = WebSettings(host_names=["peloton.example", "localhost", "127.0.0.1"])
+    client = TestClient(application(FakeCluster(), settings=settings), base_url=origin)
+    for path in ("/", "/health", "/static/peloton.css"):
+        assert client.get(path).headers.get("strict-transport-security") == told
 
 
 def test_every_answer_has_the_headers() -> None:
@@ -112,8 +143,8 @@ def test_a_form_without_a_field_or_too_long_is_refused_with_the_reason() -> None
     held = token(client)
     lacking = client.post("/post", data={"csrf": held})
     assert lacking.status_code == 400 and "the form" in lacking.text
-    long = client.post("/post", data={"csrf": held, "name": "x" * LONGEST_BODY})
-    assert long.status_code == 413 and "1,048,576 bytes" in long.text
+    long = client.post("/post", data={"csrf": held, "name": "x" * LONGEST_BODY_BYTES})
+    assert long.status_code == 413 and "1 MiB" in long.text
 
 
 def test_the_cookie_of_the_token_is_kept_from_scripts_and_other_sites() -> None:

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
+from peloton.calls import web
 from peloton.errors import Unauthenticated
 from peloton.identity.door import Door
 from peloton.membership.interface import Address, Role
@@ -34,7 +35,7 @@ from tests.unit.web.fake import ORIGIN, FakeCluster, FakeMembership
 
 
 async def show_caller(subject: Subject) -> Mapping[str, Any]:
-    caller = await subject.calls.call("jobmgr_access_svc", "GetCaller", access_pb2.GetCallerRequest())
+    caller = await subject.calls.call(web.GET_CALLER, access_pb2.GetCallerRequest())
     return {"status": 200, "heading": "This is", "text": f"{caller.kind} {caller.name}"}
 
 
@@ -42,7 +43,7 @@ PAGE = Page("/jobs", "error.html", show_caller)
 
 
 @pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def browser(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """Calls the web UI of a cluster with OIDC."""
     door = Door(oidc(tmp_path))
     server = RpcServer(lambda: "nobody leads", [Gate(door, None)])
@@ -54,7 +55,7 @@ async def browser(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     caller = LeaderCaller(MembershipDiscovery(membership))
     hub = Hub(Reader([PAGE], templates, cluster), 1.0, 10)
     app = make_app(Parts(settings, cluster, templates, hub, caller), [PAGE], ROUTES)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN) as client:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as client:
         yield client
     await caller.close()
     await cluster.close()
@@ -66,7 +67,7 @@ def by(**claims: Any) -> dict[str, str]:
     return {"authorization": value}
 
 
-async def test_a_page_is_shown_to_the_user_of_the_token(browser: httpx.AsyncClient) -> None:
+async def test_a_page_is_shown_to_the_user_of_the_token(browser: httpx2.AsyncClient) -> None:
     for name in ("ann", "zoe"):
         shown = await browser.get("/jobs", headers=by(sub=name))
         assert shown.status_code == 200
@@ -78,7 +79,7 @@ async def test_a_page_is_shown_to_the_user_of_the_token(browser: httpx.AsyncClie
     [({"exp": int(time.time()) - 3600}, "Signature has expired"), ({"aud": "another"}, "Audience")],
 )
 async def test_a_token_that_is_not_valid_is_refused_without_a_login(
-    browser: httpx.AsyncClient, claims: dict[str, Any], why: str
+    browser: httpx2.AsyncClient, claims: dict[str, Any], why: str
 ) -> None:
     refused = await browser.get("/jobs", headers=by(**claims))
     assert refused.status_code == 401
@@ -86,7 +87,7 @@ async def test_a_token_that_is_not_valid_is_refused_without_a_login(
     assert "Logged in as" not in refused.text
 
 
-async def test_who_comes_without_a_token_is_told_of_the_proxy(browser: httpx.AsyncClient) -> None:
+async def test_who_comes_without_a_token_is_told_of_the_proxy(browser: httpx2.AsyncClient) -> None:
     for headers in ({}, {"authorization": "Basic YW5uOmFubjE="}, {"authorization": "Bearer "}):
         led = await browser.get("/jobs", headers=headers)
         assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2Fjobs")
@@ -96,13 +97,13 @@ async def test_who_comes_without_a_token_is_told_of_the_proxy(browser: httpx.Asy
     assert refused.status_code == 401 and BEARER in refused.text
 
 
-async def test_a_token_does_not_stand_in_for_that_of_a_form(browser: httpx.AsyncClient) -> None:
+async def test_a_token_does_not_stand_in_for_that_of_a_form(browser: httpx2.AsyncClient) -> None:
     """A proxy adds the token to what other sites make a browser send, too."""
     forged = await browser.post("/logout", headers=by())
     assert forged.status_code == 403
 
 
-async def test_the_json_door_tells_how_to_show_who_one_is(browser: httpx.AsyncClient) -> None:
+async def test_the_json_door_tells_how_to_show_who_one_is(browser: httpx2.AsyncClient) -> None:
     path = "/api/peloton.api.v0.job.JobManager/Query"
     refused = await browser.post(path, json={})
     assert refused.status_code == 401

@@ -13,9 +13,11 @@ from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2 as host_pb
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.calls import web
 from peloton.errors import Refused, Unavailable
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.registry import registry_pb2
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
@@ -79,31 +81,29 @@ def hosts_cluster() -> FakeCluster:
     )
     return FakeCluster(
         {
-            ("host_svc", "QueryHosts"): host_pb.QueryHostsResponse(
-                host_infos=[*map(host, names), host("down", DOWN)]
-            ),
-            ("host_svc", "StartMaintenance"): host_pb.StartMaintenanceResponse(),
-            ("host_svc", "CompleteMaintenance"): host_pb.CompleteMaintenanceResponse(),
-            ("host_svc", "ListHostPools"): host_pb.ListHostPoolsResponse(
+            web.QUERY_HOSTS: host_pb.QueryHostsResponse(host_infos=[*map(host, names), host("down", DOWN)]),
+            web.START_MAINTENANCE: host_pb.StartMaintenanceResponse(),
+            web.COMPLETE_MAINTENANCE: host_pb.CompleteMaintenanceResponse(),
+            web.LIST_HOST_POOLS: host_pb.ListHostPoolsResponse(
                 pools=[
                     host_pb2.HostPoolInfo(name="default"),
                     host_pb2.HostPoolInfo(name="shared", hosts=[*names, "down"]),
                 ]
             ),
-            ("hostmgr_v1alpha_svc", "GetHostCache"): hostmgr_svc_pb2.GetHostCacheResponse(
+            web.GET_HOST_CACHE: hostmgr_svc_pb2.GetHostCacheResponse(
                 summaries=[summary(name) for name in names]
             ),
-            ("hostmgr_svc", "GetHostsByQuery"): query,
-            ("hostmgr_svc", "GetMesosAgentInfo"): hostsvc_pb2.GetMesosAgentInfoResponse(),
-            ("host_history_svc", "GetHistory"): history,
-            ("job_svc", "Get"): job_pb2.GetResponse(jobInfo=job),
-            ("task_svc", "Get"): task_pb2.GetResponse(
+            web.GET_HOSTS_BY_QUERY: query,
+            web.GET_MESOS_AGENT_INFO: hostsvc_pb2.GetMesosAgentInfoResponse(),
+            web.GET_HOST_HISTORY: history,
+            web.GET_JOB: job_pb2.GetResponse(jobInfo=job),
+            web.GET_TASK: task_pb2.GetResponse(
                 result=task_pb2.TaskInfo(runtime=task_pb2.RuntimeInfo(state=task_pb2.RUNNING))
             ),
-            ("maintenance_svc", "CheckHosts"): maintenance_pb2.CheckHostsResponse(
+            web.CHECK_HOSTS: maintenance_pb2.CheckHostsResponse(
                 concerns=[maintenance_pb2.Concern(text="a is the last host that can run job x")]
             ),
-            ("resmgr_svc", "GetHostsByScores"): resmgrsvc_pb2.GetHostsByScoresResponse(hosts=["b", "a"]),
+            web.GET_HOSTS_BY_SCORES: resmgrsvc_pb2.GetHostsByScoresResponse(hosts=["b", "a"]),
         }
     )
 
@@ -145,13 +145,13 @@ def test_pages_show_names_that_hold_html_as_text(cluster: FakeCluster, path: str
 
 def test_the_list_shows_each_host_on_the_map_and_in_the_table(cluster: FakeCluster) -> None:
     html = client(cluster).get("/hosts").text
-    assert 'title="a: 25 %, 1 of 4 cores"' in html
+    assert 'title="a: 25%, 1 of 4 cores"' in html
     assert 'data-values="25 25 25 out"' in html
     assert html.count('aria-label="Choose ') == 4
 
 
 def test_hosts_are_shown_where_their_amounts_are_not_known(cluster: FakeCluster) -> None:
-    cluster.answers[("hostmgr_v1alpha_svc", "GetHostCache")] = Unavailable("no leader")
+    cluster.answers[web.GET_HOST_CACHE] = Unavailable("no leader")
     html = client(cluster).get("/hosts").text
     assert "the amounts of hosts are not known: no leader" in html
     assert 'data-values="none none none out"' in html
@@ -161,7 +161,15 @@ def test_the_page_of_a_host_has_its_tasks_and_its_history(cluster: FakeCluster) 
     html = client(cluster).get("/hosts/a").text
     assert f'href="/jobs/{JOB}"' in html
     assert "draining" in html
-    assert "/maintenance/start?host=a" in html
+    assert "/maintenance/start?host=a" in html and "held for" not in html
+
+
+def test_the_page_of_a_host_says_for_whom_it_is_held(cluster: FakeCluster) -> None:
+    info = host("a")
+    info.held.add(job_id=JOB, instances="0-29", until="2026-01-02T10:20:30Z")
+    cluster.answers[web.QUERY_HOSTS] = host_pb.QueryHostsResponse(host_infos=[info])
+    html = client(cluster).get("/hosts/a").text
+    assert f"held for instances 0-29 of {JOB} until 2026-01-02T10:20:30Z" in html
 
 
 def test_an_unknown_host_and_a_wrong_parameter_are_told(cluster: FakeCluster) -> None:
@@ -211,17 +219,17 @@ def test_host_pools_are_changed_after_a_preview(cluster: FakeCluster) -> None:
         "destination": "default",
         "destination_wanted": "1",
     }
-    cluster.answers[("host_svc", "MoveHosts")] = host_pb.MoveHostsResponse()
+    cluster.answers[web.MOVE_HOSTS] = host_pb.MoveHostsResponse()
     assert it.post("/hostpools/move", data=data, follow_redirects=False).status_code == 303
     assert posts(cluster, "MoveHosts") == [
         host_pb.MoveHostsRequest(
             sourcePool="shared", srcPoolDesiredHosts=3, destinationPool="default", destPoolDesiredHosts=1
         )
     ]
-    cluster.answers[("host_svc", "ChangeHostPool")] = host_pb.ChangeHostPoolResponse()
+    cluster.answers[web.CHANGE_HOST_POOL] = host_pb.ChangeHostPoolResponse()
     change = {"csrf": token(html), "host": "a", "source": "shared", "destination": "default"}
     assert it.post("/hostpools/change", data=change, follow_redirects=False).headers["location"] == "/hosts/a"
-    cluster.answers[("host_svc", "CreateHostPool")] = Refused("it is there")
+    cluster.answers[web.CREATE_HOST_POOL] = Refused("it is there")
     create = it.post("/hostpools/create", data={"csrf": token(html), "name": "x"})
     assert (create.status_code, "it is there" in create.text) == (409, True)
     assert it.get("/hostpools/delete?name=default").status_code == 409
@@ -229,11 +237,66 @@ def test_host_pools_are_changed_after_a_preview(cluster: FakeCluster) -> None:
 
 def test_a_host_may_be_moved_to_a_pool_without_hosts(cluster: FakeCluster) -> None:
     assert "<option>default</option>" in client(cluster).get("/hosts/a").text
-    cluster.answers[("host_svc", "ListHostPools")] = Refused("host pools are off")
+    cluster.answers[web.LIST_HOST_POOLS] = Refused("host pools are off")
     assert "Another host pool" not in client(cluster).get("/hosts/a").text
 
 
 def test_the_page_tells_where_host_pools_are_off(cluster: FakeCluster) -> None:
-    cluster.answers[("host_svc", "ListHostPools")] = Refused("host pools are off")
+    cluster.answers[web.LIST_HOST_POOLS] = Refused("host pools are off")
     answer = client(cluster).get("/hostpools")
     assert (answer.status_code, "host pools are off" in answer.text) == (200, True)
+
+
+def test_the_page_tells_where_host_pools_are_not_in_use(cluster: FakeCluster) -> None:
+    listed: Any = cluster.answers[web.LIST_HOST_POOLS]
+    assert "Host pools are not in use" not in client(cluster).get("/hostpools").text
+    listed.not_in_use = True
+    shown = client(cluster).get("/hostpools").text
+    assert "Host pools are not in use: tasks run on any host" in shown and 'id="pool-shared"' in shown
+
+
+def lost_cluster() -> FakeCluster:
+    """With a lost host."""
+    cluster = hosts_cluster()
+    gone = host("gone", host_pb2.HOST_STATE_UNKNOWN)
+    gone.lost.MergeFrom(
+        host_pb2.LostHost(
+            since="2023-11-14T22:10:00Z",
+            reason="Mesos has given up its agent",
+            tasks=[f"{JOB}-0-1", HOSTILE],
+            task_count=7,
+        )
+    )
+    before: Any = cluster.answers[web.QUERY_HOSTS]
+    hosts = before.host_infos
+
+    def query_hosts(request: host_pb.QueryHostsRequest) -> host_pb.QueryHostsResponse:
+        shown = [*([] if request.host_states else hosts), *([gone] if request.include_lost else [])]
+        return host_pb.QueryHostsResponse(host_infos=shown)
+
+    cluster.answers[web.QUERY_HOSTS] = query_hosts
+    cluster.answers[web.FORGET_HOSTS] = registry_pb2.ForgetHostsResponse()
+    return cluster
+
+
+def test_a_lost_host_is_shown_with_what_ran_there() -> None:
+    client = browser(application(lost_cluster()))
+    listed = client.get("/hosts").text
+    assert "7 tasks ran there" in listed and "Forget lost hosts chosen" in listed
+    only = client.get("/hosts?state=LOST").text
+    assert 'id="host-gone"' in only and 'id="host-a"' not in only
+    page = client.get("/hosts/gone").text
+    assert "Mesos has given up its agent" in page and "2 of 7 tasks when it was lost" in page
+    assert f'<a href="/jobs/{JOB}/instances/0">' in page and HOSTILE not in page
+    assert "1 host lost" in client.get("/").text
+
+
+def test_a_lost_host_is_forgotten() -> None:
+    cluster = lost_cluster()
+    client = browser(application(cluster))
+    asked = client.get("/maintenance/forget?host=gone&host=a").text
+    assert "gone is listed no longer" in asked and "Host a is UP, not LOST" in asked
+    form = {"csrf": token(asked), "host": "gone"}
+    done = client.post("/maintenance/forget", data=form, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/hosts")
+    assert posts(cluster, "ForgetHosts") == [registry_pb2.ForgetHostsRequest(hostnames=["gone"])]

@@ -11,9 +11,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
-from peloton.web.views.host_details import agent_views, host_task, preview, run_of
-from peloton.web.views.host_rows import HostRow, Usage
-from peloton.web.views.hostpool_rows import host_pools, move
+from peloton.web.views.hostpools.rows import host_pools, move
+from peloton.web.views.hosts.details import agent_views, host_task, preview, run_of
+from peloton.web.views.hosts.rows import HostRow, Usage
 
 JOB = "0b3a3ef4-9d2f-4a1a-8d36-3e3d3f8a6a10"
 

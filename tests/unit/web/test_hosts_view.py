@@ -13,8 +13,8 @@ from peloton.api.v0.host import host_pb2
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2 import GetHostCacheResponse
-from peloton.web.views.heatmap import NO_CAPACITY, OUT_OF_SERVICE, heat_map, level
-from peloton.web.views.host_rows import (
+from peloton.web.views.hosts.heatmap import NO_CAPACITY, OUT_OF_SERVICE, heat_map, level
+from peloton.web.views.hosts.rows import (
     HostRow,
     HostsQuery,
     Usage,
@@ -188,7 +188,7 @@ def test_the_map_groups_hosts_and_adds_them_up() -> None:
     ]
     assert (found.hosts, found.usage) == (4, Usage(16, 40))
     texts = [cell.text for cell in found.groups[0].cells]
-    assert texts == ["a: 10 %, 1 of 10 cores", "b: DRAINING, 50 %, 5 of 10 cores"]
+    assert texts == ["a: 10%, 1 of 10 cores", "b: DRAINING, 50%, 5 of 10 cores"]
     assert [group.name for group in heat_map(rows, "cpu", "pool").groups] == ["all hosts"]
 
 

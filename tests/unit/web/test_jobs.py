@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from html import escape
 from typing import Any
 
 import pytest
@@ -11,11 +13,15 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-from peloton.errors import Conflict, InvalidArgument, Unavailable
+from peloton.calls import web
+from peloton.calls.web import RoleRpc
+from peloton.errors import InvalidArgument, StaleVersion, Unavailable
 from peloton.web.pages import Reader
 from peloton.web.templating import Templates
 from peloton.web.views import PAGES
-from peloton.web.views.jobs_search import JobSearch
+from peloton.web.views.jobs.actions import Options, methods_of, simple_call
+from peloton.web.views.jobs.job import job_head
+from peloton.web.views.jobs.search import JobSearch
 
 from .fake import FakeCluster, application, browser, token
 from .jobs_cluster import EVIL, JOB, VERSION, cluster, job_info, task_info
@@ -122,8 +128,8 @@ def test_a_job_shows_why_it_waits_and_what_would_help(client: TestClient) -> Non
     text = client.get(f"/jobs/{JOB}").text
     assert "cpu: 90 + 20 &gt; 100 in /a" in text
     assert "instances 3-4" in text
-    assert "give back 10 cores of CPU" in text
-    assert "raise the limit of /a from 105 to at least 110" in text
+    assert "give back 10 cores" in text
+    assert "raise the limit of /a from 105 cores to at least 110" in text
 
 
 def test_a_job_shows_its_batches(client: TestClient) -> None:
@@ -135,22 +141,22 @@ def test_a_job_shows_its_batches(client: TestClient) -> None:
 
 def test_the_plain_table_reads_only_its_page(client: TestClient, found: FakeCluster) -> None:
     client.get(f"/jobs/{JOB}?page=3")
-    assert not [each for service, name, each in found.asked if (service, name) == ("task_svc", "Query")]
+    assert not [each for called, _, each in found.asked if called == web.QUERY_TASKS]
     span = asked(found, "List")[0].range
     assert (getattr(span, "from"), span.to) == (100, 150)
 
 
 def test_the_table_is_filtered_and_sorted_by_the_server(client: TestClient, found: FakeCluster) -> None:
     client.get(f"/jobs/{JOB}?state=FAILED&host=h1&sort=-creation_time&page=2")
-    wire = next(each for service, name, each in found.asked if (service, name) == ("task_svc", "Query"))
+    wire = next(each for called, _, each in found.asked if called == web.QUERY_TASKS)
     assert list(wire.spec.taskStates) == [task_pb2.FAILED] and list(wire.spec.hosts) == ["h1"]
     assert wire.spec.pagination.offset == 50
     assert wire.spec.pagination.orderBy[0].order == query_pb2.OrderBy.DESC
 
 
 def test_a_job_opens_without_the_resource_manager(client: TestClient, found: FakeCluster) -> None:
-    found.answers["explain_svc", "ExplainJob"] = Unavailable("no leader")
-    found.answers["respool_svc", "Query"] = Unavailable("no leader")
+    found.answers[web.EXPLAIN_JOB] = Unavailable("no leader")
+    found.answers[web.QUERY_POOLS] = Unavailable("no leader")
     answer = client.get(f"/jobs/{JOB}")
     assert answer.status_code == 200
     assert "could not be asked" in answer.text
@@ -172,6 +178,14 @@ async def test_live_blocks_are_rendered_without_the_time(path: str, found: FakeC
     assert set(found_page.page.live) <= set(fragments)
 
 
+def test_a_running_instance_shows_what_it_uses(client: TestClient, found: FakeCluster) -> None:
+    uses = "0.25 of 1 core on average, 120 of 256 MB memory"
+    assert uses in client.get(f"/jobs/{JOB}/instances/1").text
+    found.answers[web.GET_USAGE] = Unavailable("no leader of jobmgr is known")
+    text = client.get(f"/jobs/{JOB}/instances/1").text
+    assert "boom" in text and "Uses now" not in text
+
+
 def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:
     text = client.get(f"/jobs/{JOB}/instances/1").text
     assert "boom" in text and "FAILED of 1" in text
@@ -185,16 +199,16 @@ def test_unknown_jobs_and_daemons_that_do_not_answer(
 ) -> None:
     refused = job_pb2.GetResponse()
     refused.error.notFound.message = "job not found"
-    found.answers["job_svc", "Get"] = refused
+    found.answers[web.GET_JOB] = refused
     answer = client.get(path)
     assert answer.status_code == 404 and "job not found" in answer.text
-    found.answers["job_svc", "Get"] = Unavailable("no leader of jobmgr is known")
+    found.answers[web.GET_JOB] = Unavailable("no leader of jobmgr is known")
     answer = client.get(path)
     assert answer.status_code == 503 and "no leader of jobmgr is known" in answer.text
 
 
 def test_the_list_needs_the_job_manager(client: TestClient, found: FakeCluster) -> None:
-    found.answers["job_svc", "Query"] = Unavailable("no leader of jobmgr is known")
+    found.answers[web.QUERY_JOBS] = Unavailable("no leader of jobmgr is known")
     assert client.get("/jobs").status_code == 503
 
 
@@ -215,18 +229,19 @@ def test_versions_that_there_are_not_are_refused(client: TestClient, query: str)
 
 
 @pytest.mark.parametrize(
-    ("action", "method"),
+    ("action", "called"),
     [
-        ("stop", "StopJob"),
-        ("restart", "RestartJob"),
-        ("pause", "PauseJobWorkflow"),
-        ("abort", "AbortJobWorkflow"),
+        ("stop", web.STOP_JOB_V1ALPHA),
+        ("restart", web.RESTART_JOB_V1ALPHA),
+        ("pause", web.PAUSE_JOB_WORKFLOW),
+        ("abort", web.ABORT_JOB_WORKFLOW),
     ],
 )
 def test_an_action_is_shown_and_then_carried_out(
-    client: TestClient, found: FakeCluster, action: str, method: str
+    client: TestClient, found: FakeCluster, action: str, called: RoleRpc[Any, Any]
 ) -> None:
-    found.answers["stateless_svc", method] = getattr(pb, f"{method}Response")()
+    method = called.rpc.name
+    found.answers[called] = getattr(pb, f"{method}Response")()
     assert client.get(f"/jobs/{JOB}/do/{action}").status_code == 200
     assert not asked(found, method)
     form = {"csrf": token(client), "version": VERSION, "batch_size": "2"}
@@ -236,6 +251,40 @@ def test_an_action_is_shown_and_then_carried_out(
     assert (request.job_id.value, request.version.value) == (JOB, VERSION)
     if action == "restart":
         assert request.restart_spec.batch_size == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "called"),
+    [
+        ("start", web.START_JOB_V1ALPHA),
+        ("stop", web.STOP_JOB_V1ALPHA),
+        ("restart", web.RESTART_JOB_V1ALPHA),
+        ("pause", web.PAUSE_JOB_WORKFLOW),
+        ("resume", web.RESUME_JOB_WORKFLOW),
+        ("abort", web.ABORT_JOB_WORKFLOW),
+    ],
+)
+async def test_each_action_calls_its_method(
+    found: FakeCluster, action: str, called: RoleRpc[Any, Any]
+) -> None:
+    found.answers[called] = getattr(pb, f"{called.rpc.name}Response")()
+    head = job_head(job_info(), VERSION, {})
+    await simple_call(action, head, VERSION, Options(batch_size=2, in_place=True))(found.calls())
+    ((asked_of, _, request),) = found.asked
+    assert asked_of == called == methods_of(head)[action]
+    assert (request.job_id.value, request.version.value) == (JOB, VERSION)
+
+
+@pytest.mark.parametrize("action", ["start", "stop", "restart"])
+async def test_an_action_on_a_batch_job_calls_the_method_that_permission_is_asked_for(
+    found: FakeCluster, action: str
+) -> None:
+    called: Any = (web.START_JOB, web.RESTART_JOB, web.STOP_JOB, web.STOP_JOB_V1ALPHA)
+    found.answers |= {each: each.rpc.parse(b"") for each in called}
+    head = replace(job_head(job_info(), VERSION, {}), type="batch")
+    await simple_call(action, head, VERSION, Options())(found.calls())
+    ((asked_of, _, _),) = found.asked
+    assert asked_of == methods_of(head)[action]
 
 
 def test_stopping_says_how_many_and_what_the_pool_gets_back(client: TestClient) -> None:
@@ -251,7 +300,7 @@ def test_no_action_without_the_token(client: TestClient, found: FakeCluster) -> 
 
 
 def test_a_conflict_shows_the_job_as_it_is_now(client: TestClient, found: FakeCluster) -> None:
-    found.answers["stateless_svc", "StopJob"] = Conflict("unexpected entity version")
+    found.answers[web.STOP_JOB_V1ALPHA] = StaleVersion()
     form = {"csrf": token(client), "version": "1-1-1"}
     answer = client.post(f"/jobs/{JOB}/do/stop", data=form)
     assert answer.status_code == 409
@@ -268,7 +317,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(client: TestClient, foun
 
 
 def test_an_update_is_edited_shown_and_begun(client: TestClient, found: FakeCluster) -> None:
-    found.answers["stateless_svc", "ReplaceJob"] = pb.ReplaceJobResponse()
+    found.answers[web.REPLACE_JOB] = pb.ReplaceJobResponse()
     assert "sleep 9" in client.get(f"/jobs/{JOB}/do/update").text
     text = "name: mill\r\ndescription: new\r\ninstance_count: 5\r\n"
     form = {"csrf": token(client), "spec": text, "step": "preview", "batch_size": "2", "rollback": "1"}
@@ -282,6 +331,32 @@ def test_an_update_is_edited_shown_and_begun(client: TestClient, found: FakeClus
     (request,) = asked(found, "ReplaceJob")
     assert request.spec.description == "new"
     assert (request.update_spec.batch_size, request.update_spec.rollback_on_failure) == (2, True)
+
+
+WARNING = "default_spec.containers[0].image: <b>mill:latest</b> names no version"
+
+
+@pytest.mark.parametrize(
+    "fields", [("update", {"spec": "name: mill\n", "step": "apply"}), ("rollback", {"to": "1"})]
+)
+def test_the_warnings_about_an_accepted_spec_are_shown(
+    client: TestClient, found: FakeCluster, fields: tuple[str, dict[str, str]]
+) -> None:
+    found.answers[web.REPLACE_JOB] = pb.ReplaceJobResponse(warnings=[WARNING])
+    action, form = fields
+    form = {**form, "csrf": token(client), "version": VERSION}
+    answer = client.post(f"/jobs/{JOB}/do/{action}", data=form, follow_redirects=False)
+    assert answer.status_code == 200 and len(asked(found, "ReplaceJob")) == 1
+    assert escape(WARNING[1:]) in answer.text and f'href="/jobs/{JOB}"' in answer.text
+
+
+def test_the_warnings_about_a_larger_batch_job_are_shown() -> None:
+    found = cluster(job_info(kind=job_pb2.BATCH))
+    found.answers[web.UPDATE_JOB] = job_pb2.UpdateResponse(warnings=[WARNING])
+    client = browser(application(found))
+    form = {"csrf": token(client), "spec": "instanceCount: 8\n", "step": "apply", "version": VERSION}
+    answer = client.post(f"/jobs/{JOB}/do/update", data=form, follow_redirects=False)
+    assert answer.status_code == 200 and escape(WARNING[1:]) in answer.text
 
 
 def test_a_spec_with_a_mistake_comes_back_with_its_line(client: TestClient) -> None:
@@ -309,8 +384,9 @@ def test_a_number_that_is_none_is_named_and_what_was_typed_stays(client: TestCli
 
 
 def test_going_back_to_an_earlier_version(client: TestClient, found: FakeCluster) -> None:
-    found.answers["stateless_svc", "ReplaceJob"] = pb.ReplaceJobResponse()
-    assert "to version 1" in client.get(f"/jobs/{JOB}/do/rollback?to=1").text
+    found.answers[web.REPLACE_JOB] = pb.ReplaceJobResponse()
+    shown = client.get(f"/jobs/{JOB}/do/rollback?to=1").text
+    assert "to version 1" in shown and "0-4: labels: tier a → b" in shown
     form = {"csrf": token(client), "version": VERSION, "to": "1"}
     assert client.post(f"/jobs/{JOB}/do/rollback", data=form, follow_redirects=False).status_code == 303
     (request,) = asked(found, "ReplaceJob")
@@ -319,7 +395,7 @@ def test_going_back_to_an_earlier_version(client: TestClient, found: FakeCluster
 
 def test_a_batch_job_has_actions_of_its_own() -> None:
     found = cluster(job_info(kind=job_pb2.BATCH))
-    found.answers["job_svc", "Restart"] = job_pb2.RestartResponse()
+    found.answers[web.RESTART_JOB] = job_pb2.RestartResponse()
     client = browser(application(found))
     text = client.get(f"/jobs/{JOB}").text
     assert "/do/stop" in text and "/do/pause" not in text
@@ -330,7 +406,7 @@ def test_a_batch_job_has_actions_of_its_own() -> None:
 
 def test_instances_are_added_to_a_batch_job() -> None:
     found = cluster(job_info(kind=job_pb2.BATCH))
-    found.answers["job_svc", "Update"] = job_pb2.UpdateResponse()
+    found.answers[web.UPDATE_JOB] = job_pb2.UpdateResponse()
     client = browser(application(found))
     page = client.get(f"/jobs/{JOB}/do/update").text
     assert "instanceCount: 5" in page and "changeLog" not in page
@@ -356,12 +432,10 @@ def test_html_in_names_labels_and_messages_does_nothing(path: str) -> None:
     bad = task_info(1, "PENDING", message=EVIL, reason=EVIL)
     bad.config.name = EVIL
     bad.runtime.ports[EVIL] = 80
-    found.answers["task_svc", "List"] = task_pb2.ListResponse(
-        result=task_pb2.ListResponse.Result(value={1: bad})
-    )
-    found.answers["task_svc", "Query"] = task_pb2.QueryResponse(records=[bad])
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=bad, results=[bad])
-    found.answers["task_svc", "GetPodEvents"] = task_pb2.GetPodEventsResponse(
+    found.answers[web.LIST_TASKS] = task_pb2.ListResponse(result=task_pb2.ListResponse.Result(value={1: bad}))
+    found.answers[web.QUERY_TASKS] = task_pb2.QueryResponse(records=[bad])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=bad, results=[bad])
+    found.answers[web.GET_POD_EVENTS] = task_pb2.GetPodEventsResponse(
         result=[task_pb2.PodEvent(taskId=mesos_pb2.TaskID(value="x"), message=EVIL, hostname=EVIL)]
     )
     answer = browser(application(found)).get(path)

@@ -3,18 +3,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import QueryParams
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import sentence
-from peloton.web.views.jobs_actions import actions, preview
-from peloton.web.views.jobs_counts import NOT_CREATED, counts
-from peloton.web.views.jobs_page import job_head, usage_of
-from peloton.web.views.jobs_versions import compare
-from peloton.web.views.jobs_why import Waiting, jobs_named, linked, share_row
-from peloton.web.views.jobs_workflow import workflow
-from peloton.web.views.timeline import NARROWEST, WIDTH, Lane, Span, timeline
+from peloton.web.views.jobs.actions import actions, preview
+from peloton.web.views.jobs.counts import NOT_CREATED, counts
+from peloton.web.views.jobs.job import job_head, usage_of
+from peloton.web.views.jobs.search import JobSearch
+from peloton.web.views.jobs.versions import compare
+from peloton.web.views.jobs.why import Waiting, jobs_named, linked, share_row
+from peloton.web.views.jobs.workflow import workflow
+from peloton.web.views.shared.timeline import NARROWEST, WIDTH, Lane, Span, timeline
 
 from .jobs_cluster import VERSION, job_info, workflow_info
 
@@ -110,6 +112,22 @@ def test_a_preview_says_what_stays_and_what_ends() -> None:
     assert "2 instances ended already and stay as they are" in lines
     assert "the update that is under way ends" in lines
     assert not [line for line in _preview("stop", stats={"RUNNING": 5}) if "ended already" in line]
+
+
+def test_a_search_for_services_that_crash_loop() -> None:
+    search = JobSearch.of(QueryParams("crash_looping=1"))
+    assert (search.url, search.narrow, search.detailed) == ("/jobs?crash_looping=1", True, False)
+    assert search.request(0).spec.crashLooping
+    assert not JobSearch().request(0).spec.crashLooping
+
+
+def test_a_restart_says_that_it_starts_what_is_stopped() -> None:
+    lines = _preview("restart", stats={"KILLED": 5}, goalState=job_pb2.KILLED)
+    assert lines[0] == "5 stopped instances will be started with a new run each"
+    lines = _preview("restart", stats={"RUNNING": 2, "KILLED": 1})
+    assert "1 stopped instance among them will be started as well" in lines
+    stopped = job_head(job_info(stats={"KILLED": 5}, goalState=job_pb2.KILLED), VERSION, {})
+    assert {each.key: each.refused for each in actions(stopped, None)}["restart"] == ""
 
 
 def test_a_preview_without_the_pool_tells_amounts_that_are_not_known() -> None:

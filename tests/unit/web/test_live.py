@@ -16,7 +16,7 @@ from peloton.web.live import Hub, Subject, Watcher, event
 from peloton.web.pages import Page, Reader
 from peloton.web.pages import Subject as Request
 from peloton.web.templating import Templates, digest
-from peloton.web.views.problems import Problem
+from peloton.web.views.shared.problems import Problem
 from tests.unit.web.fake import NOW, FakeCluster, application, browser
 
 SECONDS = 60.0

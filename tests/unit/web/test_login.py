@@ -9,10 +9,13 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from peloton.api.v0.job import job_pb2
+from peloton.calls import web
+from peloton.calls.web import RoleRpc
 from peloton.client.auth import Auth, BasicAuth
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.private.access import access_pb2
-from peloton.web.cluster import Calls
+from peloton.web.cluster import A, Calls, Q
 from peloton.web.pages import Page, Subject
 from peloton.web.sessions import Sessions
 from peloton.web.views.login import own_page
@@ -26,7 +29,7 @@ PATH = "/jobs?name=x"
 class Asking(FakeCluster):
     """A cluster that asks callers who they are."""
 
-    def __init__(self, answers: Mapping[tuple[str, str], Answer] | None = None) -> None:
+    def __init__(self, answers: Mapping[RoleRpc[Any, Any], Answer] | None = None) -> None:
         super().__init__(answers)
         self.users: list[str] = []
 
@@ -38,18 +41,16 @@ class Asking(FakeCluster):
 
 
 class Refusing(FakeCalls):
-    async def call_unchecked(
-        self, service: str, method: str, request: Any, timeout: float | None = None
-    ) -> Any:
+    async def call_unchecked(self, called: RoleRpc[Q, A], request: Q, timeout: float | None = None) -> A:
         raise Unauthenticated("username or password is wrong")
 
 
-CALLER = {("jobmgr_access_svc", "GetCaller"): access_pb2.GetCallerResponse(name=NAME, kind="user")}
+CALLER = {web.GET_CALLER: access_pb2.GetCallerResponse(name=NAME, kind="user")}
 
 
 def page() -> Page:
     async def load(subject: Subject) -> Mapping[str, Any]:
-        await subject.calls.call("job_svc", "Query", None)
+        await subject.calls.call(web.QUERY_JOBS, job_pb2.QueryRequest())
         return {"status": 200, "heading": "Jobs of", "text": subject.calls.user}
 
     return Page("/jobs", "error.html", load)
@@ -57,7 +58,7 @@ def page() -> Page:
 
 @pytest.fixture
 def client() -> TestClient:
-    cluster = Asking({**CALLER, ("job_svc", "Query"): access_pb2.GetCallerResponse()})
+    cluster = Asking({**CALLER, web.QUERY_JOBS: job_pb2.QueryResponse()})
     return browser(application(cluster, [page()]))
 
 
@@ -156,7 +157,7 @@ def test_who_sends_a_form_without_a_login_is_led_to_it_and_back_to_the_form(
 
 
 def test_where_nobody_is_asked_no_login_is_needed() -> None:
-    cluster = Asking({("jobmgr_access_svc", "GetCaller"): access_pb2.GetCallerResponse(kind="nobody")})
+    cluster = Asking({web.GET_CALLER: access_pb2.GetCallerResponse(kind="nobody")})
     answer = log_in(browser(application(cluster)))
     assert answer.status_code == 400 and "this cluster asks nobody who they are" in answer.text
 
@@ -182,7 +183,7 @@ def test_what_a_user_may_not_do_is_shown_with_the_reason() -> None:
         )
 
     answers = jobs_cluster.cluster().answers
-    cluster = Asking({**answers, **CALLER, ("jobmgr_access_svc", "CheckMethods"): verdicts})
+    cluster = Asking({**answers, **CALLER, web.CHECK_METHODS["jobmgr"]: verdicts})
     client = browser(application(cluster))
     log_in(client)
     shown = client.get(f"/jobs/{jobs_cluster.JOB}").text

@@ -8,10 +8,11 @@ from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
 from peloton.api.v0.task import task_pb2
+from peloton.calls import web
 from peloton.errors import InvalidArgument, NotFound, Unavailable
-from peloton.web.sandbox import CHUNK
-from peloton.web.views.logs_follow import offsets_of
-from peloton.web.views.logs_page import LogSearch, Matcher, marked, part_of, plain
+from peloton.web.sandbox import CHUNK_BYTES
+from peloton.web.views.sandbox.follow import offsets_of
+from peloton.web.views.sandbox.log_search import LogSearch, Matcher, marked, part_of, plain
 
 from .agent import ROOT, Agent, running
 from .fake import FakeCluster, application, browser
@@ -35,7 +36,7 @@ def agent(server: Agent) -> Agent:
 @pytest.fixture
 def found(agent: Agent) -> FakeCluster:
     of = cluster()
-    of.answers["task_svc", "BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
+    of.answers[web.BROWSE_SANDBOX] = task_pb2.BrowseSandboxResponse(
         hostname="127.0.0.1", port=str(agent.port), paths=[f"{ROOT}/stdout", f"{ROOT}/stderr"]
     )
     return of
@@ -90,10 +91,10 @@ def test_parts_are_of_whole_lines() -> None:
 
 
 def test_the_part_before_a_byte_ends_there() -> None:
-    assert search(f"file=stdout&before={CHUNK + 10}").span(CHUNK * 3) == (10, CHUNK)
-    assert search("file=stdout&before=30").span(CHUNK * 3) == (0, 30)
-    assert search("file=stdout").span(CHUNK * 3) == (CHUNK * 2, CHUNK)
-    assert search("file=stdout&from=99").span(40) == (40, CHUNK)
+    assert search(f"file=stdout&before={CHUNK_BYTES + 10}").span(CHUNK_BYTES * 3) == (10, CHUNK_BYTES)
+    assert search("file=stdout&before=30").span(CHUNK_BYTES * 3) == (0, 30)
+    assert search("file=stdout").span(CHUNK_BYTES * 3) == (CHUNK_BYTES * 2, CHUNK_BYTES)
+    assert search("file=stdout&from=99").span(40) == (40, CHUNK_BYTES)
 
 
 def test_text_is_shown_without_the_marks_of_a_terminal() -> None:
@@ -146,7 +147,7 @@ def test_a_search_reads_the_whole_file(client: TestClient, agent: Agent) -> None
 
 def test_an_ended_run_has_its_output(client: TestClient, found: FakeCluster) -> None:
     over = task_info(1, "FAILED")
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=over, results=[over])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=over, results=[over])
     text = client.get(f"{BASE}/logs?run=2").text
     assert "one" in text and "data-stream" not in text
     asked = [request for _, name, request in found.asked if name == "BrowseSandbox"]
@@ -159,7 +160,7 @@ def test_while_a_run_waits_the_one_before_it_is_shown(
 ) -> None:
     waits, over = task_info(1, "PENDING", host=""), task_info(1, "FAILED")
     waits.runtime.mesosTaskId.value = f"{JOB}-1-3"
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=waits, results=[waits, over])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=waits, results=[waits, over])
     assert client.get(f"{BASE}/{page}").status_code == 200
     asked = [request for _, name, request in found.asked if name == "BrowseSandbox"]
     assert [request.taskId for request in asked] == [f"{JOB}-1-2"]
@@ -168,7 +169,7 @@ def test_while_a_run_waits_the_one_before_it_is_shown(
 def test_a_run_without_a_sandbox_says_why(client: TestClient, found: FakeCluster) -> None:
     refused = task_pb2.BrowseSandboxResponse()
     refused.error.notRunning.message = "run 9 was not launched"
-    found.answers["task_svc", "BrowseSandbox"] = refused
+    found.answers[web.BROWSE_SANDBOX] = refused
     for page in ("logs", "files"):
         answer = client.get(f"{BASE}/{page}?run=9")
         assert answer.status_code == 200 and "run 9 was not launched" in answer.text
@@ -177,7 +178,7 @@ def test_a_run_without_a_sandbox_says_why(client: TestClient, found: FakeCluster
 
 
 def test_an_agent_that_does_not_answer_is_named(client: TestClient, found: FakeCluster) -> None:
-    found.answers["task_svc", "BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
+    found.answers[web.BROWSE_SANDBOX] = task_pb2.BrowseSandboxResponse(
         hostname="127.0.0.1", port="9", paths=[f"{ROOT}/stdout"]
     )
     for page in ("logs", "files", "download?path=stdout"):
@@ -187,7 +188,7 @@ def test_an_agent_that_does_not_answer_is_named(client: TestClient, found: FakeC
 
 @pytest.mark.parametrize("page", ["", "/logs", "/files", "/download?path=stdout"])
 def test_what_is_not_there_or_does_not_answer(client: TestClient, found: FakeCluster, page: str) -> None:
-    methods = (("task_svc", "Get"), ("task_svc", "BrowseSandbox"))
+    methods = (web.GET_TASK, web.BROWSE_SANDBOX)
     found.answers |= dict.fromkeys(methods, NotFound("there is no job nobody"))
     answer = client.get(f"{BASE}{page}")
     assert answer.status_code == 404 and "there is no job nobody" in answer.text
@@ -203,7 +204,7 @@ def test_what_is_not_there_or_does_not_answer(client: TestClient, found: FakeClu
 
 def test_a_stream_sends_what_is_new_and_ends_with_the_run(client: TestClient, found: FakeCluster) -> None:
     over = task_info(1, "SUCCEEDED")
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=over, results=[over])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=over, results=[over])
     answer = client.get(f"{BASE}/logs/stream?offsets=4,0")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert events(answer.text) == [
@@ -216,7 +217,7 @@ def test_a_stream_sends_what_is_new_and_ends_with_the_run(client: TestClient, fo
 
 def test_a_broken_connection_goes_on_where_it_was(client: TestClient, found: FakeCluster) -> None:
     over = task_info(1, "KILLED")
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=over, results=[over])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=over, results=[over])
     answer = client.get(f"{BASE}/logs/stream?offsets=0,0", headers={"last-event-id": "8,4"})
     assert events(answer.text) == [("over", {"state": "KILLED"})]
 
@@ -224,9 +225,9 @@ def test_a_broken_connection_goes_on_where_it_was(client: TestClient, found: Fak
 def test_a_stream_reads_a_file_that_was_cut_anew(
     client: TestClient, found: FakeCluster, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peloton.web.views.logs_follow.CHECKS", 1)
+    monkeypatch.setattr("peloton.web.views.sandbox.follow.CHECK_READS", 1)
     over = task_info(1, "SUCCEEDED")
-    found.answers["task_svc", "Get"] = task_pb2.GetResponse(result=over, results=[over])
+    found.answers[web.GET_TASK] = task_pb2.GetResponse(result=over, results=[over])
     told = events(client.get(f"{BASE}/logs/stream?file=stdout&offsets=500").text)
     assert told[0] == ("text", {"file": "stdout", "text": "one\ntwo\n"})
 
@@ -271,6 +272,20 @@ def test_paths_stay_inside_of_the_sandbox(client: TestClient, path: str, status:
         assert "there is no file" in answer.text
     if path.endswith("=out"):
         assert "it is a folder" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("page", "status"),
+    [("download?path=out/evil", 409), ("files?path=out/evil", 200), ("logs?file=out/evil", 200)],
+)
+def test_a_link_that_leads_out_is_said_not_to_be_followed(
+    client: TestClient, agent: Agent, page: str, status: int
+) -> None:
+    agent.files["out/evil"] = b""
+    agent.links.add("out/evil")
+    answer = client.get(f"{BASE}/{page}")
+    assert answer.status_code == status
+    assert "is a link that leads out of the sandbox, or to nothing: it is not followed" in answer.text
 
 
 def test_html_in_output_and_names_does_nothing(client: TestClient, agent: Agent) -> None:

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from peloton.api.v0.job import job_pb2
-from peloton.web.api.failures import Failure
+from peloton.web.api.failures import CallFailure
 from tests.unit.web import jobs_cluster
 from tests.unit.web.fake import FakeCluster, application, browser
 from tests.unit.web_api.fakes import FakeCaller
@@ -51,7 +51,8 @@ def test_unknown_methods_make_no_series_of_their_own() -> None:
     labels = {"route": "/health", "method": "other", "status": "405"}
     before = value("web_requests_total", **labels)
     client = browser(application(FakeCluster()))
-    token = client.get("/login") and client.cookies["peloton_csrf"]
+    client.get("/login")
+    token = client.cookies["peloton_csrf"]
     client.request("BREW", "/health", headers={"x-csrf-token": token})
     assert value("web_requests_total", **labels) == before + 1
 
@@ -62,7 +63,7 @@ def test_unknown_methods_make_no_series_of_their_own() -> None:
         (GET, job_pb2.GetResponse(), {"method": GET.removeprefix("/api/"), "code": "OK"}),
         (
             GET,
-            Failure(grpc.StatusCode.NOT_FOUND, "none"),
+            CallFailure(grpc.StatusCode.NOT_FOUND, "none"),
             {"method": GET.removeprefix("/api/"), "code": "NOT_FOUND"},
         ),
         ("/api/no.such/Method", None, {"method": "unknown", "code": "UNIMPLEMENTED"}),
@@ -83,7 +84,7 @@ def test_streams_are_counted_with_the_code_with_which_they_end(code: str) -> Non
     before = value("web_door_calls_total", **labels)
     answers: list[object] = [listed("a")]
     if code != "OK":
-        answers.append(Failure(grpc.StatusCode[code], "gone"))
+        answers.append(CallFailure(grpc.StatusCode[code], "gone"))
     found = browser(application(FakeCluster(), caller=FakeCaller(answers))).post(LIST, json={})
     assert found.status_code == 200
     assert value("web_door_calls_total", **labels) == before + 1

@@ -14,12 +14,13 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.calls import web
 from peloton.errors import Unauthenticated, Unavailable
 from peloton.membership.interface import Role
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
-from peloton.web.views.daemons import daemon_problems, daemon_row
-from peloton.web.views.figures import Figures, Jobs, Maintenance, figures_of, problems_of
-from peloton.web.views.pool_rows import pool_rows
+from peloton.web.views.overview.daemons import daemon_problems, daemon_row
+from peloton.web.views.overview.figures import Figures, Jobs, Maintenance, figures_of, problems_of
+from peloton.web.views.pools.rows import pool_rows
 
 from .fake import FakeCluster, application, browser
 from .test_pools import HOSTILE, JOB, POOLS
@@ -54,14 +55,14 @@ def cluster() -> FakeCluster:
     down = host_pb2.HostInfo(hostname="h", state=host_pb2.HOST_STATE_DOWN)
     return FakeCluster(
         {
-            ("monitoring_svc", "ListPools"): pb.ListPoolsResponse(pools=POOLS),
-            ("monitoring_svc", "GetCluster"): figures(),
-            ("monitoring_svc", "GetHistory"): pb.GetHistoryResponse(),
-            ("job_svc", "Query"): jobs_of,
-            ("stateless_svc", "GetJob"): stateless_svc_pb2.GetJobResponse(
+            web.LIST_POOLS: pb.ListPoolsResponse(pools=POOLS),
+            web.GET_CLUSTER: figures(),
+            web.GET_CLUSTER_HISTORY: pb.GetHistoryResponse(),
+            web.QUERY_JOBS: jobs_of,
+            web.GET_JOB_V1ALPHA: stateless_svc_pb2.GetJobResponse(
                 summary=stateless_pb2.JobSummary(name="<mill>")
             ),
-            ("host_svc", "QueryHosts"): host_svc_pb2.QueryHostsResponse(host_infos=[down]),
+            web.QUERY_HOSTS: host_svc_pb2.QueryHostsResponse(host_infos=[down]),
         }
     )
 
@@ -81,7 +82,7 @@ def test_the_overview_shows_amounts_tasks_and_jobs(cluster: FakeCluster) -> None
 
 
 def test_a_daemon_that_does_not_answer_is_a_problem_and_the_rest_is_shown(cluster: FakeCluster) -> None:
-    cluster.answers["monitoring_svc", "GetCluster"] = Unavailable("no leader of resmgr is known")
+    cluster.answers[web.GET_CLUSTER] = Unavailable("no leader of resmgr is known")
     with browser(application(cluster)) as client:
         answer = client.get("/")
         assert client.get("/?span=week").status_code == 400
@@ -120,11 +121,6 @@ def test_daemons_without_leader_health_or_answer_are_problems(cluster: FakeClust
 
 def test_who_has_to_log_in_is_led_to_the_login() -> None:
     refused = Unauthenticated("no username and password are given")
-    methods = {
-        ("monitoring_svc", "GetCluster"),
-        ("job_svc", "Query"),
-        ("host_svc", "QueryHosts"),
-    }
-    cluster = FakeCluster(dict.fromkeys(methods, refused))
+    cluster = FakeCluster({web.GET_CLUSTER: refused, web.QUERY_JOBS: refused, web.QUERY_HOSTS: refused})
     led = browser(application(cluster)).get("/", follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2F")

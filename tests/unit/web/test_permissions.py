@@ -9,9 +9,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+from peloton.calls import web
 from peloton.private.access import access_pb2
 from tests.unit.web import jobs_cluster
-from tests.unit.web.fake import Answer, FakeCluster, application, browser
+from tests.unit.web.fake import FakeCluster, application, browser
 from tests.unit.web.test_host_pages import hosts_cluster
 
 WHY = "user viewer may not call it: the role viewer does not accept it"
@@ -25,10 +26,8 @@ def verdicts(request: access_pb2.CheckMethodsRequest) -> access_pb2.CheckMethods
 
 
 def denying(cluster: FakeCluster) -> TestClient:
-    denied: Mapping[tuple[str, str], Answer] = {
-        (f"{role}_access_svc", "CheckMethods"): verdicts for role in ("jobmgr", "hostmgr")
-    }
-    cluster.answers.update(denied)
+    cluster.answers[web.CHECK_METHODS["jobmgr"]] = verdicts
+    cluster.answers[web.CHECK_METHODS["hostmgr"]] = verdicts
     return browser(application(cluster))
 
 
@@ -92,7 +91,7 @@ def test_a_daemon_that_cannot_be_asked_hides_nothing() -> None:
 @pytest.mark.parametrize("action", ["pause", "resume", "abort"])
 def test_a_job_without_an_update_has_none_to_pause(action: str) -> None:
     cluster = jobs_cluster.cluster()
-    cluster.answers["stateless_svc", "ListJobWorkflows"] = pb.ListJobWorkflowsResponse()
+    cluster.answers[web.LIST_JOB_WORKFLOWS] = pb.ListJobWorkflowsResponse()
     shown = browser(application(cluster)).get(f"{JOB}/do/{action}")
     assert shown.status_code == 200
     assert "is not possible now: no update or restart is under way" in shown.text
@@ -102,7 +101,7 @@ def test_a_job_with_one_version_cannot_be_rolled_back() -> None:
     job = jobs_cluster.job_info()
     job.config.changeLog.version = 1
     cluster = jobs_cluster.cluster(job)
-    cluster.answers["stateless_svc", "GetJob"] = lambda request: (
+    cluster.answers[web.GET_JOB_V1ALPHA] = lambda request: (
         jobs_cluster.summary("1-1-1") if request.summary_only else jobs_cluster.get_job(request)
     )
     shown = browser(application(cluster)).get(f"{JOB}/do/rollback")

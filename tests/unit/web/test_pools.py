@@ -15,11 +15,12 @@ from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.calls import web
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.templating import Templates
-from peloton.web.views.histories import cluster_charts, pool_charts, task_charts
-from peloton.web.views.pool_rows import CHUNK, PoolsQuery, bar_of, chunks, pool_rows, selected, used_kinds
+from peloton.web.views.pools.rows import CHUNK, PoolsQuery, bar_of, chunks, pool_rows, selected, used_kinds
+from peloton.web.views.shared.histories import cluster_charts, pool_charts, task_charts
 
 from .fake import NOW, FakeCluster, application, browser
 
@@ -57,7 +58,7 @@ def queue_of(request: pb.GetQueuesRequest) -> pb.GetQueuesResponse:
         size=3,
         asks=pb.Amounts(cpu=1.5, memory=2048, disk=10),
         since="2023-11-14T22:10:00Z",
-        why="cpu: allocation 71 + gang 20 > entitlement 80 in /b",
+        why="cpu: allocation 71 cores + gang 20 cores > entitlement 80 cores in /b",
     )
     aside = pb.QueuedGang(position=1, job_id=peloton_pb2.JobID(value=JOB), size=1, why=HOSTILE)
     return pb.GetQueuesResponse(
@@ -92,7 +93,7 @@ def cluster() -> FakeCluster:
         pool="/b",
         benefits="/a/x",
         policy="cross_pool",
-        reason="over its entitlement by 3 cpu",
+        reason="over its entitlement by 3 cores",
         job_id=peloton_pb2.JobID(value="gone"),
         instances=range(20),
         size=20,
@@ -112,17 +113,15 @@ def cluster() -> FakeCluster:
 
     return FakeCluster(
         {
-            ("monitoring_svc", "ListPools"): pb.ListPoolsResponse(pools=POOLS),
-            ("monitoring_svc", "GetHistory"): history,
-            ("monitoring_svc", "GetQueues"): queue_of,
-            ("monitoring_svc", "GetPreemptions"): pb.GetPreemptionsResponse(preemptions=[preemption]),
-            ("respool_svc", "GetResourcePool"): respool_pb2.GetResponse(
-                poolinfo=respool_pb2.ResourcePoolInfo(config=config)
-            ),
-            ("job_svc", "Query"): job_pb2.QueryResponse(
+            web.LIST_POOLS: pb.ListPoolsResponse(pools=POOLS),
+            web.GET_CLUSTER_HISTORY: history,
+            web.GET_QUEUES: queue_of,
+            web.GET_PREEMPTIONS: pb.GetPreemptionsResponse(preemptions=[preemption]),
+            web.GET_POOL: respool_pb2.GetResponse(poolinfo=respool_pb2.ResourcePoolInfo(config=config)),
+            web.QUERY_JOBS: job_pb2.QueryResponse(
                 results=[running], pagination=query_pb2.Pagination(total=41)
             ),
-            ("stateless_svc", "GetJob"): job,
+            web.GET_JOB_V1ALPHA: job,
         }
     )
 
@@ -205,9 +204,10 @@ def test_the_page_of_a_pool_shows_queues_jobs_history_and_preemptions(cluster: F
         page = client.get("/pools/b").text
     assert HOSTILE not in page
     for text in (
-        "3 from 7 on", "1.5 cores, 2 GB memory, 10 MB disk", "allocation 71 + gang 20 &gt; entitlement 80",
-        "Set aside", "120 gangs", "Page 1 of 3", "30 % of the reservation", "first come, first served",
-        "/a/x", "0, 1, 2, 3, 4, 5, 6, 7 and 12 more", "over its entitlement by 3 cpu", "cross pool",
+        "3 from 7 on", "1.5 cores, 2 GB memory, 10 MB disk", "allocation 71 cores + gang 20 cores",
+        "cores &gt; entitlement 80 cores",
+        "Set aside", "120 gangs", "Page 1 of 3", "30% of the reservation", "first come, first served",
+        "/a/x", "0, 1, 2, 3, 4, 5, 6, 7 and 12 more", "over its entitlement by 3 cores", "cross pool",
         "of 41 jobs", 'href="/jobs/gone"', "Last day",
     ):  # fmt: skip
         assert text in page, text
@@ -224,7 +224,7 @@ def test_pages_of_a_queue_are_read_from_their_place_on(cluster: FakeCluster) -> 
 
 
 def test_what_cannot_be_read_of_a_pool_is_said_and_the_rest_is_shown(cluster: FakeCluster) -> None:
-    cluster.answers["job_svc", "Query"] = Unavailable("jobmgr is away")
+    cluster.answers[web.QUERY_JOBS] = Unavailable("jobmgr is away")
     with browser(application(cluster)) as client:
         answer = client.get("/pools/b")
     assert answer.status_code == 200

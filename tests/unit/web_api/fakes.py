@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peloton.web.api.caller import Metadata
-from peloton.web.api.failures import Failure
+from peloton.web.api.failures import CallFailure
 from peloton.web.api.methods import Method
 
 
 @dataclass
 class FakeCaller:
     answers: list[Any] = field(default_factory=list)
-    """Messages; a Failure is raised in its place."""
+    """Messages; a CallFailure is raised in its place."""
     hangs: bool = False
     """Whether it answers no more after these."""
     calls: list[tuple[Method, Any, Metadata, float | None]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class FakeCaller:
 
     async def _all(self) -> AsyncIterator[bytes]:
         for answer in self.answers:
-            if isinstance(answer, Failure):
+            if isinstance(answer, CallFailure):
                 raise answer
             yield answer.SerializeToString()
         if self.hangs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -13,9 +14,10 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.client.discovery import NoLeader
-from peloton.client.following import NOT_BEGUN
-from peloton.web.api.caller import LeaderCaller
-from peloton.web.api.failures import Failure
+from peloton.client.sync_async import LocalError
+from peloton.leaders import NOT_BEGUN
+from peloton.web.api.caller import LeaderCaller, _failure
+from peloton.web.api.failures import CallFailure
 from peloton.web.api.methods import public_methods
 
 JOBS = "peloton.api.v0.job.JobManager"
@@ -49,7 +51,7 @@ class Server:
             self.ended.set()
 
 
-class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+class Handlers(grpc.GenericRpcHandler):
     def __init__(self, server: Server) -> None:
         self._server = server
 
@@ -135,7 +137,7 @@ async def test_a_call_that_may_have_been_carried_out_is_made_again_only_where_th
 ) -> None:
     failing, leader = await serve(broken), await serve(fine)
     caller = LeaderCaller(Leaders([failing.target, leader.target]))
-    with pytest.raises(Failure) as raised:
+    with pytest.raises(CallFailure) as raised:
         await caller.call(CREATE, job_pb2.CreateRequest(), (), 60.0)
     assert raised.value.as_dict() == {"code": "UNAVAILABLE", "message": "the store is away", "details": []}
     caller = LeaderCaller(Leaders([failing.target, leader.target]))
@@ -145,12 +147,38 @@ async def test_a_call_that_may_have_been_carried_out_is_made_again_only_where_th
 
 async def test_without_a_leader_the_call_fails_in_time() -> None:
     caller = LeaderCaller(Leaders([""]))
-    with pytest.raises(Failure) as raised:
+    with pytest.raises(CallFailure) as raised:
         await caller.call(GET, job_pb2.GetRequest(), (), 0.3)
     assert (raised.value.code, raised.value.message) == (grpc.StatusCode.UNAVAILABLE, "nobody leads")
-    with pytest.raises(Failure):
+    with pytest.raises(CallFailure):
         async with caller.stream(WATCH, WATCH.request(), (), None):
             pytest.fail("it is open")
+
+
+async def test_new_certificates_are_used_for_the_next_call(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, made = await serve(fine), []
+
+    def opened(target: str, tls: Any, alone: bool = False) -> grpc.aio.Channel:
+        made.append(tls.generation)
+        return grpc.aio.insecure_channel(target)
+
+    monkeypatch.setattr("peloton.web.api.caller.opened", opened)
+    tls: Any = SimpleNamespace(generation=0, refresh=lambda: False, paths=("", "", ""))
+    caller = LeaderCaller(Leaders([server.target]), tls=tls)
+    for generation in (0, 0, 1):
+        tls.generation = generation
+        assert await caller.call(GET, job_pb2.GetRequest(), (), 30.0) == b"\x08\x01"
+    assert made == [0, 1]
+    await caller.close()
+
+
+def test_what_fails_here_is_not_the_fault_of_who_calls() -> None:
+    """No 401, for which a browser would ask its user for another password."""
+    for code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT):
+        failed = _failure(LocalError(code, "127.0.0.1:1: the certificate of the server is not accepted"))
+        assert (failed.code, failed.http) == (grpc.StatusCode.UNAVAILABLE, 503)
 
 
 async def test_a_stream_that_is_left_is_cancelled_at_the_server(serve: Any) -> None:

@@ -19,9 +19,10 @@ from starlette.testclient import TestClient
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
-from peloton.web.api.door import Door
-from peloton.web.api.failures import DETAILS, HTTP_STATUS, Failure, failure_of
+from peloton.web.api.door import MAX_BODY_BYTES, Door
+from peloton.web.api.failures import DETAILS, HTTP_STATUS, CallFailure, failure_of
 from peloton.web.api.methods import public_methods
+from peloton.web.api.request import read_body
 from tests.unit.web_api.fakes import FakeCaller
 
 GET = "/api/peloton.api.v0.job.JobManager/Get"
@@ -67,6 +68,18 @@ def test_a_large_message_is_taken_and_given() -> None:
     assert caller.calls[0][1].id.value == "y" * 100_000
 
 
+@pytest.mark.parametrize("declared", [MAX_BODY_BYTES + 1, 10**30, 10**20])
+async def test_a_body_that_is_said_to_be_too_long_is_not_read(declared: int) -> None:
+    async def receive() -> Any:
+        raise AssertionError("it is read")
+
+    headers = [(b"content-length", str(declared).encode())]
+    scope = {"type": "http", "method": "POST", "path": GET, "headers": headers, "query_string": b""}
+    with pytest.raises(CallFailure) as caught:
+        await read_body(Request(scope, receive), MAX_BODY_BYTES)
+    assert caught.value.http == 413
+
+
 def test_an_empty_body_is_an_empty_message() -> None:
     client, caller = door(job_pb2.GetActiveJobsResponse())
     path = "/api/peloton.api.v0.job.JobManager/GetActiveJobs"
@@ -77,14 +90,14 @@ def test_an_empty_body_is_an_empty_message() -> None:
 @pytest.mark.parametrize("code", list(grpc.StatusCode))
 def test_each_code_has_the_http_status_of_grpc(code: grpc.StatusCode) -> None:
     assert HTTP_STATUS[code] >= 400 or code is grpc.StatusCode.OK
-    client, _ = door(Failure(code, "why", [{"reason": "x"}]))
+    client, _ = door(CallFailure(code, "why", [{"reason": "x"}]))
     found = client.post(GET, json={})
     assert found.status_code == HTTP_STATUS[code]
     assert found.json() == {"code": code.name, "message": "why", "details": [{"reason": "x"}]}
     assert ("www-authenticate" in found.headers) == (code is grpc.StatusCode.UNAUTHENTICATED)
 
 
-class Failed(grpc.RpcError):  # type: ignore[misc]
+class Failed(grpc.RpcError):
     def __init__(self, *details: Any) -> None:
         self._details = details
 
@@ -177,7 +190,7 @@ def test_a_page_of_the_same_site_may_call() -> None:
 
 
 def test_a_body_that_is_too_large_is_refused() -> None:
-    client, caller = door(max_body=100)
+    client, caller = door(max_body_bytes=100)
     found = client.post(GET, json={"id": {"value": "x" * 100}})
     assert (found.status_code, found.json()["code"]) == (413, "RESOURCE_EXHAUSTED")
     assert not caller.calls
@@ -193,7 +206,7 @@ def test_calls_and_streams_are_bounded() -> None:
 def test_places_are_given_back() -> None:
     client, caller = door(job_pb2.GetResponse(), max_calls=1)
     assert [client.post(GET, json={}).status_code for _ in range(3)] == [200] * 3
-    client, caller = door(Failure(grpc.StatusCode.NOT_FOUND, "no"), max_calls=1, max_streams=1)
+    client, caller = door(CallFailure(grpc.StatusCode.NOT_FOUND, "no"), max_calls=1, max_streams=1)
     assert [client.post(path, json={}).status_code for path in (GET, LIST) * 3] == [404] * 6
     assert caller.cancelled == 6
 
@@ -246,7 +259,7 @@ def test_an_authorization_that_is_wrong_is_refused(given: str) -> None:
 @pytest.mark.parametrize("given", ["", "nonsense", f"00-{'0' * 31}-{'0' * 16}-01", "00-\u00e9"])
 def test_a_trace_that_is_none_is_ignored(given: str) -> None:
     client, caller = door(job_pb2.GetResponse())
-    assert client.post(GET, json={}, headers={"traceparent": given.encode()}).status_code == 200
+    assert client.post(GET, json={}, headers={b"traceparent": given.encode()}).status_code == 200
     assert caller.calls[0][2] == ()
 
 
@@ -297,14 +310,14 @@ def test_a_stream_is_a_line_for_each_message() -> None:
 
 
 def test_a_stream_that_fails_says_so_on_its_last_line() -> None:
-    client, _ = door(listed("a"), Failure(grpc.StatusCode.ABORTED, "too far behind"))
+    client, _ = door(listed("a"), CallFailure(grpc.StatusCode.ABORTED, "too far behind"))
     found = client.post(LIST, json={})
     last = {"error": {"code": "ABORTED", "message": "too far behind", "details": []}}
     assert [json.loads(line) for line in found.text.splitlines()][1:] == [last]
 
 
 def test_a_stream_that_fails_at_once_has_the_http_status() -> None:
-    client, caller = door(Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "1000 watches"))
+    client, caller = door(CallFailure(grpc.StatusCode.RESOURCE_EXHAUSTED, "1000 watches"))
     assert client.post(LIST, json={}).status_code == 429
     assert caller.cancelled == 1
 

@@ -21,6 +21,7 @@ from peloton.private.resmgr import resmgr_pb2
 from peloton.wire.constraint import MAX_DEPTH, constraint_from, constraint_to
 from peloton.wire.job import job_spec
 from peloton.wire.resmgr import resmgr_task
+from placement.core.instructions import Claim
 from placement.core.model import HostClass, Needs
 from placement.wire import acquire_request
 from resmgr.wire.tasks import Translator, planned_task
@@ -49,11 +50,12 @@ def test_what_daemons_add_is_not_counted() -> None:
     spec = job_spec(config, 1)
     runtime = TaskRuntime(TaskState.INITIALIZED, TaskState.SUCCEEDED, 1, 1, 1, 1)
     task = resmgr_task(POOL, spec, 0, runtime)
-    translator, scheduler = Translator(), cast(Any, SimpleNamespace(host_pools=True))
+    translator, scheduler = Translator(), cast(Any, SimpleNamespace(confines=lambda kind: True))
     sent = planned_task(task, translator.needs(task), scheduler)
     received = resmgr_pb2.Task.FromString(sent.SerializeToString())
     host_class = HostClass(received.constraint.SerializeToString())
-    asked = acquire_request(Needs(translator.needs(task).resources, host_class=host_class), 1, {"h1": ["t"]})
+    needs = Needs(translator.needs(task).resources, host_class=host_class)
+    asked = acquire_request(Claim(needs, 1, {"h1": ["t"]}))
     wanted = hostsvc_pb2.AcquireHostOffersRequest.FromString(asked.SerializeToString())
     found = filter_from(wanted.filter).constraint
     depth, inner = 0, found

@@ -23,10 +23,10 @@ from peloton.wire.payload import (
     summary_and_texts,
     v1alpha_spec,
 )
+from peloton.wire.v1alpha.duplicate_fields import filled_job
 from peloton.wire.v1alpha.job_config import job_config_of, job_spec_of
 from peloton.wire.v1alpha.merge import merged
 from peloton.wire.v1alpha.task_config import task_config
-from peloton.wire.v1alpha.twins import filled_job
 from tests.unit.wire.specs import POOL, job, pod
 
 
@@ -256,7 +256,7 @@ def test_a_v0_service_is_seen_as_a_spec() -> None:
 def test_index_and_summary_of_a_spec() -> None:
     given = job("instance_spec { key: 1 value { containers { command { value: 'needle' } } } }")
     payload = spec_from_v1alpha(given, 1).payload
-    assert tuple(indexed_fields(payload)) == ("web", "infra", POOL, (("tier", "front"),))
+    assert tuple(indexed_fields(payload)) == ("web", "infra", POOL, (("tier", "front"),), given.owner)
     short, texts = summary_and_texts(payload)
     assert "needle" in texts and "serve --port 80" in texts
     assert short == summary(payload) and not v1alpha_spec(short).instance_spec

@@ -11,13 +11,13 @@ from minicluster.mesos.common.agent_link import Launch
 from minicluster.mesos.common.secrets import without_secrets
 from minicluster.mesos.master.core import events, operations, operator_events, validation
 from minicluster.mesos.master.core.allocator import add_filter, refuse_seconds
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Task
 
 Operation = mesos.Offer.Operation
 _REASON = mesos.TaskStatus
 
 
-def decline(cluster: Cluster, framework: Framework, call: scheduler.Call.Decline, now: float) -> None:
+def decline(cluster: Master, framework: Framework, call: scheduler.Call.Decline, now: float) -> None:
     """Give offers back; those that are unknown, used up or another's are passed over."""
     seconds = refuse_seconds(call.filters if call.HasField("filters") else None)
     for offer_id in call.offer_ids:
@@ -27,7 +27,7 @@ def decline(cluster: Cluster, framework: Framework, call: scheduler.Call.Decline
             add_filter(framework, offer, offer.resources, seconds, now)
 
 
-def accept(cluster: Cluster, framework: Framework, call: scheduler.Call.Accept, now: float) -> None:
+def accept(cluster: Master, framework: Framework, call: scheduler.Call.Accept, now: float) -> None:
     """Launch tasks on offers; what is left of them is free again, and filtered.
 
     LAUNCH, RESERVE, UNRESERVE, CREATE and DESTROY are carried out in their order; the tasks of a LAUNCH_GROUP
@@ -62,7 +62,7 @@ def _tasks_of(operations: Iterable[Operation]) -> Iterable[mesos.TaskInfo]:
 
 
 def _refuse_offers(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     call: scheduler.Call.Accept,
     offer_ids: list[str],
@@ -84,7 +84,7 @@ def _refuse_offers(
 
 
 def _answer(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     task: mesos.TaskInfo,
     state: int,
@@ -99,7 +99,7 @@ def _answer(
 
 
 def _carry_out(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     agent: Agent,
     role: str,
@@ -120,7 +120,7 @@ def _carry_out(
 
 
 def _launch(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     agent: Agent,
     role: str,
@@ -146,10 +146,12 @@ def _launch(
         reason = _REASON.REASON_AGENT_DISCONNECTED
         _answer(cluster, framework, task, state, f"Agent {agent.id} is disconnected", reason, now)
         return
+    assert res.contains(agent.free, wanted), f"{agent.id} has less free than was offered"
     res.subtract(left, wanted)
     res.subtract(agent.free, wanted)
-    res.add(framework.allocated, wanted)
+    framework.allocated.update(res.scalars(wanted))
     record = Task(without_secrets(task), framework.id, agent.id, role, wanted)
+    assert record.id not in framework.tasks, f"{record.id} is launched twice"
     framework.tasks[record.id] = record
     agent.tasks[(framework.id, record.id)] = record
     cluster.send_to_agent(agent, Launch(framework.info, task))
@@ -157,7 +159,7 @@ def _launch(
 
 
 def answer_inverse(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     offer_ids: Iterable[mesos.OfferID],
     filters: mesos.Filters | None,

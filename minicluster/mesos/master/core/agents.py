@@ -20,12 +20,12 @@ from minicluster.mesos.common.agent_link import (
 from minicluster.mesos.master.core import events, operations, operator_events
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.frameworks import recover
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Task, is_terminal
 
 _REASON = mesos.TaskStatus
 
 
-def register(cluster: Cluster, message: Register, now: float, *, simulated: bool = False) -> Agent | str:
+def register(cluster: Master, message: Register, now: float, *, simulated: bool = False) -> Agent | str:
     """Take an agent in; return it, or why it is refused."""
     info = message.info
     if (info.hostname, message.ip) in {key for key, item in cluster.machines.items() if item.down}:
@@ -60,7 +60,7 @@ def register(cluster: Cluster, message: Register, now: float, *, simulated: bool
 _NEW_AGENT = "a new agent registered at the same address"
 
 
-def _at_same_address(cluster: Cluster, info: mesos.AgentInfo, ip: str) -> list[Agent]:
+def _at_same_address(cluster: Master, info: mesos.AgentInfo, ip: str) -> list[Agent]:
     return [
         agent
         for agent in cluster.agents.values()
@@ -70,7 +70,7 @@ def _at_same_address(cluster: Cluster, info: mesos.AgentInfo, ip: str) -> list[A
     ]
 
 
-def _admit(cluster: Cluster, message: Register, now: float, simulated: bool) -> Agent | None:
+def _admit(cluster: Master, message: Register, now: float, simulated: bool) -> Agent | None:
     total = res.restored(res.from_messages(message.info.resources), res.from_messages(message.checkpointed))
     if total is None:
         return None
@@ -103,7 +103,7 @@ def _reconnect(agent: Agent, message: Register, now: float) -> None:
     agent.offer_template = b""
 
 
-def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool, now: float) -> None:
+def _reregistered(cluster: Master, agent: Agent, message: Register, known: bool, now: float) -> None:
     unreachable = cluster.unreachable.pop(agent.id, None) is not None
     recovered = cluster.recovered.pop(agent.id, None) is not None
     for info in message.frameworks:
@@ -123,7 +123,7 @@ def _reregistered(cluster: Cluster, agent: Agent, message: Register, known: bool
         _resume(cluster, agent, framework_id)
 
 
-def _resume(cluster: Cluster, agent: Agent, framework_id: str) -> None:
+def _resume(cluster: Master, agent: Agent, framework_id: str) -> None:
     """Have pending updates sent; Mesos does so twice after a re-registration (10-agent-lost)."""
     cluster.send_to_agent(agent, ResendUpdates(framework_id))
     cluster.send_to_agent(agent, ResendUpdates(framework_id))
@@ -132,7 +132,7 @@ def _resume(cluster: Cluster, agent: Agent, framework_id: str) -> None:
             cluster.send_to_agent(agent, Kill(owner, task_id, task.kill[0], task.kill[1]))
 
 
-def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None, now: float) -> None:
+def _restore(cluster: Master, agent: Agent, known: AgentTask, news: str | None, now: float) -> None:
     framework = cluster.frameworks.get(known.framework_id)
     if framework is None:
         return
@@ -153,7 +153,7 @@ def _restore(cluster: Cluster, agent: Agent, known: AgentTask, news: str | None,
         cluster.send(framework, events.update(events.with_details(status, task)))
 
 
-def _adopt(cluster: Cluster, agent: Agent, framework: Framework, known: AgentTask) -> Task:
+def _adopt(cluster: Master, agent: Agent, framework: Framework, known: AgentTask) -> Task:
     framework.unreachable.pop(known.task.task_id.value, None)
     roles = [item.allocation_info.role for item in known.task.resources if item.allocation_info.role]
     role = roles[0] if roles else (framework.roles[0] if framework.roles else "*")
@@ -162,11 +162,11 @@ def _adopt(cluster: Cluster, agent: Agent, framework: Framework, known: AgentTas
     framework.tasks[task.id] = task
     agent.tasks[(framework.id, task.id)] = task
     res.subtract(agent.free, bundle)
-    res.add(framework.allocated, bundle)
+    framework.allocated.update(res.scalars(bundle))
     return task
 
 
-def _drop_missing(cluster: Cluster, agent: Agent, message: Register, now: float) -> None:
+def _drop_missing(cluster: Master, agent: Agent, message: Register, now: float) -> None:
     """Report tasks as lost that the master sent and the agent never received."""
     there = {(item.framework_id, item.task.task_id.value) for item in message.tasks}
     for key, task in list(agent.tasks.items()):
@@ -182,7 +182,7 @@ def _drop_missing(cluster: Cluster, agent: Agent, message: Register, now: float)
             cluster.send(framework, events.update(status))
 
 
-def _unavailability(cluster: Cluster, agent: Agent) -> None:
+def _unavailability(cluster: Master, agent: Agent) -> None:
     machine = cluster.machines.get((agent.hostname, agent.ip))
     agent.unavailability = machine.unavailability if machine is not None else None
 
@@ -190,7 +190,7 @@ def _unavailability(cluster: Cluster, agent: Agent) -> None:
 # --- pings -----------------------------------------------------------------------------------------
 
 
-def _arm_ping(cluster: Cluster, agent: Agent, now: float) -> None:
+def _arm_ping(cluster: Master, agent: Agent, now: float) -> None:
     agent.ping_round += 1
     mine = agent.ping_round
 
@@ -215,7 +215,7 @@ def pong(agent: Agent) -> None:
 # --- loss ------------------------------------------------------------------------------------------
 
 
-def disconnected(cluster: Cluster, agent: Agent, now: float) -> None:
+def disconnected(cluster: Master, agent: Agent, now: float) -> None:
     """Handle the loss of the link to an agent; tasks of frameworks without checkpoint are lost at once."""
     agent.connected = False
     for offer in list(agent.offers.values()):
@@ -228,7 +228,7 @@ def disconnected(cluster: Cluster, agent: Agent, now: float) -> None:
 
 
 def _lose(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     task: Task,
     state: int,
@@ -254,7 +254,7 @@ def _lose(
     cluster.send(framework, events.update(status))
 
 
-def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> None:
+def mark_unreachable(cluster: Master, agent: Agent, text: str, now: float) -> None:
     """Mark an agent unreachable that does not answer; it may come back."""
     del cluster.agents[agent.id]
     cluster.unreachable[agent.id] = now
@@ -275,7 +275,7 @@ def mark_unreachable(cluster: Cluster, agent: Agent, text: str, now: float) -> N
     _withdraw_offers(cluster, agent)
 
 
-def _withdraw_offers(cluster: Cluster, agent: Agent) -> None:
+def _withdraw_offers(cluster: Master, agent: Agent) -> None:
     for offer in list(agent.offers.values()):
         cluster.rescind(offer)
     for inverse in [item for item in cluster.inverse_offers.values() if item.agent_id == agent.id]:
@@ -287,7 +287,7 @@ def _withdraw_offers(cluster: Cluster, agent: Agent) -> None:
 
 
 def _remove(
-    cluster: Cluster,
+    cluster: Master,
     agent: Agent,
     state: int,
     text: str,
@@ -306,21 +306,21 @@ def _remove(
     cluster.registry_changed = True
 
 
-def unregister(cluster: Cluster, agent: Agent, now: float) -> None:
+def unregister(cluster: Master, agent: Agent, now: float) -> None:
     """Remove an agent that unregistered: its tasks are lost, its id is not used again."""
     text = f"Agent {agent.hostname} removed: the agent unregistered"
     cluster.counts["slave_removals/reason_unregistered"] += 1
     _remove(cluster, agent, mesos.TASK_LOST, text, now)
 
 
-def take_down(cluster: Cluster, agent: Agent, now: float) -> None:
+def take_down(cluster: Master, agent: Agent, now: float) -> None:
     """Remove an agent because its machine goes down for maintenance."""
     why = "Operator initiated 'Machine DOWN'"
     cluster.send_to_agent(agent, Refused(why, True))
     _remove(cluster, agent, mesos.TASK_LOST, f"Agent {agent.hostname} removed: {why}", now)
 
 
-def mark_gone(cluster: Cluster, agent_id: str, now: float) -> bool:
+def mark_gone(cluster: Master, agent_id: str, now: float) -> bool:
     """Bar an agent for good; return False when the id is not known."""
     if agent_id in cluster.gone:
         return True
@@ -340,7 +340,7 @@ def mark_gone(cluster: Cluster, agent_id: str, now: float) -> bool:
     return True
 
 
-def expect_recovered(cluster: Cluster, infos: list[mesos.AgentInfo], now: float) -> None:
+def expect_recovered(cluster: Master, infos: list[mesos.AgentInfo], now: float) -> None:
     """Start with the agents of an earlier master; those that do not come back in time are unreachable."""
     for info in infos:
         cluster.recovered[info.id.value] = info
@@ -358,7 +358,7 @@ def expect_recovered(cluster: Cluster, infos: list[mesos.AgentInfo], now: float)
 # --- by the operator -------------------------------------------------------------------------------
 
 
-def deactivate(cluster: Cluster, agent: Agent) -> None:
+def deactivate(cluster: Master, agent: Agent) -> None:
     """Make no more offers of an agent; its tasks run on."""
     agent.deactivated = True
     for offer in list(agent.offers.values()):
@@ -371,7 +371,7 @@ def reactivate(agent: Agent) -> None:
     agent.drain = None
 
 
-def drain(cluster: Cluster, agent: Agent, grace: float, now: float) -> None:
+def drain(cluster: Master, agent: Agent, grace: float, now: float) -> None:
     """Deactivate an agent and have its tasks killed, with at most ``grace`` seconds (below 0: their own)."""
     deactivate(cluster, agent)
     agent.drain_started = now

@@ -15,17 +15,18 @@ from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.state import (
     CAPABILITY,
     Agent,
-    Cluster,
     Filter,
     Framework,
     InverseOffer,
+    Master,
     Offer,
 )
 
 DEFAULT_REFUSE_SECONDS = 5.0
 MAX_REFUSE_SECONDS = 365 * 24 * 3600.0
-_MIN_CPUS = 10
-_MIN_MEM = 32_000
+_MIN_MILLI_CPUS = 10
+_MIN_MILLI_MEM = 32_000
+"""Thousandths of a core and of a MiB: less than both is not offered, as in Mesos."""
 
 Candidate = tuple[float, str, Framework]
 
@@ -63,7 +64,7 @@ def _usable(bundle: res.Bundle) -> bool:
             cpus += quantity
         elif kind.name == "mem" and isinstance(quantity, int):
             mem += quantity
-    return cpus >= _MIN_CPUS or mem >= _MIN_MEM
+    return cpus >= _MIN_MILLI_CPUS or mem >= _MIN_MILLI_MEM
 
 
 def _share(agent: Agent, framework: Framework, role: str) -> res.Bundle:
@@ -75,12 +76,11 @@ def _share(agent: Agent, framework: Framework, role: str) -> res.Bundle:
     }
 
 
-def _dominant_share(cluster: Cluster, framework: Framework, totals: dict[str, int]) -> float:
-    used = res.scalars(framework.allocated)
-    return max((used.get(name, 0) / total for name, total in totals.items() if total), default=0.0)
+def _dominant_share(cluster: Master, framework: Framework, totals: dict[str, int]) -> float:
+    return max((framework.allocated[name] / total for name, total in totals.items() if total), default=0.0)
 
 
-def _candidates(cluster: Cluster) -> list[Candidate]:
+def _candidates(cluster: Master) -> list[Candidate]:
     active = [item for item in cluster.frameworks.values() if item.active and item.stream is not None]
     wanting = [(role, item) for item in active for role in item.roles if role not in item.suppressed]
     if len(wanting) < 2:
@@ -94,7 +94,7 @@ def _candidates(cluster: Cluster) -> list[Candidate]:
     return sorted(ranked, key=lambda entry: (entry[0], entry[1], entry[2].id))
 
 
-def allocate(cluster: Cluster, now: float, agents: Iterable[Agent] | None = None) -> None:
+def allocate(cluster: Master, now: float, agents: Iterable[Agent] | None = None) -> None:
     """Offer the free resources (of the given agents) to the frameworks that want them."""
     candidates = _candidates(cluster)
     if not candidates:
@@ -109,7 +109,7 @@ def allocate(cluster: Cluster, now: float, agents: Iterable[Agent] | None = None
 
 
 def _offer_agent(
-    cluster: Cluster,
+    cluster: Master,
     agent: Agent,
     candidates: list[Candidate],
     made: dict[str, list[Offer]],
@@ -158,7 +158,7 @@ def _template(agent: Agent) -> bytes:
     return agent.offer_template
 
 
-def _send(cluster: Cluster, framework: Framework, offers: list[Offer], now: float) -> None:
+def _send(cluster: Master, framework: Framework, offers: list[Offer], now: float) -> None:
     event = scheduler.Event(type=scheduler.Event.OFFERS)
     for offer in offers:
         message = offer_message(cluster.agents[offer.agent_id], framework, offer)
@@ -170,7 +170,7 @@ def _send(cluster: Cluster, framework: Framework, offers: list[Offer], now: floa
         cluster.deadlines.at(now + timeout, lambda when: _expire(cluster, ids))
 
 
-def _expire(cluster: Cluster, offer_ids: list[str]) -> None:
+def _expire(cluster: Master, offer_ids: list[str]) -> None:
     for offer_id in offer_ids:
         offer = cluster.offers.get(offer_id)
         if offer is not None:
@@ -190,7 +190,7 @@ def _wants_inverse(framework: Framework, agent: Agent, now: float) -> bool:
     return all(item.agent_id != agent.id for item in framework.inverse_offers.values())
 
 
-def _send_inverse_offers(cluster: Cluster, now: float) -> None:
+def _send_inverse_offers(cluster: Master, now: float) -> None:
     made: dict[str, list[InverseOffer]] = {}
     for agent in cluster.agents.values():
         if agent.unavailability is None:
@@ -218,7 +218,7 @@ def inverse_offer_message(agent: Agent, offer: InverseOffer) -> mesos.InverseOff
     return message
 
 
-def _send_inverse(cluster: Cluster, framework: Framework, offers: list[InverseOffer]) -> None:
+def _send_inverse(cluster: Master, framework: Framework, offers: list[InverseOffer]) -> None:
     event = scheduler.Event(type=scheduler.Event.INVERSE_OFFERS)
     for offer in offers:
         message = inverse_offer_message(cluster.agents[offer.agent_id], offer)
@@ -226,7 +226,7 @@ def _send_inverse(cluster: Cluster, framework: Framework, offers: list[InverseOf
     cluster.send(framework, event)
 
 
-def run_periodically(cluster: Cluster, now: float) -> None:
+def run_periodically(cluster: Master, now: float) -> None:
     """Allocate at every interval from now on."""
 
     def tick(when: float) -> None:

@@ -12,7 +12,7 @@ from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common.agent_link import ResendUpdates, ShutdownFramework
 from minicluster.mesos.master.core import events, operator_events
 from minicluster.mesos.master.core.allocator import allocate
-from minicluster.mesos.master.core.state import CAPABILITY, Cluster, Framework, Task, is_terminal
+from minicluster.mesos.master.core.state import CAPABILITY, Framework, Master, Task, is_terminal
 from minicluster.mesos.master.core.validation import id_error
 
 MAX_REMOVED = 50
@@ -68,7 +68,7 @@ def info_error(info: mesos.FrameworkInfo, suppressed: Iterable[str]) -> str | No
     return None
 
 
-def subscribe(cluster: Cluster, call: scheduler.Call.Subscribe, stream: str, now: float) -> None:
+def subscribe(cluster: Master, call: scheduler.Call.Subscribe, stream: str, now: float) -> None:
     """Take a (new) subscription in; a refusal is an ERROR event, after which the stream ends."""
     info = call.framework_info
     error = info_error(info, call.suppressed_roles) or _identity_error(cluster, info)
@@ -95,13 +95,13 @@ def subscribe(cluster: Cluster, call: scheduler.Call.Subscribe, stream: str, now
         allocate(cluster, now)
 
 
-def refuse(cluster: Cluster, stream: str, error: str) -> None:
+def refuse(cluster: Master, stream: str, error: str) -> None:
     """Answer a subscription with an ERROR event and end its stream."""
     cluster.outbox.events.append((stream, events.error(error)))
     cluster.outbox.events.append((stream, None))
 
 
-def _identity_error(cluster: Cluster, info: mesos.FrameworkInfo) -> str | None:
+def _identity_error(cluster: Master, info: mesos.FrameworkInfo) -> str | None:
     if not info.HasField("id"):
         return None
     error = id_error(info.id.value)
@@ -115,7 +115,7 @@ def _identity_error(cluster: Cluster, info: mesos.FrameworkInfo) -> str | None:
     return None
 
 
-def _new(cluster: Cluster, info: mesos.FrameworkInfo, now: float) -> Framework:
+def _new(cluster: Master, info: mesos.FrameworkInfo, now: float) -> Framework:
     kept = mesos.FrameworkInfo()
     kept.CopyFrom(info)
     if not kept.HasField("id"):
@@ -125,7 +125,7 @@ def _new(cluster: Cluster, info: mesos.FrameworkInfo, now: float) -> Framework:
     return framework
 
 
-def recover(cluster: Cluster, info: mesos.FrameworkInfo, now: float) -> Framework:
+def recover(cluster: Master, info: mesos.FrameworkInfo, now: float) -> Framework:
     """Take a framework in that is known only through an agent's tasks."""
     framework = _new(cluster, info, now)
     framework.recovered = True
@@ -133,7 +133,7 @@ def recover(cluster: Cluster, info: mesos.FrameworkInfo, now: float) -> Framewor
     return framework
 
 
-def _take_over(cluster: Cluster, framework: Framework, info: mesos.FrameworkInfo, now: float) -> None:
+def _take_over(cluster: Master, framework: Framework, info: mesos.FrameworkInfo, now: float) -> None:
     dropped = set(framework.roles) - set(roles_of(info))
     for offer in list(framework.offers.values()):
         cluster.rescind(offer, notify=offer.role in dropped)
@@ -155,7 +155,7 @@ def _change(framework: Framework, info: mesos.FrameworkInfo) -> None:
     framework.capabilities = capabilities(info)
 
 
-def _end_stream(cluster: Cluster, framework: Framework, error: str | None) -> None:
+def _end_stream(cluster: Master, framework: Framework, error: str | None) -> None:
     if framework.stream is None:
         return
     if error is not None:
@@ -165,7 +165,7 @@ def _end_stream(cluster: Cluster, framework: Framework, error: str | None) -> No
     framework.stream = None
 
 
-def _connect(cluster: Cluster, framework: Framework, stream: str, suppressed: set[str], now: float) -> None:
+def _connect(cluster: Master, framework: Framework, stream: str, suppressed: set[str], now: float) -> None:
     framework.stream = stream
     framework.active = True
     framework.suppressed = suppressed
@@ -177,7 +177,7 @@ def _connect(cluster: Cluster, framework: Framework, stream: str, suppressed: se
     _arm_heartbeat(cluster, framework, stream, now + cluster.config.heartbeat_interval)
 
 
-def _arm_heartbeat(cluster: Cluster, framework: Framework, stream: str, when: float) -> None:
+def _arm_heartbeat(cluster: Master, framework: Framework, stream: str, when: float) -> None:
     def beat(now: float) -> None:
         if framework.stream == stream:
             cluster.send(framework, events.HEARTBEAT)
@@ -186,7 +186,7 @@ def _arm_heartbeat(cluster: Cluster, framework: Framework, stream: str, when: fl
     cluster.deadlines.at(when, beat)
 
 
-def disconnected(cluster: Cluster, stream: str, now: float) -> None:
+def disconnected(cluster: Master, stream: str, now: float) -> None:
     """Handle the loss of a stream's connection; the framework has its failover_timeout to come back."""
     framework_id = cluster.streams.pop(stream, None)
     framework = cluster.frameworks.get(framework_id) if framework_id is not None else None
@@ -200,7 +200,7 @@ def disconnected(cluster: Cluster, stream: str, now: float) -> None:
     _arm_failover(cluster, framework, now)
 
 
-def _arm_failover(cluster: Cluster, framework: Framework, now: float) -> None:
+def _arm_failover(cluster: Master, framework: Framework, now: float) -> None:
     connection = framework.connection
 
     def give_up(when: float) -> None:
@@ -211,14 +211,14 @@ def _arm_failover(cluster: Cluster, framework: Framework, now: float) -> None:
     cluster.deadlines.at(now + framework.info.failover_timeout, give_up)
 
 
-def _drop_inverse_offers(cluster: Cluster, framework: Framework) -> None:
+def _drop_inverse_offers(cluster: Master, framework: Framework) -> None:
     for offer_id in framework.inverse_offers:
         del cluster.inverse_offers[offer_id]
     framework.inverse_offers.clear()
     framework.inverse_filters.clear()
 
 
-def remove(cluster: Cluster, framework: Framework, now: float) -> None:
+def remove(cluster: Master, framework: Framework, now: float) -> None:
     """Tear a framework down: its tasks are killed without updates, its stream ends."""
     for offer in list(framework.offers.values()):
         cluster.drop_offer(offer)
@@ -237,7 +237,7 @@ def remove(cluster: Cluster, framework: Framework, now: float) -> None:
         del cluster.removed_frameworks[next(iter(cluster.removed_frameworks))]
 
 
-def _kill_unheard(cluster: Cluster, task: Task, now: float) -> None:
+def _kill_unheard(cluster: Master, task: Task, now: float) -> None:
     if not is_terminal(task.state):
         task.state = mesos.TASK_KILLED
         text = f"Framework {task.framework_id} removed"
@@ -254,7 +254,7 @@ def _chosen(framework: Framework, roles: Iterable[str]) -> set[str]:
     return chosen & set(framework.roles) if chosen else set(framework.roles)
 
 
-def revive(cluster: Cluster, framework: Framework, roles: Iterable[str], now: float) -> None:
+def revive(cluster: Master, framework: Framework, roles: Iterable[str], now: float) -> None:
     """Lift suppression and filters of roles (none named: all) and offer at once."""
     chosen = _chosen(framework, roles)
     framework.suppressed -= chosen
@@ -270,7 +270,7 @@ def suppress(framework: Framework, roles: Iterable[str]) -> None:
 
 
 def update_info(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     call: scheduler.Call.UpdateFramework,
 ) -> str | None:

@@ -9,7 +9,7 @@ from mesos.v1.allocator import allocator_pb2 as allocation
 from mesos.v1.maintenance import maintenance_pb2 as maintenance
 from minicluster.mesos.master.core.agents import take_down
 from minicluster.mesos.master.core.allocator import allocate
-from minicluster.mesos.master.core.state import Agent, Cluster, Machine
+from minicluster.mesos.master.core.state import Agent, Machine, Master
 from peloton.mesos.json import encode
 
 Key = tuple[str, str]
@@ -35,7 +35,7 @@ def _machines_error(machines: Iterable[mesos.MachineID]) -> str | None:
     return None
 
 
-def _schedule_error(cluster: Cluster, schedule: maintenance.Schedule) -> str | None:
+def _schedule_error(cluster: Master, schedule: maintenance.Schedule) -> str | None:
     for window in schedule.windows:
         if not window.machine_ids:
             return "List of machines in the maintenance window is empty"
@@ -52,7 +52,7 @@ def _schedule_error(cluster: Cluster, schedule: maintenance.Schedule) -> str | N
     return None
 
 
-def update_schedule(cluster: Cluster, schedule: maintenance.Schedule, now: float) -> str | None:
+def update_schedule(cluster: Master, schedule: maintenance.Schedule, now: float) -> str | None:
     """Replace the schedule; return why it is refused, or None.
 
     All offers and inverse offers are rescinded, also those of agents that are not in it, and new ones are
@@ -78,7 +78,7 @@ def update_schedule(cluster: Cluster, schedule: maintenance.Schedule, now: float
     return None
 
 
-def _apply(cluster: Cluster, schedule: maintenance.Schedule) -> None:
+def _apply(cluster: Master, schedule: maintenance.Schedule) -> None:
     cluster.schedule = schedule.SerializeToString()
     cluster.registry_changed = True
     for agent in cluster.agents.values():
@@ -86,7 +86,7 @@ def _apply(cluster: Cluster, schedule: maintenance.Schedule) -> None:
         agent.unavailability = machine.unavailability if machine is not None else None
 
 
-def start(cluster: Cluster, machines: list[mesos.MachineID], now: float) -> str | None:
+def start(cluster: Master, machines: list[mesos.MachineID], now: float) -> str | None:
     """Bring machines down: their agents are removed and end; return why not, or None."""
     if not machines:
         return "List of machines is empty"
@@ -105,11 +105,11 @@ def start(cluster: Cluster, machines: list[mesos.MachineID], now: float) -> str 
     return None
 
 
-def _agents_on(cluster: Cluster, key: Key) -> list[Agent]:
+def _agents_on(cluster: Master, key: Key) -> list[Agent]:
     return [agent for agent in cluster.agents.values() if (agent.hostname, agent.ip) == key]
 
 
-def stop(cluster: Cluster, machines: list[mesos.MachineID]) -> str | None:
+def stop(cluster: Master, machines: list[mesos.MachineID]) -> str | None:
     """Bring machines up again; they leave the schedule. Return why not, or None."""
     if not machines:
         return "List of machines is empty"
@@ -129,12 +129,12 @@ def stop(cluster: Cluster, machines: list[mesos.MachineID]) -> str | None:
     return None
 
 
-def get_schedule(cluster: Cluster) -> maintenance.Schedule:
+def get_schedule(cluster: Master) -> maintenance.Schedule:
     """Return the schedule as it was given."""
     return maintenance.Schedule.FromString(cluster.schedule)
 
 
-def get_status(cluster: Cluster) -> maintenance.ClusterStatus:
+def get_status(cluster: Master) -> maintenance.ClusterStatus:
     """Return which machines drain, with each framework's last answer, and which are down."""
     out = maintenance.ClusterStatus()
     for machine in cluster.machines.values():
@@ -149,7 +149,7 @@ def get_status(cluster: Cluster) -> maintenance.ClusterStatus:
     return out
 
 
-def restore(cluster: Cluster, schedule: bytes, down: list[Key]) -> None:
+def restore(cluster: Master, schedule: bytes, down: list[Key]) -> None:
     """Start with the schedule of an earlier master."""
     cluster.schedule = schedule
     barred = set(down)

@@ -1,6 +1,6 @@
 """``/metrics/snapshot`` and GET_METRICS: the figures of Mesos that apply here, by its names.
 
-Source: recording ``12-operator``. What is counted is in ``Cluster.counts``; the rest is what there is now.
+Source: recording ``12-operator``. What is counted is in ``Master.counts``; the rest is what there is now.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.common import resources as res
-from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.master.core.state import Master
 
 _LIVE = ("staging", "starting", "running", "killing", "unreachable")
 _ENDS = ("finished", "failed", "killed", "lost", "error", "dropped", "gone", "gone_by_operator")
@@ -36,7 +36,7 @@ _COUNTED = (
 )
 
 
-def snapshot(cluster: Cluster, started: float, now: float, leads: bool) -> dict[str, float]:
+def snapshot(cluster: Master, started: float, now: float, leads: bool) -> dict[str, float]:
     """Return the figures by name."""
     out = {f"master/{name}": float(cluster.counts[name]) for name in _COUNTED}
     out |= {f"master/{name}": float(value) for name, value in _gauges(cluster).items()}
@@ -46,7 +46,7 @@ def snapshot(cluster: Cluster, started: float, now: float, leads: bool) -> dict[
     return dict(sorted(out.items()))
 
 
-def _gauges(cluster: Cluster) -> dict[str, int]:
+def _gauges(cluster: Master) -> dict[str, int]:
     agents, frameworks = cluster.agents.values(), cluster.frameworks.values()
     states = Counter(task.state for item in frameworks for task in item.tasks.values())
     states.update(task.state for item in frameworks for task in item.unreachable.values())
@@ -67,7 +67,7 @@ def _gauges(cluster: Cluster) -> dict[str, int]:
     }
 
 
-def _amounts(cluster: Cluster) -> dict[str, float]:
+def _amounts(cluster: Master) -> dict[str, float]:
     """Return what agents have and tasks use, in all and of what may be revoked."""
     totals: dict[str, int] = {}
     used: dict[str, int] = {}

@@ -14,7 +14,7 @@ from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.agent_link import ApplyResources
 from minicluster.mesos.master.core import events, validation
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework
+from minicluster.mesos.master.core.state import Agent, Framework, Master
 
 Operation = mesos.Offer.Operation
 
@@ -42,7 +42,12 @@ def resources_of(operation: Operation) -> Sequence[mesos.Resource] | None:
 
 
 def carry_out(
-    cluster: Cluster, framework: Framework, agent: Agent, role: str, operation: Operation, left: res.Bundle
+    cluster: Master,
+    framework: Framework,
+    agent: Agent,
+    role: str,
+    operation: Operation,
+    left: res.Bundle,
 ) -> None:
     """Carry out an operation on ``left``, the rest of accepted offers; report it where it has an id."""
     exchange = planned(agent, operation, framework.info.principal)
@@ -70,24 +75,25 @@ def planned(agent: Agent, operation: Operation, principal: str) -> Exchange | st
     return _RULES[operation.type](agent, res.from_messages(resources), principal)
 
 
-def apply(cluster: Cluster, agent: Agent, exchange: Exchange, report: tuple[str, str] = ("", "")) -> None:
+def apply(cluster: Master, agent: Agent, exchange: Exchange, report: tuple[str, str] = ("", "")) -> None:
     """Exchange resources of an agent that are free, and have the agent checkpoint the result.
 
     ``report`` is the framework id and the operation id to report, if any.
     """
     for bundle in (agent.free, agent.total):
+        assert res.contains(bundle, exchange.taken), f"{agent.id} has less than is exchanged"
         res.subtract(bundle, exchange.taken)
         res.add(bundle, exchange.given)
     send_resources(cluster, agent, *report)
 
 
-def send_resources(cluster: Cluster, agent: Agent, framework_id: str = "", operation_id: str = "") -> None:
+def send_resources(cluster: Master, agent: Agent, framework_id: str = "", operation_id: str = "") -> None:
     """Send an agent the dynamic reservations and volumes that it has."""
     kept = tuple(res.to_messages(res.checkpointed(agent.total)))
     cluster.send_to_agent(agent, ApplyResources(kept, framework_id, operation_id))
 
 
-def applied(cluster: Cluster, agent: Agent, framework_id: str, operation_id: str, uuid: bytes) -> None:
+def applied(cluster: Master, agent: Agent, framework_id: str, operation_id: str, uuid: bytes) -> None:
     """Report an operation that an agent has carried out. It is reported once: Mesos would repeat it."""
     framework = cluster.frameworks.get(framework_id)
     if framework is not None:
@@ -97,7 +103,7 @@ def applied(cluster: Cluster, agent: Agent, framework_id: str, operation_id: str
         _send(cluster, framework, status)
 
 
-def report_error(cluster: Cluster, framework: Framework, operation: Operation, message: str) -> None:
+def report_error(cluster: Master, framework: Framework, operation: Operation, message: str) -> None:
     """Report a refused operation, if it has an id."""
     if operation.HasField("id"):
         status = _status(operation.id.value, mesos.OPERATION_ERROR)
@@ -105,7 +111,7 @@ def report_error(cluster: Cluster, framework: Framework, operation: Operation, m
         _send(cluster, framework, status)
 
 
-def reconcile(cluster: Cluster, framework: Framework, call: scheduler.Call.ReconcileOperations) -> None:
+def reconcile(cluster: Master, framework: Framework, call: scheduler.Call.ReconcileOperations) -> None:
     """Report requested operations as unknown: none is kept beyond its report."""
     for item in call.operations:
         known = item.HasField("agent_id")
@@ -117,7 +123,7 @@ def reconcile(cluster: Cluster, framework: Framework, call: scheduler.Call.Recon
         _send(cluster, framework, status)
 
 
-def by_operator(cluster: Cluster, agent: Agent, operation: Operation) -> tuple[int, str]:
+def by_operator(cluster: Master, agent: Agent, operation: Operation) -> tuple[int, str]:
     """Carry out an operator's operation, which rescinds offers; return the HTTP status and the text."""
     resources = list(resources_of(operation) or ())
     owners = {item.reservations[-1].principal for item in resources if item.reservations}
@@ -150,7 +156,7 @@ def _status(operation_id: str, state: int) -> mesos.OperationStatus:
     return status
 
 
-def _send(cluster: Cluster, framework: Framework, status: mesos.OperationStatus) -> None:
+def _send(cluster: Master, framework: Framework, status: mesos.OperationStatus) -> None:
     cluster.send(framework, events.operation(status))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.master import master_pb2 as master
 from minicluster.mesos.master.core import operator_views
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Task
 
 Event = master.Event
 HEARTBEAT = Event(type=Event.HEARTBEAT)
 
 
-def subscribed(cluster: Cluster) -> master.Event:
+def subscribed(cluster: Master) -> master.Event:
     """Return the first event of a stream: the whole state."""
     event = Event(type=Event.SUBSCRIBED)
     event.subscribed.get_state.CopyFrom(operator_views.get_state(cluster))
@@ -22,7 +22,7 @@ def subscribed(cluster: Cluster) -> master.Event:
     return event
 
 
-def task_added(cluster: Cluster, task: Task) -> None:
+def task_added(cluster: Master, task: Task) -> None:
     """Queue TASK_ADDED for a task that is being launched."""
     if cluster.subscribers:
         event = Event(type=Event.TASK_ADDED)
@@ -30,7 +30,7 @@ def task_added(cluster: Cluster, task: Task) -> None:
         cluster.outbox.operator_events.append(event)
 
 
-def task_updated(cluster: Cluster, task: Task, status: mesos.TaskStatus) -> None:
+def task_updated(cluster: Master, task: Task, status: mesos.TaskStatus) -> None:
     """Queue TASK_UPDATED for a task whose state has changed."""
     if cluster.subscribers:
         event = Event(type=Event.TASK_UPDATED)
@@ -53,7 +53,7 @@ def _described(framework: Framework) -> master.Response.GetFrameworks.Framework:
     return out
 
 
-def framework_added(cluster: Cluster, framework: Framework) -> None:
+def framework_added(cluster: Master, framework: Framework) -> None:
     """Queue FRAMEWORK_ADDED for a framework that has subscribed for the first time."""
     if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_ADDED)
@@ -61,7 +61,7 @@ def framework_added(cluster: Cluster, framework: Framework) -> None:
         cluster.outbox.operator_events.append(event)
 
 
-def framework_updated(cluster: Cluster, framework: Framework) -> None:
+def framework_updated(cluster: Master, framework: Framework) -> None:
     """Queue FRAMEWORK_UPDATED for a framework that has subscribed again, or has changed its info."""
     if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_UPDATED)
@@ -69,7 +69,7 @@ def framework_updated(cluster: Cluster, framework: Framework) -> None:
         cluster.outbox.operator_events.append(event)
 
 
-def framework_removed(cluster: Cluster, framework: Framework) -> None:
+def framework_removed(cluster: Master, framework: Framework) -> None:
     """Queue FRAMEWORK_REMOVED for a framework that was torn down, or has not come back in time."""
     if cluster.subscribers:
         event = Event(type=Event.FRAMEWORK_REMOVED)
@@ -77,7 +77,7 @@ def framework_removed(cluster: Cluster, framework: Framework) -> None:
         cluster.outbox.operator_events.append(event)
 
 
-def agent_added(cluster: Cluster, agent: Agent) -> None:
+def agent_added(cluster: Master, agent: Agent) -> None:
     """Queue AGENT_ADDED for an agent that has registered, or came back after it was unreachable."""
     if cluster.subscribers:
         event = Event(type=Event.AGENT_ADDED)
@@ -85,7 +85,7 @@ def agent_added(cluster: Cluster, agent: Agent) -> None:
         cluster.outbox.operator_events.append(event)
 
 
-def agent_removed(cluster: Cluster, agent: Agent) -> None:
+def agent_removed(cluster: Master, agent: Agent) -> None:
     """Queue AGENT_REMOVED for an agent that has left or is unreachable."""
     if cluster.subscribers:
         event = Event(type=Event.AGENT_REMOVED)

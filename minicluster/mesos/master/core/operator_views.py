@@ -14,7 +14,7 @@ from mesos.v1.master import master_pb2 as master
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.allocator import inverse_offer_message, offer_message
 from minicluster.mesos.master.core.events import master_info
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Task
 
 Response = master.Response
 _CAPABILITY = mesos.AgentInfo.Capability
@@ -91,7 +91,7 @@ def drain_info(item: Agent) -> mesos.DrainInfo | None:
     return info
 
 
-def get_agents(cluster: Cluster) -> Response.GetAgents:
+def get_agents(cluster: Master) -> Response.GetAgents:
     """Answer GET_AGENTS."""
     out = Response.GetAgents()
     out.agents.extend(agent(item) for item in cluster.agents.values())
@@ -99,7 +99,7 @@ def get_agents(cluster: Cluster) -> Response.GetAgents:
     return out
 
 
-def framework(cluster: Cluster, item: Framework) -> Response.GetFrameworks.Framework:
+def framework(cluster: Master, item: Framework) -> Response.GetFrameworks.Framework:
     """Return a framework as GET_FRAMEWORKS shows it."""
     out = Response.GetFrameworks.Framework(
         framework_info=item.info,
@@ -126,7 +126,7 @@ def framework(cluster: Cluster, item: Framework) -> Response.GetFrameworks.Frame
     return out
 
 
-def get_frameworks(cluster: Cluster) -> Response.GetFrameworks:
+def get_frameworks(cluster: Master) -> Response.GetFrameworks:
     """Answer GET_FRAMEWORKS."""
     out = Response.GetFrameworks()
     out.frameworks.extend(framework(cluster, item) for item in cluster.frameworks.values())
@@ -156,7 +156,7 @@ def task(item: Task) -> mesos.Task:
     return out
 
 
-def get_tasks(cluster: Cluster) -> Response.GetTasks:
+def get_tasks(cluster: Master) -> Response.GetTasks:
     """Answer GET_TASKS."""
     out = Response.GetTasks()
     for item in (*cluster.frameworks.values(), *cluster.removed_frameworks.values()):
@@ -166,7 +166,7 @@ def get_tasks(cluster: Cluster) -> Response.GetTasks:
     return out
 
 
-def get_state(cluster: Cluster) -> Response.GetState:
+def get_state(cluster: Master) -> Response.GetState:
     """Answer GET_STATE."""
     return Response.GetState(
         get_tasks=get_tasks(cluster),
@@ -176,7 +176,7 @@ def get_state(cluster: Cluster) -> Response.GetState:
     )
 
 
-def get_roles(cluster: Cluster) -> Response.GetRoles:
+def get_roles(cluster: Master) -> Response.GetRoles:
     """Answer GET_ROLES: every role that a framework has, with what it holds and is offered."""
     holdings: dict[str, res.Bundle] = {}
     owners: dict[str, list[str]] = {}
@@ -198,7 +198,7 @@ def get_roles(cluster: Cluster) -> Response.GetRoles:
     return out
 
 
-def get_master(cluster: Cluster, started: float) -> Response.GetMaster:
+def get_master(cluster: Master, started: float) -> Response.GetMaster:
     """Answer GET_MASTER."""
     info = master_info(cluster.config)
     return Response.GetMaster(master_info=info, start_time=started, elected_time=started)

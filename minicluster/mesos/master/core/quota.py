@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mesos.v1.quota import quota_pb2 as quota
 from minicluster.mesos.common import resources as res
-from minicluster.mesos.master.core.state import Cluster
+from minicluster.mesos.master.core.state import Master
 
 Amounts = dict[str, int]
 
@@ -25,7 +25,7 @@ def _parts(config: quota.QuotaConfig) -> tuple[Amounts, Amounts]:
     return guarantees, limits
 
 
-def _error(cluster: Cluster, configs: list[quota.QuotaConfig], force: bool) -> str | None:
+def _error(cluster: Master, configs: list[quota.QuotaConfig], force: bool) -> str | None:
     merged = {role: quota.QuotaConfig.FromString(item) for role, item in cluster.quotas.items()}
     for config in configs:
         guarantees, limits = _parts(config)
@@ -38,7 +38,7 @@ def _error(cluster: Cluster, configs: list[quota.QuotaConfig], force: bool) -> s
     return None if force else _capacity_error(cluster, merged.values())
 
 
-def _capacity_error(cluster: Cluster, configs: Iterable[quota.QuotaConfig]) -> str | None:
+def _capacity_error(cluster: Master, configs: Iterable[quota.QuotaConfig]) -> str | None:
     wanted: Amounts = {}
     capacity: Amounts = {}
     for config in configs:
@@ -55,7 +55,7 @@ def _capacity_error(cluster: Cluster, configs: Iterable[quota.QuotaConfig]) -> s
     )
 
 
-def update(cluster: Cluster, configs: list[quota.QuotaConfig], force: bool) -> str | None:
+def update(cluster: Master, configs: list[quota.QuotaConfig], force: bool) -> str | None:
     """Set quotas of roles; return why they are refused, or None. One without amounts stays listed."""
     error = _error(cluster, configs, force)
     if error is None:
@@ -65,7 +65,7 @@ def update(cluster: Cluster, configs: list[quota.QuotaConfig], force: bool) -> s
     return error
 
 
-def status(cluster: Cluster) -> quota.QuotaStatus:
+def status(cluster: Master) -> quota.QuotaStatus:
     """Return all quotas, in the old form and the new."""
     out = quota.QuotaStatus()
     for role in sorted(cluster.quotas):

@@ -123,7 +123,9 @@ class Framework:
     inverse_offers: dict[str, InverseOffer] = field(default_factory=dict)
     filters: dict[tuple[str, str], list[Filter]] = field(default_factory=dict)
     inverse_filters: dict[str, float] = field(default_factory=dict)
-    allocated: res.Bundle = field(default_factory=dict)
+    allocated: Counter[str] = field(default_factory=Counter)
+    """Thousandths of the scalars that its tasks use until they end, by name. Ports of several agents have no
+    sum."""
 
     def can(self, capability: int) -> bool:
         """Return whether it declared a capability."""
@@ -211,7 +213,7 @@ class Deadlines:
             heapq.heappop(self._heap)[2](now)
 
 
-class Cluster:
+class Master:
     """The master's whole state."""
 
     def __init__(self, config: MasterConfig) -> None:
@@ -291,7 +293,8 @@ class Cluster:
         task.released = True
         framework = self.frameworks.get(task.framework_id)
         if framework is not None:
-            res.subtract(framework.allocated, task.resources)
+            framework.allocated.subtract(res.scalars(task.resources))
+            assert min(framework.allocated.values(), default=0) >= 0, f"{task.id} was not counted"
         agent = self.agents.get(task.agent_id)
         if agent is not None:
             res.add(agent.free, task.resources)

@@ -14,7 +14,7 @@ from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.resource_json import Json, attributes, flat
 from minicluster.mesos.master.core.events import master_info
 from minicluster.mesos.master.core.operator_views import AGENT_CAPABILITIES, both_forms, by_role, drain_info
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Offer, Task
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Offer, Task
 from peloton.mesos.json import to_dict
 
 Query = Mapping[str, str]
@@ -115,7 +115,7 @@ def _number(query: Query, name: str, default: int) -> int:
         raise ValueError(f"Failed to parse '{name}': Failed to convert '{text}' to number.\n") from None
 
 
-def tasks(cluster: Cluster, query: Query) -> Json:
+def tasks(cluster: Master, query: Query) -> Json:
     """Answer ``/tasks``: by the time of the first status, the newest first. Raise ValueError."""
     limit, offset = _number(query, "limit", _TASKS_SHOWN), _number(query, "offset", 0)
     found = [
@@ -193,7 +193,7 @@ def _offer(item: Offer) -> Json:
     }
 
 
-def frameworks(cluster: Cluster, query: Query) -> Json:
+def frameworks(cluster: Master, query: Query) -> Json:
     """Answer ``/frameworks``, of one framework where the query names it."""
     wanted = query.get("framework_id")
     groups = {"frameworks": cluster.frameworks, "completed_frameworks": cluster.removed_frameworks}
@@ -254,7 +254,7 @@ def _messages(found: Iterable[mesos.Resource]) -> list[Json]:
     return [to_dict(each) for each in found]
 
 
-def slaves(cluster: Cluster, query: Query) -> Json:
+def slaves(cluster: Master, query: Query) -> Json:
     """Answer ``/slaves``, of one agent where the query names it."""
     wanted = query.get("slave_id")
     return {
@@ -266,7 +266,7 @@ def slaves(cluster: Cluster, query: Query) -> Json:
 # --- the whole -------------------------------------------------------------------------------------
 
 
-def state_summary(cluster: Cluster) -> Json:
+def state_summary(cluster: Master) -> Json:
     """Answer ``/state-summary``: agents and frameworks, with how many tasks they have in which state."""
     of_agent: dict[str, list[Task]] = {}
     for item in cluster.frameworks.values():
@@ -293,7 +293,7 @@ def state_summary(cluster: Cluster) -> Json:
     }
 
 
-def state(cluster: Cluster, flags: Mapping[str, str], started: float) -> Json:
+def state(cluster: Master, flags: Mapping[str, str], started: float) -> Json:
     """Answer ``/state``."""
     config, info = cluster.config, master_info(cluster.config)
     known = cluster.agents.values()
@@ -321,7 +321,7 @@ def state(cluster: Cluster, flags: Mapping[str, str], started: float) -> Json:
 # --- roles -----------------------------------------------------------------------------------------
 
 
-def roles(cluster: Cluster) -> Json:
+def roles(cluster: Master) -> Json:
     """Answer ``/roles``: those that have frameworks, quotas, or resources of their own."""
     used: dict[str, res.Bundle] = {}
     offered: dict[str, res.Bundle] = {}
@@ -357,7 +357,7 @@ def roles(cluster: Cluster) -> Json:
     }
 
 
-def _quota(cluster: Cluster, role: str, used: res.Bundle, reserved: res.Bundle) -> Json:
+def _quota(cluster: Master, role: str, used: res.Bundle, reserved: res.Bundle) -> Json:
     """Return a role's quota; what is reserved for it counts as consumed, whether it is used or not."""
     config = quota.QuotaConfig.FromString(cluster.quotas.get(role, b"")) if role in cluster.quotas else None
     others = {kind: quantity for kind, quantity in used.items() if not kind.reservations}

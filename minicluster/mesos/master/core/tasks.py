@@ -8,12 +8,12 @@ from mesos.v1 import mesos_pb2 as mesos
 from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common.agent_link import Acknowledge, Kill, ShutdownExecutor, Update
 from minicluster.mesos.master.core import events, operator_events
-from minicluster.mesos.master.core.state import Agent, Cluster, Framework, Task, is_terminal
+from minicluster.mesos.master.core.state import Agent, Framework, Master, Task, is_terminal
 
 _REASON = mesos.TaskStatus
 
 
-def kill(cluster: Cluster, framework: Framework, call: scheduler.Call.Kill, now: float) -> None:
+def kill(cluster: Master, framework: Framework, call: scheduler.Call.Kill, now: float) -> None:
     """Have a task killed; a task that is not known is answered like a reconciliation."""
     task = framework.tasks.get(call.task_id.value)
     if task is None:
@@ -29,14 +29,14 @@ def kill(cluster: Cluster, framework: Framework, call: scheduler.Call.Kill, now:
         cluster.send_to_agent(agent, Kill(framework.id, task.id, grace))
 
 
-def shutdown(cluster: Cluster, framework: Framework, call: scheduler.Call.Shutdown) -> None:
+def shutdown(cluster: Master, framework: Framework, call: scheduler.Call.Shutdown) -> None:
     """Have an executor shut down; an unknown one is ignored."""
     agent = cluster.agents.get(call.agent_id.value)
     if agent is not None:
         cluster.send_to_agent(agent, ShutdownExecutor(framework.id, call.executor_id.value))
 
 
-def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Acknowledge) -> None:
+def acknowledge(cluster: Master, framework: Framework, call: scheduler.Call.Acknowledge) -> None:
     """Pass an acknowledgement on; the acknowledged end of a task removes it."""
     agent = cluster.agents.get(call.agent_id.value)
     if agent is None:
@@ -51,7 +51,7 @@ def acknowledge(cluster: Cluster, framework: Framework, call: scheduler.Call.Ack
         cluster.forget_task(task)
 
 
-def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
+def status_update(cluster: Master, agent: Agent, message: Update) -> None:
     """Take an agent's update in and pass it on to the framework."""
     cluster.counts["messages_status_update"] += 1
     framework = cluster.frameworks.get(message.framework_id)
@@ -65,9 +65,7 @@ def status_update(cluster: Cluster, agent: Agent, message: Update) -> None:
     cluster.send(framework, events.update(status))
 
 
-def _apply(
-    cluster: Cluster, task: Task, status: mesos.TaskStatus, latest_state: int, delivered: bool
-) -> None:
+def _apply(cluster: Master, task: Task, status: mesos.TaskStatus, latest_state: int, delivered: bool) -> None:
     """Apply an update to a task; one that was not delivered was not reported (08-disconnected-updates)."""
     if not is_terminal(task.state):
         changed, task.state = task.state != status.state, latest_state
@@ -86,7 +84,7 @@ def _apply(
 
 
 def reconcile(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     requested: Sequence[scheduler.Call.Reconcile.Task],
     now: float,
@@ -102,7 +100,7 @@ def reconcile(
         reconcile_one(cluster, framework, item.task_id.value, agent_id, now)
 
 
-def _report_known(cluster: Cluster, framework: Framework, task: Task, now: float) -> None:
+def _report_known(cluster: Master, framework: Framework, task: Task, now: float) -> None:
     state = task.state if task.reported is None else task.reported
     message = "Reconciliation: Latest task state"
     reason = _REASON.REASON_RECONCILIATION
@@ -111,7 +109,7 @@ def _report_known(cluster: Cluster, framework: Framework, task: Task, now: float
 
 
 def reconcile_one(
-    cluster: Cluster,
+    cluster: Master,
     framework: Framework,
     task_id: str,
     agent_id: str | None,
@@ -134,7 +132,7 @@ def reconcile_one(
     cluster.send(framework, events.update(status))
 
 
-def _unknown_task(cluster: Cluster, agent_id: str | None) -> tuple[int, str] | None:
+def _unknown_task(cluster: Master, agent_id: str | None) -> tuple[int, str] | None:
     if agent_id is None:
         return None if cluster.recovered else (mesos.TASK_UNKNOWN, "Task is unknown")
     if agent_id in cluster.recovered:

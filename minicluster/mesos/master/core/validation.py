@@ -9,13 +9,13 @@ import re
 
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.common import resources as res
-from minicluster.mesos.master.core.state import Cluster, Framework, Offer
+from minicluster.mesos.master.core.state import Framework, Master, Offer
 
 MAX_ID = 255
 _BAD_CHARACTERS = re.compile(r"[/\\\x00-\x1f\x7f]")
 
 
-def offers_error(cluster: Cluster, framework: Framework, offer_ids: list[str]) -> str | None:
+def offers_error(cluster: Master, framework: Framework, offer_ids: list[str]) -> str | None:
     """Return why these offers cannot be accepted together; None when they can."""
     seen: set[str] = set()
     for offer_id in offer_ids:

@@ -1,0 +1,1 @@
+"""How the parts of the host manager are put together, by idea."""

@@ -1,0 +1,128 @@
+"""The parts of one term: the core, and what drives it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from hostmgr.composition import mesos
+from hostmgr.config import HostmgrSettings, ReconcileSettings
+from hostmgr.core.agents.known_hosts import KnownHosts
+from hostmgr.core.claims.lifecycle import ClaimLimits
+from hostmgr.core.cluster_manager.reconciliation import ReconciliationLimits
+from hostmgr.core.hosts.all_hosts import HostLimits
+from hostmgr.core.pools.pooled_hosts import PooledHosts
+from hostmgr.core.state.host_pools import HostPools
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term, TermLimits
+from hostmgr.drivers.agents import FollowedAgents
+from hostmgr.drivers.framework import FrameworkRecord
+from hostmgr.drivers.history import HostHistory
+from hostmgr.drivers.host_pools import HostPoolManager
+from hostmgr.drivers.known_hosts import KnownHostKeeper
+from hostmgr.drivers.maintenance import Maintenance
+from hostmgr.drivers.manager import HostManager
+from hostmgr.drivers.reconciliation import Reconciliation
+from hostmgr.drivers.records import HostRecords
+from hostmgr.drivers.reservations import ReservationPlanner
+from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
+from peloton.daemon.lifecycle import Daemon
+from peloton.eventstream import EventRing
+from peloton.mesos.detector import MasterDetector
+from storage.interface import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What works in one term."""
+
+    manager: HostManager
+    cluster: FollowedAgents
+    reconciliation: Reconciliation
+    maintenance: Maintenance
+    pools: HostPoolManager
+    history: HostHistory
+    known: KnownHostKeeper
+    planner: ReservationPlanner
+
+    @property
+    def unhealthy(self) -> str:
+        """Return why the term does not work; empty while it does."""
+        return self.manager.core.connection.unhealthy or self.cluster.sight.unhealthy
+
+
+async def build_parts(
+    daemon: Daemon[HostmgrSettings], store: Store, detector: MasterDetector, access: mesos.Access
+) -> Parts:
+    """Build the parts of a term.
+
+    The framework id, records of hosts and host pools are stored; the cluster manager reports the rest.
+    """
+    settings, clock = daemon.settings, daemon.clock
+    pools = HostPools() if settings.enable_host_pool else None
+    manager = await _manager(daemon, store, detector, access, pools)
+    cluster = FollowedAgents(
+        manager.backend, manager.hosts, manager.core.reconciler, settings.mesos.agents_interval,
+        clock.monotonic,
+    )  # fmt: skip
+    history = HostHistory(clock)
+    records = HostRecords(store.hosts, settings.mesos.cluster, history)
+    await records.load()
+    maintenance = Maintenance(records, manager, cluster, clock, settings.maintenance_interval)
+    pooled = PooledHosts(pools, manager.hosts, cluster.sight, maintenance.hosts)
+    pool_manager = HostPoolManager(
+        settings.mesos.framework, store.host_pools, pooled, clock.monotonic, history
+    )
+    await pool_manager.load()
+    known = KnownHostKeeper(
+        settings.mesos.framework, store.known_hosts, KnownHosts(settings.lost_host_keep), cluster.sight,
+        maintenance, manager.runs, clock,
+    )  # fmt: skip
+    await known.load()
+    reconciliation = Reconciliation(
+        manager, manager.core.reconciler, store, clock, settings.reconcile.batch, settings.mesos.cluster
+    )
+    planner = ReservationPlanner(manager, store, clock)
+    return Parts(manager, cluster, reconciliation, maintenance, pool_manager, history, known, planner)
+
+
+async def _manager(
+    daemon: Daemon[HostmgrSettings],
+    store: Store,
+    detector: MasterDetector,
+    access: mesos.Access,
+    pools: HostPools | None,
+) -> HostManager:
+    settings = daemon.settings
+    framework = FrameworkRecord(store, settings.mesos.framework, settings.mesos.cluster)
+    framework_id = await framework.read()
+    table = HostTable(
+        settings.scarce_gpu,
+        concurrent_launches=settings.launches.concurrent,
+        pool_of=None if pools is None else pools.pool_of,
+    )
+    core = Term(table, _limits(settings), framework_id)
+    ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
+    updates = StatusUpdates(ring, core.statuses, daemon.clock.monotonic)
+    backend = mesos.mesos_backend(daemon, framework_id, detector, access)
+    return HostManager(core, backend, framework, updates, daemon.clock)
+
+
+def _limits(settings: HostmgrSettings) -> TermLimits:
+    claims = ClaimLimits(settings.ranking, settings.placing_seconds, settings.client_placing_seconds)
+    return TermLimits(
+        hosts=HostLimits(claims, settings.held_seconds, settings.held_share),
+        launches=settings.launches.limits,
+        reconcile=_reconcile_limits(settings.reconcile),
+        reservations=settings.reservations.limits,
+        claim_grace=settings.claim_grace,
+    )
+
+
+def _reconcile_limits(settings: ReconcileSettings) -> ReconciliationLimits:
+    return ReconciliationLimits(
+        interval=settings.interval,
+        repeat_after=settings.repeat_after,
+        launch_grace=settings.launch_grace,
+        reregister=settings.agent_reregister,
+    )

@@ -1,0 +1,76 @@
+"""Kills of runs: which agents they go to, what is held for the next runs, and which are repeated."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hostmgr.core.claims.holds import NOTHING, HoldRequest
+from hostmgr.core.cluster_manager.instructions import Kill
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.runs.on_agents import Runs
+from peloton.errors import Refused
+from peloton.model.ids import MesosTaskId
+
+MAX_KILLS = 100_000
+"""Most kills that are remembered, to be repeated after a new connection."""
+CALLS_AT_ONCE = 1000
+"""Calls that are queued before waiting for room."""
+KILLS_DISABLED = "killing tasks is disabled; a restart of hostmgr enables it"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How many holds were made, and how many not because too many hosts are held."""
+
+    held: int
+    refused: int
+
+
+class Kills:
+    """The kills of one term."""
+
+    def __init__(self, hosts: Hosts, runs: Runs) -> None:
+        self.disabled = False
+        """Whether an operator has disabled kills."""
+        self._hosts = hosts
+        self._runs = runs
+        self._sent: OrderedDict[MesosTaskId, None] = OrderedDict()
+
+    def require_enabled(self) -> None:
+        """Raise Refused while kills are disabled."""
+        if self.disabled:
+            raise Refused(KILLS_DISABLED)
+
+    def plan(self, runs: Iterable[MesosTaskId]) -> Kill:
+        """Return the call that kills runs, known here or not."""
+        return Kill(tuple((run, self._runs.agent(run)) for run in runs))
+
+    def sent(self, kill: Kill) -> None:
+        """Remember the runs of a call that was sent: the connection may end before it arrives."""
+        self._sent.update((run, None) for run, _ in kill.runs)
+        while len(self._sent) > MAX_KILLS:
+            self._sent.popitem(last=False)
+
+    def hold(self, runs: Mapping[MesosTaskId, HoldRequest], now: float) -> Held:
+        """Hold room of a host for the next run of the instance of each run, which was killed."""
+        made = 0
+        for run, wanted in runs.items():
+            lives = run if self._runs.agent(run) else ""
+            made += self._hosts.hold(
+                wanted.hostname, wanted.task_id, now, wanted.room, lives, wanted.freed if lives else NOTHING
+            )
+        return Held(made, len(runs) - made)
+
+    def to_repeat(self) -> Iterator[Kill]:
+        """Iterate over the kills to repeat, in parts of bounded size; forget those of runs that have ended.
+
+        Other work may run between two of them.
+        """
+        for run in [run for run in self._sent if not self._runs.agent(run)]:
+            del self._sent[run]
+        due = list(self._sent)
+        for start in range(0, len(due), CALLS_AT_ONCE):
+            part = due[start : start + CALLS_AT_ONCE]
+            yield Kill(tuple((run, agent) for run in part if (agent := self._runs.agent(run))))

@@ -1,0 +1,1 @@
+"""All hosts of one term."""

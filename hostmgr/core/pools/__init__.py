@@ -1,0 +1,1 @@
+"""The hosts of host pools, and moves between them."""

@@ -1,0 +1,1 @@
+"""Reservations of hosts for gangs that find no place."""

@@ -1,0 +1,1 @@
+"""Runs on hosts: where they are, when they end, and launches that fail."""

@@ -1,0 +1,122 @@
+"""Which runs are on which agents, as far as launches and statuses show."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from hostmgr.core.runs.run_info import RunInfo
+from peloton.model.ids import MesosTaskId
+
+MAX_GIVEN_UP = 100_000
+MAX_ENDED = 10_000
+"""Runs whose end is remembered: calls about them may come until jobmgr has learnt of it."""
+MAX_LOST = 20_000
+"""Lost runs that are kept until they are taken."""
+
+
+class Runs:
+    """Runs that are not known to have ended, by id and by agent."""
+
+    def __init__(self) -> None:
+        self._agent: dict[MesosTaskId, str] = {}
+        self._on: dict[str, set[MesosTaskId]] = {}
+        self._unconfirmed: set[MesosTaskId] = set()
+        self._info: dict[MesosTaskId, RunInfo] = {}
+        self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
+        self._ended: OrderedDict[MesosTaskId, None] = OrderedDict()
+        self._lost: deque[tuple[MesosTaskId, str]] = deque(maxlen=MAX_LOST)
+
+    def __len__(self) -> int:
+        return len(self._agent)
+
+    def launched(self, run: MesosTaskId, agent_id: str) -> None:
+        """Add a run that was launched and that Mesos has not reported yet."""
+        assert run not in self._given_up, f"{run} was reported as lost before its launch"
+        self.put(run, agent_id)
+        self._unconfirmed.add(run)
+
+    def confirm(self, run: MesosTaskId) -> None:
+        """Note that Mesos has reported the run."""
+        self._unconfirmed.discard(run)
+
+    def is_unconfirmed(self, run: MesosTaskId) -> bool:
+        """Return whether the run was launched and not reported yet."""
+        return run in self._unconfirmed
+
+    def give_up(self, run: MesosTaskId) -> None:
+        """Refuse to launch the run from now on: the event stream says that Mesos does not have it."""
+        self._given_up[run] = None
+        if len(self._given_up) > MAX_GIVEN_UP:
+            self._given_up.popitem(last=False)
+
+    def given_up(self, run: MesosTaskId) -> bool:
+        """Return whether the run may no longer be launched."""
+        return run in self._given_up
+
+    def unconfirmed(self) -> list[tuple[MesosTaskId, str]]:
+        """Return launched runs that Mesos has not reported, with their agents."""
+        return [(run, self._agent[run]) for run in self._unconfirmed]
+
+    def put(self, run: MesosTaskId, agent_id: str) -> None:
+        """Note on which agent a run is."""
+        before = self._agent.get(run)
+        if before == agent_id:
+            return
+        if before is not None:
+            self._leave(run, before)
+        self._agent[run] = agent_id
+        self._on.setdefault(agent_id, set()).add(run)
+
+    def remove(self, run: MesosTaskId) -> None:
+        """Remove a run that ended."""
+        self._unconfirmed.discard(run)
+        self._info.pop(run, None)
+        agent_id = self._agent.pop(run, None)
+        if agent_id is not None:
+            self._leave(run, agent_id)
+            self._ended[run] = None
+            if len(self._ended) > MAX_ENDED:
+                self._ended.popitem(last=False)
+
+    def has_ended(self, run: MesosTaskId) -> bool:
+        """Return whether a run was known and has ended, as far as that is remembered."""
+        return run in self._ended and run not in self._agent
+
+    def lose(self, run: MesosTaskId, agent_id: str) -> None:
+        """Note that a run was reported as lost, before it is removed: its agent may be gone."""
+        if run in self._agent:
+            self._lost.append((run, agent_id))
+
+    def take_lost(self) -> list[tuple[MesosTaskId, str]]:
+        """Return the runs that were lost since the last call, each with its agent."""
+        taken = list(self._lost)
+        self._lost.clear()
+        return taken
+
+    def agent(self, run: MesosTaskId) -> str:
+        """Return the agent of a run; empty where it is not known."""
+        return self._agent.get(run, "")
+
+    def on(self, agent_id: str) -> Iterable[MesosTaskId]:
+        """Return the runs on an agent."""
+        return tuple(self._on.get(agent_id, ()))
+
+    def count(self, agent_id: str) -> int:
+        """Return the number of runs on an agent."""
+        return len(self._on.get(agent_id, ()))
+
+    def learn(self, run: MesosTaskId, info: RunInfo) -> None:
+        """Note what a run uses and when it ends, until it is removed."""
+        if run in self._agent:
+            self._info[run] = info
+
+    def info(self, run: MesosTaskId) -> RunInfo | None:
+        """Return what a run uses and when it ends, as far as that was learnt."""
+        return self._info.get(run)
+
+    def _leave(self, run: MesosTaskId, agent_id: str) -> None:
+        held = self._on[agent_id]
+        held.discard(run)
+        if not held:
+            del self._on[agent_id]

@@ -1,0 +1,1 @@
+"""What is known of hosts, in columns and values: offers, labels, pools, and which hosts match."""

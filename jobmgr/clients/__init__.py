@@ -1,0 +1,1 @@
+"""The ports of a job manager over gRPC: all translation of what it calls for, and of the answers."""

@@ -1,0 +1,33 @@
+"""Tasks that save their work: when each did last, and how much is lost where a run ends."""
+
+from __future__ import annotations
+
+from jobmgr.core.state.change import Change
+from jobmgr.core.task.usage import NANOSECONDS
+from peloton.model.states import TaskState, TerminationReason
+from peloton.model.task import TaskRuntime, TaskStatus
+
+LOST = "lost"
+"""The kind of resource usage that counts seconds of work that were lost."""
+
+
+def note_saved(change: Change, instance: int, status: TaskStatus) -> None:
+    """Note that the current run of an instance has saved its work. It is kept in memory only."""
+    held = change.job.saved.get(instance)
+    run = change.task(instance).run
+    if held is None or held < (run, status.saved_at):
+        change.job.saved[instance] = run, status.saved_at
+
+
+def lost_seconds(change: Change, instance: int, task: TaskRuntime, end: TaskState, completed: int) -> float:
+    """Return the seconds since a run, which has ended, saved its work last, or since its start.
+
+    None are lost where it has succeeded, somebody asked for its end, or the task does not save its work.
+    """
+    asked = task.termination is not None and task.termination.reason is TerminationReason.KILLED_ON_REQUEST
+    saves = bool(change.task_spec(instance).workload.checkpoint_file)
+    if not saves or end is TaskState.SUCCEEDED or not task.start_time or (asked and end is TaskState.KILLED):
+        return 0.0
+    run, saved_at = change.job.saved.get(instance, (0, 0))
+    since = max(task.start_time, saved_at if run == task.run else 0)
+    return max(completed - since, 0) / NANOSECONDS

@@ -1,0 +1,99 @@
+"""Starts the background tasks of a job manager that leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+
+from jobmgr.drivers.daemon_hosts import HostFollower
+from jobmgr.drivers.enqueue import Enqueuer
+from jobmgr.drivers.held_runs import Comparer
+from jobmgr.drivers.hostmgr import HostDrivers
+from jobmgr.drivers.job_retirement import adopt, delete, retire
+from jobmgr.drivers.launch import Placements, Settler
+from jobmgr.drivers.pending_reasons import PendingReasonStream
+from jobmgr.drivers.preemption import PreemptionStream, keep
+from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
+from jobmgr.drivers.retry import Bucket
+from jobmgr.drivers.system_labels import SystemLabels
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.task_access import TaskAccess
+from jobmgr.ports.hostmgr import Hostmgr
+from jobmgr.ports.resmgr import Resmgr
+from peloton.model.cluster import UNNAMED
+from peloton.model.lockdown import Component
+from peloton.rpc.clusters import Clusters
+
+Spawn = Callable[[str, Coroutine[object, None, object]], None]
+FINISH_SECONDS = 5.0
+NO_LIMIT = Bucket(0, 1)
+log = logging.getLogger(__name__)
+
+
+def start_drivers(
+    spawn: Spawn,
+    engine: Engine,
+    resmgr: Resmgr,
+    hostmgrs: Callable[[str], Hostmgr],
+    clusters: Clusters | None = None,
+    kills: Bucket = NO_LIMIT,
+    shut_downs: Bucket = NO_LIMIT,
+    finish_within: float = FINISH_SECONDS,
+    cluster: str = "",
+    workflows_kept: int = WORKFLOWS_KEPT,
+    access: TaskAccess | None = None,
+    hosts_address: str = "",
+) -> Callable[[], Awaitable[None]]:
+    """Start the lanes, their sources of events, and what carries out their instructions.
+
+    Return what to do before an orderly end: it takes no more placements and finishes the launches that are
+    under way, for at most `finish_within` seconds. `hostmgrs` returns the host manager of a Mesos
+    cluster, of each of `clusters`, or of the unnamed one. `cluster` is the name in the labels of tasks,
+    `workflows_kept` the number of workflows that are kept of each job, `access` what tasks call Peloton with,
+    `hosts_address` what they are told of all hosts in place of the names.
+    """
+    lanes, outbox, after = engine.lanes, engine.outbox, engine.recovery.run_after
+    kill_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.KILL)
+    launch_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.LAUNCH)
+    labels = SystemLabels(engine.store.pools.all, cluster)
+    enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
+    placements = Placements(resmgr, lanes, launch_gate)
+    follower = HostFollower(lanes)
+    hosts = HostDrivers(
+        engine, hostmgrs, follower, labels, kill_gate, kills, shut_downs, access, hosts_address
+    )
+    drivers = {
+        "lanes": lanes.run(),
+        "recovery": engine.recovery.run(),
+        "enqueue": enqueuer.enqueue(outbox.enqueue),
+        "enqueue again": enqueuer.enqueue(outbox.enqueue_again),
+        "compare": Comparer(resmgr, lanes.post).run(outbox.compare),
+        "withdraw": enqueuer.withdraw(outbox.withdraw),
+        "placements": after(placements.run),
+        "settle": Settler(resmgr).run(outbox.settle),
+        "waiting reasons": after(PendingReasonStream(resmgr, lanes).run),
+        "evict": after(PreemptionStream(resmgr, lanes.post, kill_gate).run),
+        "keep": keep(resmgr, outbox.keep),
+        "daemon jobs": follower.take(outbox.follow),
+        "retire": retire(engine.store, outbox.retire),
+        "delete": delete(engine, outbox.delete),
+        "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),
+        "prune": prune(engine.store, outbox.prune, workflows_kept),
+        "adopt": adopt(engine),
+    }
+    for name, driver in drivers.items():
+        spawn(name, driver)
+    return partial(_finish, engine, placements, hosts, finish_within)
+
+
+async def _finish(engine: Engine, placements: Placements, hosts: HostDrivers, within: float) -> None:
+    """Take no more placements, and finish the launches that are under way, for at most `within` seconds."""
+    try:
+        async with asyncio.timeout(within):
+            await placements.stop()
+            await hosts.finish_launches()
+            await engine.lanes.flush()
+    except TimeoutError:
+        log.warning("launches are left to the next leader: they did not finish within %d s", within)

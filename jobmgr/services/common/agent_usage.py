@@ -1,0 +1,56 @@
+"""What the JSON of an agent's `/containers` says of the use of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.errors import Unavailable
+from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUsage:
+    """What a container uses; 0 where that is not told. `at` is in seconds since 1970."""
+
+    at: float
+    cpu_seconds: float
+    cpu_limit: float
+    throttled_seconds: float
+    memory_bytes: int
+    memory_peak_bytes: int
+    memory_limit_bytes: int
+    processes: int
+
+
+def usages(listing: Any, address: str) -> Mapping[MesosTaskId, ContainerUsage]:
+    """Return the use of each run on an agent. Raises Unavailable where the listing has an unknown form."""
+    try:
+        return {
+            str(each["executor_id"]).removeprefix(CUSTOM_EXECUTOR_PREFIX): _usage(each["statistics"])
+            for each in listing
+            if "statistics" in each
+        }
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Unavailable(f"agent {address} lists containers of unknown form: {error!r}") from None
+
+
+def _usage(told: Mapping[str, Any]) -> ContainerUsage:
+    return ContainerUsage(
+        at=float(told["timestamp"]),
+        cpu_seconds=_amount(told, "cpus_user_time_secs") + _amount(told, "cpus_system_time_secs"),
+        cpu_limit=_amount(told, "cpus_limit"),
+        throttled_seconds=_amount(told, "cpus_throttled_time_secs"),
+        memory_bytes=int(_amount(told, "mem_rss_bytes")),
+        memory_peak_bytes=int(_amount(told, "mem_peak_bytes")),
+        memory_limit_bytes=int(_amount(told, "mem_limit_bytes")),
+        processes=int(_amount(told, "processes")),
+    )
+
+
+def _amount(told: Mapping[str, Any], name: str) -> float:
+    value = float(told.get(name, 0))
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name} is {value}")
+    return value

@@ -1,0 +1,51 @@
+"""Services that crash-loop: instances failed, and wait throttled before their next run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.limits import Limits
+from jobmgr.core.state.throttling import next_try
+from jobmgr.core.task.gang import restart_of
+from jobmgr.engine.engine import Engine
+from peloton.errors import Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import CrashLoop, JobQuery, JobRuntime, instance_count
+
+MOST_ASKED = 1000
+"""Throttled instances of a job of which the next try is looked up."""
+
+
+def explained(job: CachedJob, limits: Limits) -> JobRuntime:
+    """Return the runtime of an active job with what holds it up: throttled instances, a gang that ends."""
+    if job.spec.bound_members:
+        return replace(job.runtime, gang_restart=restart_of(job))
+    found = crash_loop(job, limits)
+    return job.runtime if found is None else replace(job.runtime, crash_loop=found)
+
+
+def crash_loop(job: CachedJob, limits: Limits) -> CrashLoop | None:
+    """Return how many instances of an active job are throttled, and when the first one runs again."""
+    if not job.throttled:
+        return None
+    tries = (
+        next_try(job.tasks[instance], limits.throttle_first, limits.throttle_most)
+        for instance in islice(job.throttled, MOST_ASKED)
+    )
+    return CrashLoop(len(job.throttled), instance_count(job.spec, job.runtime), min(tries))
+
+
+def crash_looping(query: JobQuery, engine: Engine) -> JobQuery:
+    """Return a query for services with throttled instances only.
+
+    Raises Unavailable while not all active jobs are in memory: who crash-loops is known there only.
+    """
+    if unread := len(engine.lanes.unread):
+        raise Unavailable(
+            f"{unread:,} of the active jobs are not read yet, after a change of leaders: try again"
+        )
+    jobs = ((job_id, engine.job(job_id)) for job_id in engine.active_jobs())
+    found: set[JobId] = {job_id for job_id, job in jobs if job is not None and job.throttled}
+    return replace(query, ids=frozenset(found))

@@ -1,0 +1,15 @@
+"""Why an instance of an active job is in its state, or what is known of its work."""
+
+from __future__ import annotations
+
+from jobmgr.core.state.cache import CachedJob
+from peloton.clock import rfc3339
+
+
+def reason_of(job: CachedJob, instance: int) -> str:
+    """Return why an instance is in its state; of a live run that has saved its work, when it did last."""
+    reason = job.reason(instance)
+    if reason or not job.saved:
+        return reason
+    saved_at = job.saved_at(instance)
+    return f"last checkpoint {rfc3339(saved_at)[:19]}Z" if saved_at else ""

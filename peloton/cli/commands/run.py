@@ -1,0 +1,168 @@
+"""`peloton run`: a program on the cluster, as if it ran here."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+
+import click
+
+from peloton.cli.groups import Command
+from peloton.cli.live_names import live_pools
+from peloton.cli.params import Amount, WholeNumber
+from peloton.cli.run_spec import FRAMEWORKS, Program, config_of
+from peloton.cli.session import Session, pass_session, pool_id
+from peloton.client.rpcs import RPCS
+
+MOST_PROCESSES = 100_000
+_AMOUNT = Amount()
+
+
+class Variable(click.ParamType[tuple[str, str]]):
+    """A variable as `NAME=VALUE`; NAME alone takes the value from here."""
+
+    name = "NAME[=VALUE]"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Split a variable."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not name or (not equals and name not in os.environ):
+            self.fail(f"{value!r} is neither NAME=VALUE nor a variable that is set here", param, ctx)
+        return name, text if equals else os.environ[name]
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option(
+    "--framework",
+    type=click.Choice(FRAMEWORKS),
+    default="none",
+    show_default=True,
+    help="What the processes run: it decides by which variables they find each other.",
+)
+@click.option(
+    "-n",
+    "--processes",
+    type=WholeNumber(1, MOST_PROCESSES),
+    default=1,
+    show_default=True,
+    help="Processes. They are placed all or none, and know of each other.",
+)
+@click.option(
+    "--pool",
+    default="/DefaultResPool",
+    envvar="PELOTON_POOL",
+    show_envvar=True,
+    show_default=True,
+    shell_complete=live_pools,
+    help="Path of the resource pool.",
+)
+@click.option("--cpus", type=_AMOUNT, default=1.0, show_default=True, help="Cores of each process.")
+@click.option("--mem", type=_AMOUNT, default=512.0, show_default=True, help="Memory of each process, in MB.")
+@click.option("--disk", type=_AMOUNT, default=0.0, show_default=True, help="Disk of each process, in MB.")
+@click.option("--gpus", type=_AMOUNT, default=0.0, show_default=True, help="GPUs of each process.")
+@click.option(
+    "--env",
+    "variables",
+    type=Variable(),
+    multiple=True,
+    help="Variable of the processes; NAME alone takes the value that it has here. Everybody who may read the "
+    "job sees it.",
+)
+@click.option(
+    "--folder",
+    metavar="DIR",
+    help="Folder in which the processes run, on each host; empty: the sandbox.  [default: this one, or the "
+    "sandbox where there are --uri]",
+)
+@click.option(
+    "--uri", "uris", multiple=True, metavar="URI", help="File that each process finds in its sandbox."
+)
+@click.option(
+    "--maxFailures",
+    "failures",
+    type=WholeNumber(0, 100),
+    default=0,
+    show_default=True,
+    help="Failures after which a process runs again.",
+)
+@click.option(
+    "--grace",
+    type=WholeNumber(1, 86400),
+    metavar="SECONDS",
+    help="Time between SIGTERM and SIGKILL where the job is stopped.  [default: the cluster's]",
+)
+@click.option("--name", default="", help="Name of the job.  [default: that of the program]")
+@pass_session
+def run(
+    session: Session,
+    command: tuple[str, ...],
+    framework: str,
+    processes: int,
+    pool: str,
+    cpus: float,
+    mem: float,
+    disk: float,
+    gpus: float,
+    variables: tuple[tuple[str, str], ...],
+    folder: str | None,
+    uris: tuple[str, ...],
+    failures: int,
+    grace: int | None,
+    name: str,
+) -> int:
+    """Run COMMAND on the cluster as if it ran here, such as `peloton run -n 4 -- python train.py`.
+
+    A batch job is created; what its processes write is printed, behind their ranks where there are several.
+    Ctrl-C stops the job, each process within its grace period; Ctrl-C again leaves without waiting.
+
+    The exit code is 0 where all processes succeed, else that of the process that failed first, 128 and the
+    signal where a signal ended it. The program runs in this folder on each host: give it by --uri where hosts
+    have other files.
+    """
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.colours import has_colours
+    from peloton.cli.feasibility import told, warnings
+    from peloton.cli.job_run import JobRun
+    from peloton.cli.output import say
+
+    if not session.plain:
+        raise click.UsageError("run prints the output of processes: -o and -j do not go with it")
+    where = folder if folder is not None else ("" if uris else os.getcwd())  # noqa: PTH109 - slow to import
+    program = Program(
+        command,
+        processes,
+        framework,
+        cpus,
+        mem,
+        disk,
+        gpus,
+        dict(variables),
+        where,
+        uris,
+        failures,
+        grace or 0,
+        name,
+        getpass.getuser(),
+    )
+    config = config_of(program)
+    config.respoolID.value = pool_id(session, pool)
+    response = session.call(RPCS.job_svc.Create, job_pb2.CreateRequest(config=config))
+    say(f"peloton: job {response.jobId.value}")
+    for warning in (*told(response), *warnings(session, config)):
+        say(warning)
+    following = JobRun(
+        session,
+        response.jobId.value,
+        processes,
+        sys.stdout.buffer,
+        sys.stderr.buffer,
+        lambda text: say(f"peloton: {text}"),
+        has_colours(sys.stdout),
+    )
+    return following.follow()

@@ -1,0 +1,91 @@
+"""The job of `peloton run`: a program, in as many processes as are wanted, placed all or none."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobConfig
+
+FRAMEWORKS = ("none", "torch", "tensorflow", "jax", "mpi", "horovod", "ray")
+PORT, PORT_VARIABLE = "rendezvous", "RENDEZVOUS_PORT"
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, and what each of its processes needs."""
+
+    command: Sequence[str]
+    processes: int = 1
+    framework: str = "none"
+    """One of FRAMEWORKS."""
+    cpus: float = 1.0
+    memory_mb: float = 512.0
+    disk_mb: float = 0.0
+    gpus: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    """Where it runs, on every host; empty: in the sandbox."""
+    uris: Sequence[str] = ()
+    """Files that Mesos fetches into the sandbox."""
+    failures: int = 0
+    """How often a process may fail and run again."""
+    grace_seconds: int = 0
+    """Seconds from SIGTERM to SIGKILL; 0: as the cluster has it."""
+    name: str = ""
+    team: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name of the job; where none is given, that of the program."""
+        words = [PurePosixPath(word).name for word in self.command]
+        script = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
+        return (self.name or script)[:LONGEST_NAME]
+
+
+def config_of(program: Program) -> JobConfig:
+    """Return the spec of the job, without its pool."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.workload import workload_pb2
+
+    config = job_pb2.JobConfig(
+        name=program.title,
+        type=job_pb2.BATCH,
+        owningTeam=program.team,
+        instanceCount=program.processes,
+        description=f"peloton run: {shlex.join(program.command)}"[:1000],
+    )
+    if program.processes > 1:
+        config.sla.minimumRunningInstances = program.processes
+        config.workload.rendezvous = True
+        again = program.failures > 0
+        config.workload.gang_policy = (
+            workload_pb2.GANG_POLICY_RESTART_GANG if again else workload_pb2.GANG_POLICY_FAIL
+        )
+    if program.framework != "none":
+        config.workload.framework = workload_pb2.Framework.Value(f"FRAMEWORK_{program.framework.upper()}")
+    task = config.defaultConfig
+    task.resource.cpuLimit, task.resource.memLimitMb = program.cpus, program.memory_mb
+    task.resource.diskLimitMb, task.resource.gpuLimit = program.disk_mb, program.gpus
+    if program.processes > 1 or program.framework != "none":
+        task.ports.add(name=PORT, envName=PORT_VARIABLE)
+    task.command.shell = True
+    task.command.value = _shell(program)
+    for name, value in program.environment.items():
+        task.command.environment.variables.add(name=name, value=value)
+    for uri in program.uris:
+        task.command.uris.add(value=uri)
+    task.restartPolicy.maxFailures = program.failures
+    task.killGracePeriodSeconds = program.grace_seconds
+    return config
+
+
+def _shell(program: Program) -> str:
+    """Return the line for the shell. The program takes the shell's place, and so its signals."""
+    line = f"exec {shlex.join(program.command)}"
+    return f"cd {shlex.quote(program.folder)} && {line}" if program.folder else line

@@ -1,0 +1,234 @@
+"""The pages about hosts, and the start and the end of maintenance."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.calls.web import COMPLETE_MAINTENANCE, GET_HOST_HISTORY, GET_MESOS_AGENT_INFO, START_MAINTENANCE
+from peloton.clock import NANOSECONDS, parse_rfc3339
+from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.model.plural import plural
+from peloton.model.resources import KINDS
+from peloton.private.hostmgr.history import history_pb2
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.web.cluster import Calls
+from peloton.web.pages import Page, Subject
+from peloton.web.permissions import host_change, host_denials, host_refusals
+from peloton.web.requests import calls, done, fields, render
+from peloton.web.views.hosts.details import MOST_TASKS, AgentView, agent_views
+from peloton.web.views.hosts.heatmap import LABELS, LEGEND, HeatMap, heat_map
+from peloton.web.views.hosts.reads import (
+    all_hosts,
+    lost_tasks,
+    maintenance_preview,
+    pool_names,
+    task_counts,
+    tasks_on,
+)
+from peloton.web.views.hosts.rows import (
+    PAGE_SIZES,
+    STATES,
+    HostsQuery,
+    host_url,
+    hosts_page,
+    selected,
+)
+
+POLL_SECONDS = 1.8
+MOST_AT_ONCE = 200
+"""Hosts whose maintenance is started in one request."""
+
+
+async def load_hosts(subject: Subject) -> Mapping[str, Any]:
+    """Read the list of hosts and the heat map. Raises PelotonError."""
+    query = HostsQuery.of(subject.query)
+    hosts = await all_hosts(subject.calls)
+    chosen = selected(hosts.rows, query)
+    page = hosts_page(hosts.rows, chosen, query)
+    counts = await task_counts(subject.calls, [row.name for row in page.rows])
+    heat = heat_map(chosen, query.kind, query.group)
+    denied = await host_refusals(subject.calls)
+    lost = any(row.loss is not None for row in hosts.rows)
+    return {
+        "denied": denied,
+        "denials": host_denials(denied, "start", "complete", *(["forget"] if lost else [])),
+        "lost": lost,
+        "query": query,
+        "trouble": hosts.trouble,
+        "hosts": replace(page, tasks=counts),
+        "heat": heat,
+        "heat_values": values(heat),
+        "heat_shape": shape(heat),
+        "legend": LEGEND,
+        "choices": hosts.choices,
+        "kind_labels": LABELS,
+        "states": STATES,
+        "sizes": PAGE_SIZES,
+    }
+
+
+def values(heat: HeatMap) -> str:
+    """Return the values of all cells in order, short: browsers that watch get them instead of the map."""
+    return " ".join(cell.value for group in heat.groups for cell in group.cells)
+
+
+def shape(heat: HeatMap) -> str:
+    """Return a digest of what the cells are: where it changes, browsers load the map again."""
+    groups = ("\0".join((group.name, *[cell.url for cell in group.cells])) for group in heat.groups)
+    return hashlib.blake2b("\0\0".join((heat.kind, *groups)).encode(), digest_size=9).hexdigest()
+
+
+async def load_host(subject: Subject) -> Mapping[str, Any]:
+    """Read the page of a host. Raises PelotonError."""
+    name = subject.path["name"]
+    hosts = await all_hosts(subject.calls)
+    row = hosts.get(name)
+    tasks, count = await tasks_on(subject.calls, name, MOST_TASKS)
+    agents, agents_trouble = await _agents(subject.calls, name)
+    history, history_trouble = await _history(subject.calls, name)
+    denied = await host_refusals(subject.calls)
+    offered = ("start" if row.up else "forget" if row.loss else "complete", "change")
+    return {
+        "denied": denied,
+        "denials": host_denials(denied, *offered),
+        "host": row,
+        "trouble": hosts.trouble,
+        "tasks": tasks,
+        "task_count": count,
+        "agents": agents,
+        "agents_trouble": agents_trouble,
+        "history": history,
+        "history_trouble": history_trouble,
+        "kind_labels": LABELS,
+        "resource_kinds": KINDS,
+        "pools": await pool_names(subject.calls),
+        "start_url": maintenance_url("start", [name]),
+        "complete_url": maintenance_url("complete", [name]),
+        "forget_url": maintenance_url("forget", [name]),
+        "ran": await lost_tasks(subject.calls, row),
+    }
+
+
+async def _agents(calls: Calls, name: str) -> tuple[tuple[AgentView, ...], str]:
+    """Return the agents of a host, or why they are not known."""
+    try:
+        request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=name)
+        return agent_views(await calls.read(GET_MESOS_AGENT_INFO, request)), ""
+    except PelotonError as error:
+        return (), str(error)
+
+
+async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
+    """Return the changes of a host, the newest first, or why they are not known."""
+    try:
+        request = history_pb2.GetHistoryRequest(hostname=name)
+        answer = await calls.read(GET_HOST_HISTORY, request)
+    except PelotonError as error:
+        return {"changes": (), "begin": 0.0, "since": 0.0, "by": ""}, str(error)
+    kinds = {
+        history_pb2.Change.KIND_STATE: "State",
+        history_pb2.Change.KIND_GOAL: "Goal",
+        history_pb2.Change.KIND_POOL: "Host pool",
+    }
+    changes = [
+        (_seconds(each.time), kinds.get(each.kind, "Change"), each.before, each.after)
+        for each in reversed(answer.changes)
+    ]
+    return {
+        "changes": changes,
+        "begin": _seconds(answer.begin),
+        "since": _seconds(answer.in_state_since),
+        "by": answer.begun_by,
+    }, ""
+
+
+def _seconds(time: str) -> float:
+    return parse_rfc3339(time) / NANOSECONDS
+
+
+def maintenance_url(action: str, names: Sequence[str]) -> str:
+    """Return the address of the preview of maintenance."""
+    return f"/maintenance/{action}?{urlencode([('host', name) for name in names])}"
+
+
+async def start_maintenance(request: Request) -> Response:
+    """Show what maintenance would do; when posted, start it."""
+    if request.method == "POST":
+        names = names_of(fields(request, "host"))
+        await calls(request).call(START_MAINTENANCE, host_svc_pb2.StartMaintenanceRequest(hostnames=names))
+        return done(request, _after(names, "DRAINING"))
+    names = names_of(request.query_params.getlist("host"))
+    seen = await maintenance_preview(calls(request), names)
+    if not seen.hosts and len(seen.unknown) == len(names):
+        raise NotFound("no host of these names is known: " + ", ".join(seen.unknown))
+    return render(
+        request,
+        "maintenance_start.html",
+        {
+            "preview": seen,
+            "names": names,
+            "back": _after(names),
+            **await host_change(calls(request), "start"),
+        },
+    )
+
+
+async def complete_maintenance(request: Request) -> Response:
+    """Show what the end of maintenance would do; when posted, end it."""
+    if request.method == "POST":
+        names = names_of(fields(request, "host"))
+        await calls(request).call(
+            COMPLETE_MAINTENANCE, host_svc_pb2.CompleteMaintenanceRequest(hostnames=names)
+        )
+        return done(request, _after(names))
+    names = names_of(request.query_params.getlist("host"))
+    rows, unknown = (await all_hosts(calls(request))).split(names)
+    if not rows:
+        raise NotFound("no host of these names is known: " + ", ".join(unknown))
+    ready = [row for row in rows if row.state == "DOWN"]
+    others = [row for row in rows if row.state != "DOWN"]
+    variables = {"ready": ready, "others": others, "unknown": unknown, "back": _after(names)}
+    variables |= await host_change(calls(request), "complete")
+    return render(request, "maintenance_complete.html", variables)
+
+
+def names_of(given: Sequence[str]) -> list[str]:
+    """Return the names of hosts, each once. Raises InvalidArgument."""
+    names = list(dict.fromkeys(name.strip() for name in given if name.strip()))
+    if not names:
+        raise InvalidArgument("host", "", "the name of a host: choose at least one")
+    if len(names) > MOST_AT_ONCE:
+        raise InvalidArgument("host", plural(len(names), "host"), f"at most {MOST_AT_ONCE} at a time")
+    return names
+
+
+def _after(names: Sequence[str], state: str = "") -> str:
+    """Return where to go after a change of hosts."""
+    if len(names) == 1:
+        return host_url(names[0])
+    return f"/hosts?{urlencode({'state': state})}" if state else "/hosts"
+
+
+PAGES = (
+    Page("/hosts", "hosts.html", load_hosts, ("numbers", "values", "table"), "Hosts", POLL_SECONDS),
+    Page(
+        "/hosts/{name:path}",
+        "host.html",
+        load_host,
+        ("state", "usage", "tasks", "agents", "history"),
+        "Hosts",
+    ),
+)
+ROUTES = (
+    Route("/maintenance/start", start_maintenance, methods=["GET", "POST"]),
+    Route("/maintenance/complete", complete_maintenance, methods=["GET", "POST"]),
+)

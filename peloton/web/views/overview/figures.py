@@ -1,0 +1,230 @@
+"""Figures of the whole cluster: amounts, jobs and tasks by state, and what they say is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.calls.web import GET_CLUSTER, QUERY_HOSTS, QUERY_JOBS
+from peloton.errors import PelotonError, Unauthenticated
+from peloton.model.plural import plural
+from peloton.model.resources import KINDS
+from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
+from peloton.web.cluster import Calls
+from peloton.web.views.hosts.rows import LOST
+from peloton.web.views.jobs.counts import ORDER
+from peloton.web.views.jobs.names import job_names
+from peloton.web.views.pools.reads import all_pools
+from peloton.web.views.pools.rows import Bar, PoolRow, bar_of, used_kinds
+from peloton.web.views.shared.problems import Problem
+
+if TYPE_CHECKING:
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import GetClusterResponse, InfeasibleJob
+
+JOB_STATES = ("RUNNING", "PENDING", "INITIALIZED", "KILLING", "SUCCEEDED", "FAILED", "KILLED")
+"""States of jobs, in the order of the bar. Of those that have ended, the server counts the last week."""
+JOBS_AGE = 1.8
+"""How old the numbers of jobs may be, in seconds: each is a query."""
+FAILED_SECONDS = 3600
+SHOWN_INFEASIBLE = 5
+MAINTENANCE = ("DRAINING", "DRAINED", "DOWN")
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What the cluster has of a kind, and what of it is in use."""
+
+    kind: str
+    capacity: float
+    entitlement: float
+    allocation: float
+    slack: float
+    """The part of the allocation that revocable tasks hold."""
+    demand: float
+    bar: Bar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the resource manager knows of the cluster."""
+
+    root: PoolRow | None = None
+    amounts: tuple[Amount, ...] = ()
+    known: bool = False
+    """Whether the capacity is known."""
+    tasks: tuple[tuple[str, int], ...] = ()
+    started: float = 0.0
+    """Runs that start in a second."""
+    ended: float = 0.0
+    pools: int = 0
+    infeasible: int = 0
+    """Gangs."""
+    infeasible_jobs: tuple[tuple[str, str, int, str], ...] = ()
+    """Id, pool, gangs, and what they lack."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of those jobs, by their ids, as far as they are known."""
+    trouble: str = ""
+
+
+async def read_figures(calls: Calls) -> Figures:
+    """Return the figures, or why they are not known."""
+    try:
+        cluster, pools = await asyncio.gather(
+            calls.read(GET_CLUSTER, pb.GetClusterRequest()), all_pools(calls)
+        )
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except PelotonError as error:
+        return Figures(trouble=f"the figures of the pools and the tasks are not known: {error}")
+    lacking = [each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_INFEASIBLE]]
+    return replace(figures_of(cluster, pools), names=await job_names(calls, lacking))
+
+
+def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow]) -> Figures:
+    """Return the figures of a cluster."""
+    root = pools[0] if pools else None
+    counts = {task_pb2.TaskState.Name(each.state): each.count for each in cluster.tasks}
+    return Figures(
+        root,
+        _amounts(cluster, root, used_kinds(pools) if root else KINDS),
+        cluster.HasField("capacity"),
+        tuple((state, counts[state]) for state in ORDER if state in counts),
+        cluster.started_per_second,
+        cluster.ended_per_second,
+        len(pools),
+        cluster.infeasible,
+        tuple(_infeasible(each) for each in cluster.infeasible_jobs),
+    )
+
+
+def _amounts(cluster: GetClusterResponse, root: PoolRow | None, kinds: Iterable[str]) -> tuple[Amount, ...]:
+    """Return the amounts of the kinds that the cluster has or somebody wants; of all where it has none."""
+    found = tuple(_amount(kind, cluster, root) for kind in kinds)
+    return tuple(each for each in found if each.capacity or each.allocation or each.demand) or found
+
+
+def _amount(kind: str, cluster: GetClusterResponse, root: PoolRow | None) -> Amount:
+    capacity = float(getattr(cluster.capacity, kind))
+    if root is None:
+        return Amount(kind, capacity, 0.0, 0.0, 0.0, 0.0, None)
+    own = root.of(kind)
+    found = {name: getattr(own, name) for name in ("entitlement", "allocation", "slack", "demand")}
+    bar = bar_of(kind, {**found, "limit": capacity, "reservation": 0.0}, capacity)
+    return Amount(kind, capacity, **found, bar=bar)
+
+
+def _infeasible(job: InfeasibleJob) -> tuple[str, str, int, str]:
+    return job.job_id.value, job.pool, job.gangs, job.why
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs by state."""
+
+    counts: tuple[tuple[str, int], ...] = ()
+    failed: int = 0
+    """Within the last hour."""
+    trouble: str = ""
+
+
+async def read_jobs(calls: Calls, now: float) -> Jobs:
+    """Return the numbers of jobs, or why they are not known. `now` in seconds since 1970."""
+    # To the minute: the requests of a minute are alike, and share an answer.
+    since = int(now - FAILED_SECONDS) // 60 * 60
+    specs = [job_pb2.QuerySpec(jobStates=[job_pb2.JobState.Value(state)]) for state in JOB_STATES]
+    failed = job_pb2.QuerySpec(jobStates=[job_pb2.FAILED])
+    failed.completionTimeRange.min.FromSeconds(since)
+    failed.completionTimeRange.max.FromSeconds(since + 2 * FAILED_SECONDS)
+    try:
+        totals = await asyncio.gather(*(_total(calls, spec) for spec in (*specs, failed)))
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except PelotonError as error:
+        return Jobs(trouble=f"the numbers of jobs are not known: {error}")
+    return Jobs(tuple(zip(JOB_STATES, totals, strict=False)), totals[-1])
+
+
+async def _total(calls: Calls, spec: job_pb2.QuerySpec) -> int:
+    spec.pagination.CopyFrom(query_pb2.PaginationSpec(limit=1))
+    answer = await calls.read(QUERY_JOBS, job_pb2.QueryRequest(spec=spec, summaryOnly=True), JOBS_AGE)
+    return answer.pagination.total
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Hosts that are in maintenance or lost, by state."""
+
+    counts: Mapping[str, int]
+    trouble: str = ""
+
+
+async def read_hosts(calls: Calls) -> Maintenance:
+    """Return how many hosts are in maintenance and how many are lost, or why that is not known."""
+    states = [host_pb2.HostState.Value(f"HOST_STATE_{state}") for state in MAINTENANCE]
+    try:
+        answer = await calls.read(
+            QUERY_HOSTS, host_svc_pb2.QueryHostsRequest(host_states=states, include_lost=True)
+        )
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except PelotonError as error:
+        return Maintenance({}, f"it is not known which hosts are in maintenance or lost: {error}")
+    found = dict.fromkeys((LOST, *MAINTENANCE), 0)
+    for host in answer.host_infos:
+        state = host_pb2.HostState.Name(host.state).removeprefix("HOST_STATE_")
+        found[LOST if host.HasField("lost") else state] += 1
+    return Maintenance({state: number for state, number in found.items() if number})
+
+
+def problems_of(figures: Figures, jobs: Jobs, hosts: Maintenance, history: str = "") -> list[Problem]:
+    """Return what is wrong, the worst first. `history`: why it cannot be read, empty where it can."""
+    troubles = (figures.trouble, jobs.trouble, hosts.trouble, history)
+    found = [Problem("bad", f"{text[0].upper()}{text[1:]}") for text in troubles if text]
+    found += _capacity_problems(figures)
+    found += _infeasible_problems(figures)
+    if jobs.failed:
+        link = f"/jobs?{urlencode({'state': 'FAILED', 'ended': '1h'})}"
+        found.append(Problem("warn", f"{plural(jobs.failed, 'job')} failed within the last hour", link))
+    return found + [
+        Problem(
+            "warn" if state == LOST else "note",
+            f"{plural(number, 'host')} {state.lower()}",
+            f"/hosts?state={state}",
+        )
+        for state, number in hosts.counts.items()
+    ]
+
+
+def _capacity_problems(figures: Figures) -> list[Problem]:
+    if figures.trouble:
+        return []
+    if not figures.known:
+        return [
+            Problem("bad", "The resource manager does not know the cluster's capacity: nothing is admitted")
+        ]
+    if not any(each.capacity for each in figures.amounts):
+        return [Problem("bad", "The cluster has no capacity: no agent is registered", "/hosts")]
+    if figures.pools == 1:
+        return [Problem("warn", "There is no resource pool yet: jobs need one", "/pools")]
+    return []
+
+
+def _infeasible_problems(figures: Figures) -> list[Problem]:
+    found = []
+    for job_id, pool, gangs, why in figures.infeasible_jobs[:SHOWN_INFEASIBLE]:
+        job = figures.names.get(job_id) or "a job"
+        text = f"No host can take {plural(gangs, 'gang')} of {job} in {pool}: {why}"
+        found.append(Problem("warn", text, f"/jobs/{job_id}"))
+    shown = sum(gangs for _, _, gangs, _ in figures.infeasible_jobs[:SHOWN_INFEASIBLE])
+    if figures.infeasible > shown:
+        more = plural(figures.infeasible - shown, "gang")
+        found.append(Problem("warn", f"{more} of further jobs wait since no host can take them"))
+    return found

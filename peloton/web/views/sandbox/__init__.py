@@ -1,0 +1,1 @@
+"""The pages of an instance's files and logs."""

@@ -1,0 +1,151 @@
+"""Charts of what the resource manager has sampled over the last hour and day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import QueryParams
+
+from peloton.calls.web import GET_CLUSTER_HISTORY
+from peloton.errors import InvalidArgument, PelotonError, Unauthenticated
+from peloton.model.amounts import scale_of, short
+from peloton.model.resources import KINDS
+from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
+from peloton.web.charts import Chart, Series, chart
+from peloton.web.cluster import Calls
+from peloton.web.formats import KINDS as SHOWN
+
+if TYPE_CHECKING:
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import GetHistoryResponse
+
+HOUR, DAY = "hour", "day"
+FEWEST = 12
+"""Samples that a chart shows at least: where the history is short, it begins with the first one."""
+SPANS: Mapping[str, str] = {HOUR: "Last hour", DAY: "Last day"}
+Values = Mapping[tuple[str, str], Sequence[float]]
+"""By the name of the series and the kind."""
+Lines = Sequence[tuple[str, str, Sequence[float]]]
+"""Label, style and values of each line."""
+
+
+def span_of(query: QueryParams, usual: str) -> str:
+    """Return the span that an address asks for. Raises InvalidArgument."""
+    span = query.get("span") or usual
+    if span not in SPANS:
+        raise InvalidArgument("span", span, f"one of {', '.join(SPANS)}")
+    return span
+
+
+async def read_history(calls: Calls, span: str, pool_id: str = "") -> tuple[GetHistoryResponse, str]:
+    """Return the samples of a pool, or of the cluster, or why they are not known."""
+    request = pb.GetHistoryRequest(pool_id=pool_id, hour=span == HOUR)
+    try:
+        return await calls.read(GET_CLUSTER_HISTORY, request), ""
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except PelotonError as error:
+        return pb.GetHistoryResponse(), f"the history is not known: {error}"
+
+
+def values_of(answer: GetHistoryResponse) -> Values:
+    """Return the values of the series."""
+    first = _first(answer)
+    return {(each.name, each.kind): each.values[first:] for each in answer.series}
+
+
+def times_of(answer: GetHistoryResponse) -> list[float]:
+    """Return the time of each value, in seconds since 1970."""
+    count = len(answer.series[0].values) if answer.series else 0
+    return [float(answer.start + place * answer.step) for place in range(_first(answer), count)]
+
+
+def _first(answer: GetHistoryResponse) -> int:
+    """Return the place of the first sample that is shown."""
+    count = len(answer.series[0].values) if answer.series else 0
+    begins = (
+        next((place for place, value in enumerate(each.values) if not math.isnan(value)), count)
+        for each in answer.series
+    )
+    return max(min(min(begins, default=0), count - FEWEST), 0)
+
+
+def drawable(answer: GetHistoryResponse) -> bool:
+    """Return whether there are two samples at least: one makes no line."""
+    return any(sum(not math.isnan(value) for value in each.values) > 1 for each in answer.series)
+
+
+def cluster_charts(cluster: GetHistoryResponse, root: GetHistoryResponse) -> tuple[Chart, ...]:
+    """Return a chart of each kind of which there is something: capacity, entitlement, allocation."""
+    own, pools, times = values_of(cluster), values_of(root), times_of(cluster)
+    if times != times_of(root):  # sampled between the two calls: the next ones agree
+        pools = _shifted(pools, times_of(root), times)
+    found = []
+    for kind in KINDS:
+        nothing = [math.nan] * len(times)
+        lines = (
+            ("Allocation", "allocation", pools.get(("allocation", kind), nothing)),
+            ("Entitlement", "entitlement", pools.get(("entitlement", kind), nothing)),
+            ("Capacity", "capacity", own.get(("capacity", kind), nothing)),
+        )
+        found.append(_of_kind(kind, lines, times))
+    return tuple(each for each in found if each is not None)
+
+
+def pool_charts(answer: GetHistoryResponse) -> tuple[Chart, ...]:
+    """Return a chart of each kind of which a pool had something: entitlement, allocation, demand."""
+    values, times = values_of(answer), times_of(answer)
+    found = []
+    for kind in KINDS:
+        lines = [
+            ("Allocation", "allocation", values.get(("allocation", kind), ())),
+            ("Entitlement", "entitlement", values.get(("entitlement", kind), ())),
+            ("Demand", "demand", values.get(("demand", kind), ())),
+        ]
+        slack = values.get(("slack", kind), ())
+        if any(value > 0 for value in slack):
+            lines.insert(1, ("Of it revocable", "slack", slack))
+        found.append(_of_kind(kind, lines, times) if drawable(answer) else None)
+    return tuple(each for each in found if each is not None)
+
+
+def task_charts(cluster: GetHistoryResponse) -> tuple[Chart, ...]:
+    """Return the charts of tasks: how many there are, and how many a second start and end."""
+    values, times = values_of(cluster), times_of(cluster)
+    if not drawable(cluster):
+        return ()
+    counts = [
+        Series("Running", "allocation", values["running", ""], filled=True),
+        Series("Waiting", "demand", values["waiting", ""]),
+    ]
+    rates = [
+        Series("Started", "entitlement", values["started", ""]),
+        Series("Ended", "demand", values["ended", ""]),
+    ]
+    return (
+        chart("Tasks", counts, times, short),
+        chart("Tasks per second", rates, times, short),
+    )
+
+
+def _of_kind(kind: str, lines: Lines, times: Sequence[float]) -> Chart | None:
+    most = max((value for _, _, values in lines for value in values if not math.isnan(value)), default=0.0)
+    if most <= 0:
+        return None
+    scale, unit = scale_of(most, kind)
+    unit = SHOWN[kind].unit if kind in ("cpu", "gpu") else unit
+    series = [
+        Series(label, style, [value / scale for value in values], filled=style in ("allocation", "slack"))
+        for label, style, values in lines
+    ]
+    return chart(SHOWN[kind].title, series, times, short, unit)
+
+
+def _shifted(values: Values, times: Sequence[float], wanted: Sequence[float]) -> Values:
+    """Return values at other times; NaN where there are none."""
+    places = {time: place for place, time in enumerate(times)}
+    return {
+        key: [each[places[time]] if time in places else math.nan for time in wanted]
+        for key, each in values.items()
+    }

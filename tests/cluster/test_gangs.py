@@ -1,0 +1,93 @@
+"""A gang of real processes runs again as one, whoever of it is killed and whoever leads."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.api.workload import workload_pb2
+
+from .conftest import Harness, wait_for
+
+MEMBERS = 4
+LEADERS = ["jobmgr0", "resmgr0", "hostmgr0", "placement0"]
+SECONDS = 120
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Iterator[Path]:
+    """Where each run leaves files that tell when it began and ended, and its process."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    yield folder
+
+
+def create(harness: Harness, marks: Path, policy: int = workload_pb2.GANG_POLICY_RESTART_GANG) -> str:
+    """A gang whose members run until the file `done` is there; told by SIGUSR1, each takes a moment."""
+    command = (
+        f'me="{marks}/$MESOS_TASK_ID"; trap \'sleep 0.3; date +%s%N > "$me.end"; exit 1\' USR1; '
+        f'echo $$ > "$me.pid"; date +%s%N > "$me.start"; '
+        f'until [ -e "{marks}/done" ]; do sleep 0.1; done; date +%s%N > "$me.end"'
+    )
+    config = harness.config(command, MEMBERS)
+    config.sla.minimumRunningInstances = MEMBERS
+    config.workload.gang_policy = policy  # type: ignore[assignment]
+    config.defaultConfig.workload.stop_signal = "SIGUSR1"
+    return harness.create(config)
+
+
+def times(marks: Path, what: str) -> dict[int, dict[int, int]]:
+    """By number of the run, when each instance began or ended, in nanoseconds."""
+    found: dict[int, dict[int, int]] = defaultdict(dict)
+    for mark in marks.glob(f"*.{what}"):
+        instance, run = mark.stem.split("-")[-2:]
+        if text := mark.read_text():
+            found[int(run)][int(instance)] = int(text)
+    return found
+
+
+def of_round(harness: Harness, marks: Path, number: int) -> dict[int, int]:
+    """Wait until all members of a round run; return their processes."""
+    wait_for(
+        lambda: len(times(marks, "pid").get(number, ())) == MEMBERS,
+        SECONDS,
+        lambda: f"{sorted(marks.iterdir())}",
+    )
+    return times(marks, "pid")[number]
+
+
+def test_a_killed_member_makes_the_whole_gang_run_again(harness: Harness, marks: Path) -> None:
+    job_id = create(harness, marks)
+    for number in (1, 2):
+        processes = of_round(harness, marks, number)
+        leaders = LEADERS if number == 2 else []
+        harness.cluster.kill(leaders)
+        os.killpg(os.getpgid(processes[number]), signal.SIGKILL)
+        harness.cluster.start(leaders)
+    of_round(harness, marks, 3)
+    begun, ended = times(marks, "start"), times(marks, "end")
+    for number in (1, 2):
+        assert min(begun[number + 1].values()) > max(ended[number].values()), f"{begun} {ended}"
+        assert len(ended[number]) == MEMBERS - 1, "all but the one that was killed have had their signal"
+    tasks = harness.tasks(job_id)
+    assert sum(task.runtime.failureCount for task in tasks.values()) == 2, "one failure for each round"
+    (marks / "done").touch()
+    runtime = harness.ended(job_id, SECONDS)
+    assert runtime.state == job_pb2.SUCCEEDED, runtime
+    assert set(times(marks, "start")) == {1, 2, 3}
+
+
+def test_a_gang_that_is_to_fail_ends_with_its_member(harness: Harness, marks: Path) -> None:
+    job_id = create(harness, marks, workload_pb2.GANG_POLICY_FAIL)
+    os.killpg(os.getpgid(of_round(harness, marks, 1)[2]), signal.SIGKILL)
+    runtime = harness.ended(job_id, SECONDS)
+    assert runtime.state == job_pb2.FAILED, runtime
+    assert dict(runtime.taskStats) == {"FAILED": 1, "KILLED": MEMBERS - 1}
+    assert harness.tasks(job_id)[0].runtime.message.startswith("its gang ends with instance 2, FAILED")
+    assert set(times(marks, "start")) == {1}

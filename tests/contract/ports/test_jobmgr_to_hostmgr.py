@@ -1,0 +1,160 @@
+"""What a job manager may rely on at hostmgr: at its services over gRPC, and at the world of unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import pytest
+
+from hostmgr.services.early_acknowledgements import EarlyAcknowledgements
+from hostmgr.services.events import EventStream
+from hostmgr.services.holds import HoldService
+from hostmgr.services.reconcile import ReconcileTasks
+from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.core.state.instructions import Launch, Release
+from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, LaunchResult, StreamBroken
+from mesos.v1 import mesos_pb2
+from peloton.membership.interface import Role
+from peloton.model.ids import Run, task_id
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
+from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
+from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
+from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
+from peloton.rpc.server import service
+from tests.contract.ports.leading import leading
+from tests.unit.hostmgr import served
+from tests.unit.jobmgr_core.specs import JOB, spec
+from tests.unit.jobmgr_core.world import World, runs_on
+
+WAIT = 0.05
+HOST = "host0"
+RUN = Run(JOB, 0, 1)
+RUNTIME = TaskRuntime(TaskState.LAUNCHED, TaskState.SUCCEEDED, 1, 1, 1, 1)
+TASK = LaunchedTask(RUN, spec(1), RUNTIME, (), (), None)
+
+
+class Neighbour(Protocol):
+    """A hostmgr behind the port."""
+
+    port: Hostmgr
+
+    def claim(self) -> str:
+        """Claim a host for a launch; return the id of the claim."""
+
+    def run(self) -> None:
+        """Let Mesos report the run as running."""
+
+
+class InWorld:
+    """The hostmgr of the job manager's own tests."""
+
+    def __init__(self) -> None:
+        self._world = World(runs_on)
+        self.port: Hostmgr = HostmgrClient(self._world)
+
+    def claim(self) -> str:
+        return "offer-1"
+
+    def run(self) -> None:
+        self._world.status(f"{JOB}-0-1", mesos_pb2.TASK_RUNNING)
+
+
+class Served:
+    """hostmgr's services over gRPC."""
+
+    def __init__(self, made: served.Served, port: Hostmgr) -> None:
+        self._made = made
+        self.port = port
+
+    def claim(self) -> str:
+        self._made.offer(1)
+        return self._made.claim()
+
+    def run(self) -> None:
+        self._made.status(f"{JOB}-0-1", mesos_pb2.TASK_RUNNING, b"1")
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Served]:
+    made = served.Served()
+    await made.subscribe()
+    manager = made.manager
+    services = [
+        *made.services,
+        service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
+        service(add_PassingServiceServicer_to_server, EarlyAcknowledgements(manager.status_updates)),
+        service(add_HoldServiceServicer_to_server, HoldService(manager)),
+        service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
+    ]
+    async with leading(Role.HOSTMGR, Role.JOBMGR, services) as client:
+        try:
+            yield Served(made, HostmgrClient(client))
+        finally:
+            made.watches.close()
+
+
+@pytest.fixture(params=["world", "services"])
+async def hostmgr(request: pytest.FixtureRequest) -> AsyncIterator[Neighbour]:
+    if request.param == "world":
+        yield InWorld()
+        return
+    async with serving() as made:
+        yield made
+
+
+async def test_a_claim_takes_one_launch_which_may_be_repeated(hostmgr: Neighbour) -> None:
+    claim = Launch(HOST, "S0", hostmgr.claim(), (RUN,))
+    call = hostmgr.port.launch(claim, [TASK])
+    assert (await call()).result is LaunchResult.LAUNCHED
+    assert (await call()).result is LaunchResult.LAUNCHED
+    other = await hostmgr.port.launch(claim, [TASK._replace(run=Run(JOB, 1, 1))])()
+    assert other.result is LaunchResult.CLAIM_OVER and other.message
+
+
+async def test_claims_are_released_also_again(hostmgr: Neighbour) -> None:
+    release = Release(HOST, "S0", hostmgr.claim())
+    await hostmgr.port.release([release])
+    await hostmgr.port.release([release])
+
+
+async def test_statuses_come_from_the_stream_that_is_open(hostmgr: Neighbour) -> None:
+    stream, begin = await hostmgr.port.open_stream()
+    assert await hostmgr.port.statuses(stream, begin, begin, 10, WAIT) is None
+    hostmgr.run()
+    batch = await hostmgr.port.statuses(stream, begin, begin, 10, 10.0)
+    assert batch is not None
+    [(run, status)] = batch.runs
+    assert (run, status.state) == (RUN, TaskState.RUNNING)
+    assert (batch.count, batch.first, batch.end, list(batch.offsets)) == (1, begin, begin + 1, [begin])
+    again = await hostmgr.port.statuses(stream, begin, begin, 10, 10.0)
+    assert again is not None and again.runs == batch.runs, "it is not let go"
+    await hostmgr.port.acknowledge(stream, batch.offsets)
+    assert await hostmgr.port.statuses(stream, batch.end, batch.end, 10, WAIT) is None
+    with pytest.raises(StreamBroken):
+        await hostmgr.port.statuses("another", begin, begin, 10, WAIT)
+
+
+async def test_a_killed_run_holds_its_host_until_that_is_released(hostmgr: Neighbour) -> None:
+    task = spec(1).task(0)
+    launched = hostmgr.port.launch(Launch(HOST, "S0", hostmgr.claim(), (RUN,)), [TASK])
+    assert (await launched()).result is LaunchResult.LAUNCHED
+    assert not await hostmgr.port.kill_and_hold([HeldKill(RUN, HOST, task, task)])
+    hold = Hold(task_id(JOB, 0), HOST)
+    assert [*await hostmgr.port.holds()] == [hold]
+    await hostmgr.port.renew_holds([(hold, task)])
+    assert not await hostmgr.port.release_holds([hold.task_id, task_id(JOB, 7)])
+    assert not await hostmgr.port.holds()
+
+
+async def test_unknown_runs_are_killed_shut_down_and_reconciled_without_an_error(hostmgr: Neighbour) -> None:
+    assert await hostmgr.port.kill([RUN]) is None
+    await hostmgr.port.shut_down([(RUN, "S0")])
+    await hostmgr.port.reconcile([(RUN, "S0")])
+
+
+async def test_no_host_drains(hostmgr: Neighbour) -> None:
+    assert not await hostmgr.port.draining_runs(0.0)

@@ -1,0 +1,167 @@
+"""What a job manager may rely on at resmgr: at its services over gRPC, and at the world of unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from jobmgr.clients.resmgr import ResmgrClient
+from jobmgr.core.state.events import Span
+from jobmgr.core.state.instructions import Compare
+from jobmgr.ports.resmgr import Resmgr, WaitingTask
+from peloton.membership.interface import Role
+from peloton.model.ids import MesosTaskId, Run, parse_mesos_task_id, task_id
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
+from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
+from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
+from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
+from peloton.rpc.server import service
+from resmgr.services.holding import HoldingService
+from resmgr.services.preemption import PreemptionService
+from storage.selection.factory import open_store
+from tests.contract.ports.leading import leading
+from tests.unit.jobmgr_core.specs import JOB, POOL, spec
+from tests.unit.jobmgr_core.world import World
+from tests.unit.resmgr.shell import Shell, settings
+from tests.unit.resmgr.test_preemption_service import crowded
+
+WAIT = 0.05
+NEW = TaskRuntime(TaskState.PENDING, TaskState.SUCCEEDED, 1, 1, 1, 1)
+
+
+class Neighbour(Protocol):
+    """A resmgr behind the port."""
+
+    port: Resmgr
+    pool: str
+
+    async def place(self) -> None:
+        """Let an engine place what is enqueued."""
+
+    async def preempt(self) -> None:
+        """Let a run be preempted."""
+
+
+class InWorld:
+    """The resmgr of the job manager's own tests."""
+
+    def __init__(self) -> None:
+        self._world = World()
+        self.port: Resmgr = ResmgrClient(self._world)
+        self.pool = POOL
+
+    async def place(self) -> None:
+        """It places by itself."""
+
+    async def preempt(self) -> None:
+        self._world.preempted = [f"{JOB}-0-1"]
+
+
+class Served:
+    """resmgr's services over gRPC."""
+
+    def __init__(self, shell: Shell, port: Resmgr, pool: str) -> None:
+        self._shell = shell
+        self.port = port
+        self.pool = pool
+
+    async def place(self) -> None:
+        while self._shell.driver.cycle():
+            pass
+        await self._shell.place(*await self._shell.dequeue())
+
+    async def preempt(self) -> None:
+        await crowded(self._shell)
+        assert await self._shell.driver.preempt()
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[Served]:
+    async with AsyncExitStack() as stack:
+        store = await open_store(settings(path / "peloton.db").storage)
+        stack.push_async_callback(store.close)
+        shell = Shell(store)
+        driver = shell.driver
+        services = [
+            service(add_ResourceManagerServiceServicer_to_server, shell.tasks),
+            service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
+            service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
+            service(add_WaitingServiceServicer_to_server, shell.waiting),
+        ]
+        client = await stack.enter_async_context(leading(Role.RESMGR, Role.JOBMGR, services))
+        yield Served(shell, ResmgrClient(client), await shell.pool("other", reservation=30))
+
+
+@pytest.fixture(params=["world", "services"])
+async def resmgr(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Neighbour]:
+    if request.param == "world":
+        yield InWorld()
+        return
+    async with serving(tmp_path) as served:
+        yield served
+
+
+def waiting(instance: int, run: int = 1) -> list[WaitingTask]:
+    """A gang of one."""
+    return [WaitingTask(JOB, spec(10), instance, replace(NEW, run=run, desired_run=run))]
+
+
+def compare(first: int, end: int, run: int = 1) -> list[Compare]:
+    return [Compare(JOB, (Span(first, end, run),))]
+
+
+async def test_gangs_are_taken_also_again(resmgr: Neighbour) -> None:
+    gangs = [waiting(0), waiting(1), [*waiting(2), *waiting(3)]]
+    assert not await resmgr.port.enqueue(resmgr.pool, gangs)
+    assert not await resmgr.port.enqueue(resmgr.pool, gangs)
+    assert not await resmgr.port.missing(compare(0, 4))
+
+
+async def test_runs_that_are_not_held_are_missing(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.enqueue(resmgr.pool, [waiting(1)])
+    assert dict(await resmgr.port.missing(compare(0, 3))) == {JOB: [(0, 1), (2, 1)]}
+    assert dict(await resmgr.port.missing(compare(1, 2, run=2))) == {JOB: [(1, 2)]}, "a later run"
+
+
+async def test_withdrawn_tasks_are_missing(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.enqueue(resmgr.pool, [waiting(0), waiting(1)])
+    assert not await resmgr.port.withdraw([task_id(JOB, 0), task_id(JOB, 7)])
+    assert dict(await resmgr.port.missing(compare(0, 2))) == {JOB: [(0, 1)]}
+
+
+async def test_a_placement_is_handed_over_once(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.placements(10, WAIT)
+    assert not await resmgr.port.enqueue(resmgr.pool, [waiting(0), waiting(1)])
+    await resmgr.place()
+    [placement] = await resmgr.port.placements(10, 10.0)
+    assert set(placement.runs) == {Run(JOB, 0, 1), Run(JOB, 1, 1)}
+    assert placement.hostname and placement.agent_id and placement.offer_id
+    assert not await resmgr.port.placements(10, WAIT)
+    await resmgr.port.settle([(run, TaskState.RUNNING) for run in placement.runs])
+
+
+async def test_a_preempted_run_is_handed_out_once_and_has_a_reason(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.preempted(10, WAIT)
+    await resmgr.preempt()
+    runs: list[MesosTaskId] = [*await resmgr.port.preempted(10, 10.0)]
+    assert len(runs) == 1
+    assert not await resmgr.port.preempted(10, WAIT)
+    reasons = await resmgr.port.preemption_reasons(runs)
+    assert list(reasons) == runs and "/a" in reasons[runs[0]]
+    await resmgr.port.keep([parse_mesos_task_id(runs[0])])
+
+
+async def test_a_stream_of_reasons_is_answered_at_once_where_it_is_another(resmgr: Neighbour) -> None:
+    first = await resmgr.port.reasons("", 0, 60.0)
+    assert first.leader and first.stream and not first.deltas
+    other = await resmgr.port.reasons("another", 5, 60.0)
+    assert other.leader == first.leader and other.stream
+    same = await resmgr.port.reasons(other.stream, other.last, WAIT)
+    assert (same.stream, same.last, list(same.deltas)) == (other.stream, other.last, [])

@@ -1,0 +1,1 @@
+"""Rules of the minicluster over drawn inputs."""

@@ -1,0 +1,73 @@
+"""`peloton job usage` and `peloton top tasks`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from peloton.cli.usage import CpuRates, left_out
+from peloton.present.usage import usage_text
+from peloton.private.jobmgr.usage import usage_pb2
+
+from .conftest import Run
+from .fakes import FakeDaemons
+
+JOB = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0"
+MB = 1024 * 1024
+
+
+def row(instance: int, cpu_seconds: float = 10.0, **more: float) -> usage_pb2.InstanceUsage:
+    return usage_pb2.InstanceUsage(
+        instance=instance,
+        run=f"{JOB}-{instance}-1",
+        host="h1",
+        cpu_seconds=cpu_seconds,
+        cpu_mean=cpu_seconds / 40,
+        cpu_limit=1,
+        memory_bytes=120 * MB,
+        memory_limit_bytes=256 * MB,
+        processes=2,
+        memory_peak_bytes=int(more.get("peak", 140)) * MB,
+    )
+
+
+@pytest.fixture(autouse=True)
+def answer(daemons: FakeDaemons) -> None:
+    unread = [usage_pb2.UnreadHost(host="h2", reason="agent 10.0.0.2:5051 cannot be reached")]
+    found = usage_pb2.GetUsageResponse(usages=[row(0), row(1, 30.0)], running=3, unread=unread)
+    daemons.answers["GetUsage"] = found
+
+
+def test_a_row_for_each_instance_and_what_is_left_out(run: Run, daemons: FakeDaemons) -> None:
+    outcome = run("job", "usage", JOB, "-i", "0", "-i", "1")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert lines[1] == ["0", "h1", "0.25", "1", "10.0", "120.0", "140.0", "256.0", "2"]
+    assert [line[0] for line in lines] == ["Instance", "0", "1"]
+    assert outcome.err.splitlines() == [
+        "h2: agent 10.0.0.2:5051 cannot be reached",
+        "1 running instance without figures",
+    ]
+    request = daemons.requests("GetUsage")[0]
+    assert (request.job_id.value, list(request.instances)) == (JOB, [0, 1])
+    assert json.loads(run("job", "usage", JOB, "-j").out)["usages"][1]["cpu_seconds"] == 30.0
+
+
+def test_top_shows_the_busiest_first(run: Run) -> None:
+    outcome = run("top", "tasks", "--job", JOB, "-n", "1")
+    assert [line.split()[0] for line in outcome.out.splitlines()[1:]] == ["1", "0"]
+    assert "--job JOB says whose tasks" in run("top", "tasks", "-n", "1").err
+
+
+def test_rates_are_those_since_the_last_time() -> None:
+    rates, run = CpuRates(), row(0).run
+    assert rates.take([row(0, 10.0)], 100.0) == {run: 0.25}
+    assert rates.take([row(0, 14.0)], 102.0) == {run: 2.0}
+    assert rates.take([], 103.0) == {}
+    assert rates.take([row(0, 20.0)], 104.0) == {run: 0.5}
+
+
+def test_words() -> None:
+    assert usage_text(row(0)) == ("0.25 of 1 core on average, 120 of 256 MB memory, at most 140 MB at a time")
+    assert usage_text(row(0, peak=0)) == "0.25 of 1 core on average, 120 of 256 MB memory"
+    assert left_out(usage_pb2.GetUsageResponse()) == []
