@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,13 +13,15 @@ import click
 
 from minicluster import discovery
 from minicluster.layout import Layout
-from minicluster.overview import Overview, Status, as_json, read_overview
+from minicluster.overview import Overview, Status, as_json, as_yaml, plain, read_overview
 from minicluster.processes import interruptible
 from peloton.client.extensions import VARIABLE
 
 if TYPE_CHECKING:
     from minicluster.cluster import Cluster
 
+OUTPUTS = ("table", "wide", "json", "yaml", "name")
+"""Forms of the output, as all commands of `peloton` have them."""
 MOST_TIMEOUT_SECONDS = 86_400
 DIRECTORY = click.option(
     "--dir",
@@ -101,7 +104,7 @@ def up(
         discovery.register(cluster.directory)
     except OSError as error:
         progress(f"`peloton` will not find the cluster without exports: {error.filename}: {error.strerror}")
-    show(cluster.overview(), False)
+    show(cluster.overview())
 
 
 @minicluster.command()
@@ -117,15 +120,18 @@ def down(directory: Path, keep: bool) -> None:
 @minicluster.command()
 @DIRECTORY
 @click.option("-j", "--json", "json_", is_flag=True, help="JSON.")
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="How to print.")
 @click.pass_context
-def status(context: click.Context, directory: Path, json_: bool) -> int:
+def status(context: click.Context, directory: Path, json_: bool, output: str | None) -> int:
     """Each component's name, state, pid and addresses; and exports by which `peloton` finds the cluster.
 
     The exit code is 1 where a component is dead: it ended by itself or was killed.
     """
     root = directory.resolve()
     overview = read_overview(Layout(root)) or _cluster(root).overview()
-    statuses = show(overview, json_ or bool(context.find_root().params.get("json")))
+    flags = context.find_root().params
+    form = output or flags.get("output") or ("json" if json_ or flags.get("json") else "")
+    statuses = show(overview, form)
     dead = [each.name for each in statuses if each.state == "dead"]
     if dead:
         place = "" if root == discovery.default_directory() else f" --dir {root}"
@@ -187,12 +193,20 @@ def restart(directory: Path, names: tuple[str, ...], timeout: int | None) -> Non
     cluster.start(names, report=progress)
 
 
-def show(overview: Overview, as_json_: bool) -> list[Status]:
-    """Print and return the components; print the exports."""
-    statuses, exports = overview.statuses(), overview.urls()
-    if as_json_:
-        click.echo(as_json(statuses, exports))
-        return statuses
+def show(overview: Overview, form: str = "") -> list[Status]:
+    """Print and return the components; print the exports. `form` is one of OUTPUTS, or empty."""
+    statuses = overview.statuses()
+    if form == "name":
+        click.echo("\n".join(each.name for each in statuses))
+    elif form in ("json", "yaml"):
+        content = plain(statuses, overview.urls())
+        click.echo(as_json(content) if form == "json" else as_yaml(content))
+    else:
+        _show_table(overview, statuses)
+    return statuses
+
+
+def _show_table(overview: Overview, statuses: Sequence[Status]) -> None:
     width = max(len(each.name) for each in statuses)
     for each in statuses:
         where = "  ".join(f"{kind:<4} {address}" for kind, address in each.addresses.items())
@@ -200,9 +214,8 @@ def show(overview: Overview, as_json_: bool) -> list[Status]:
     for address in overview.web_addresses():
         click.echo(f"\nweb UI: {overview.scheme}://{address}/")
     click.echo()
-    for name, value in exports.items():
+    for name, value in overview.urls().items():
         click.echo(f"export {name}={shlex.quote(value)}")
-    return statuses
 
 
 def progress(line: str) -> None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from minicluster.layout import Layout
 from minicluster.processes import load
@@ -100,9 +101,21 @@ def status_of(layout: Layout, name: str, addresses: Mapping[str, str]) -> Status
     return Status(name, "running" if alive else "dead", process.pid if alive else None, dict(addresses))
 
 
-def as_json(statuses: Sequence[Status], exports: Mapping[str, str]) -> str:
-    """Return the states and the exports as `status --json` prints them."""
-    return json.dumps({"components": [asdict(each) for each in statuses], "exports": dict(exports)}, indent=2)
+def plain(statuses: Sequence[Status], exports: Mapping[str, str]) -> dict[str, Any]:
+    """Return the states and the exports as data."""
+    return {"components": [asdict(each) for each in statuses], "exports": dict(exports)}
+
+
+def as_json(content: Mapping[str, Any]) -> str:
+    """Return data as `status --json` prints it."""
+    return json.dumps(content, indent=2)
+
+
+def as_yaml(content: Mapping[str, Any]) -> str:
+    """Return data as `status -o yaml` prints it."""
+    import yaml
+
+    return str(yaml.safe_dump(dict(content), sort_keys=False)).rstrip("\n")
 
 
 def write_overview(overview: Overview) -> None:

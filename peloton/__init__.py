@@ -1,7 +1,10 @@
 """The shared kernel of Peloton: model, ports and the thin shell that every daemon stands on."""
 
-from peloton.compiled import use_chosen
+import os
 
 __version__ = "0.1.0"
 
-use_chosen()
+if os.environ.get("PELOTON_COMPILED", "0") != "0":  # else nothing is to be chosen, and programs start sooner
+    from peloton.compiled import use_chosen
+
+    use_chosen()

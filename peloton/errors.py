@@ -29,7 +29,7 @@ class InvalidArgument(PelotonError):
         self.field = field
         self.value = value
         self.expected = expected
-        self.what = f"{shown(value)} is not {expected}"
+        self.what = f"is missing: give {expected}" if value is None else f"{shown(value)} is not {expected}"
         """The message without the field."""
         super().__init__(f"{field}: {self.what}")
 

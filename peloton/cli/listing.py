@@ -10,6 +10,8 @@ from peloton.cli.text import GAP, columns
 from peloton.present.texts import clean
 
 _OF_STATES = ("State", "Goal State", "Healthy", "Status", "Availability")
+NARROW = 80
+"""Columns of a terminal; one with fewer shows the rows of a wider table as blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,17 @@ class Listing:
         """Return the names, one a line."""
         return "\n".join(clean(row[self.name]) for row in self.rows)
 
-    def render(self, *, wide: bool = False, colours: bool = False) -> str:
-        """Return the table: columns aligned, one line a row."""
+    def render(self, *, wide: bool = False, colours: bool = False, terminal: int = 0) -> str:
+        """Return the table: columns aligned, one line a row.
+
+        On a narrow terminal, of `terminal` columns, that it does not fit in, each row is a block of lines,
+        one for each cell that is not empty.
+        """
         count = len(self.heads) - (0 if wide else self.wide)
         lines = [list(self.heads[:count])] + [[clean(cell) for cell in row[:count]] for row in self.rows]
         widths = [max(columns(line[column]) for line in lines) for column in range(count)]
+        if 0 < terminal < NARROW and sum(widths) + len(GAP) * (count - 1) > terminal:
+            return self._blocks(lines, colours)
         styles = [""] * count
         shown = []
         for number, line in enumerate(lines):
@@ -38,6 +46,21 @@ class Listing:
                 styles = [BOLD if number == 0 else self._style(at, cell) for at, cell in enumerate(line)]
             shown.append(_line(line, widths, styles))
         return "\n".join(shown)
+
+    def _blocks(self, lines: Sequence[Sequence[str]], colours: bool) -> str:
+        heads = lines[0]
+        width = max(map(columns, heads))
+        blocks = []
+        for line in lines[1:]:
+            cells = ((at, *both) for at, both in enumerate(zip(heads, line, strict=True)) if both[1])
+            blocks.append(
+                "\n".join(
+                    f"{head}{' ' * (width - columns(head))}{GAP}"
+                    f"{styled(cell, self._style(at, cell) if colours else '')}"
+                    for at, head, cell in cells
+                )
+            )
+        return "\n\n".join(blocks)
 
     def _style(self, column: int, cell: str) -> str:
         return state_style(cell) if self.heads[column] in _OF_STATES else ""

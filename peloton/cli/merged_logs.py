@@ -12,7 +12,7 @@ from peloton.cli.colours import PREFIXES, styled
 from peloton.cli.logs import INTERVAL, Logs
 from peloton.cli.session import Session
 from peloton.client.rpcs import RPCS
-from peloton.errors import PelotonError
+from peloton.errors import NotFound, PelotonError, Refused
 from peloton.model.plural import plural
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Instances whose logs are shown at once."""
+STDERR = "stderr"
 CALLS_A_SECOND = 40
 """About as many calls do all followers together."""
 
@@ -69,12 +70,14 @@ class LinePrinter:
 
 @dataclass(slots=True)
 class MergedLogs:
-    """The same file of many instances."""
+    """The same file of many instances, or their standard output and standard error."""
 
     session: Session
     sources: Sequence[Source]
     filename: str
+    """Empty: what they write to standard output goes to `out`, and to standard error to `err`."""
     out: IO[bytes]
+    err: IO[bytes]
     note: Callable[[str], object]
     colours: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -82,28 +85,34 @@ class MergedLogs:
 
     def copy(self) -> int:
         """Print each file as it is now, one after the other; return how many could not be read."""
-        return sum(self._run(number, Logs.copy) for number in range(len(self.sources)))
+        return sum(self._run(number, file, Logs.copy) for number, file in self._files())
 
     def follow(self) -> int:
         """Print all files as they grow until all runs have ended; return how many could not be read."""
-        with ThreadPoolExecutor(max_workers=len(self.sources)) as threads:
-            futures = [threads.submit(self._run, number, Logs.follow) for number in range(len(self.sources))]
+        files = self._files()
+        with ThreadPoolExecutor(max_workers=len(files)) as threads:
+            futures = [threads.submit(self._run, number, file, Logs.follow) for number, file in files]
             try:
                 return sum(future.result() for future in futures)
             finally:
                 self._stop.set()
 
-    def _run(self, number: int, read: Callable[[Logs], None]) -> int:
-        source = self.sources[number]
-        printer = LinePrinter(self._prefix(number), self.out, self._lock)
+    def _files(self) -> list[tuple[int, str]]:
+        """Return the files that are read: the number of the source, and the name."""
+        names = [self.filename] if self.filename else ["stdout", STDERR]
+        return [(number, name) for number in range(len(self.sources)) for name in names]
+
+    def _run(self, number: int, filename: str, read: Callable[[Logs], None]) -> int:
+        source, beside = self.sources[number], filename == STDERR and not self.filename
+        printer = LinePrinter(self._prefix(number), self.err if beside else self.out, self._lock)
         logs = Logs(
             replace(self.session, quiet=True, _client=self.session.client),
             source.job_id,
             source.instance,
             "",
-            self.filename,
+            filename,
             printer.write,
-            lambda text: self.note(f"{source.label}: {text}"),
+            lambda text: None if beside else self.note(f"{source.label}: {text}"),
             self._sleep,
         )
         try:
@@ -111,6 +120,8 @@ class MergedLogs:
         except _Stopped:
             return 0
         except PelotonError as error:
+            if beside and isinstance(error, (NotFound, Refused)):
+                return 0  # of a run that is not there it is told once
             self.note(f"{source.label}: {error}")
             return 1
         finally:
@@ -126,7 +137,7 @@ class MergedLogs:
 
     def _sleep(self, seconds: float) -> None:
         """Wait, the longer the more instances there are."""
-        if self._stop.wait(max(seconds, INTERVAL, len(self.sources) * 2 / CALLS_A_SECOND)):
+        if self._stop.wait(max(seconds, INTERVAL, len(self._files()) * 2 / CALLS_A_SECOND)):
             raise _Stopped
 
 
@@ -159,8 +170,6 @@ def sources_of(
 
 
 def _check_number(count: int) -> None:
-    from peloton.errors import Refused
-
     if count == 0:
         raise Refused("there is no such instance")
     if count > MOST:

@@ -20,8 +20,8 @@ MOST_LINES = 8
 """Lines of what is wrong."""
 
 
-def overview_text(found: Overview, *, colours: bool = False) -> str:
-    """Return the screen of `peloton status`."""
+def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) -> str:
+    """Return the screen of `peloton status`, for a terminal with a number of columns; 0: for a file."""
     paint = styled if colours else (lambda text, style: text)
     lines = [paint("Daemons", BOLD)]
     for daemon in found.daemons:
@@ -41,7 +41,7 @@ def overview_text(found: Overview, *, colours: bool = False) -> str:
         ]
         lines.append(f"{paint('Tasks', BOLD)}    {tasks}  (of active jobs)")
     if found.pools is not None:
-        lines += ["", *pool_listing(found.pools).render(colours=colours).splitlines()]
+        lines += ["", *pool_listing(found.pools).render(colours=colours, terminal=terminal).splitlines()]
     troubles = list(_troubles(found))
     head = paint("Wrong now", YELLOW if troubles else BOLD)
     more = [f"  … and {len(troubles) - MOST_LINES} more"] if len(troubles) > MOST_LINES else []

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from peloton.durations import parse_duration
 from peloton.errors import shown
+from peloton.quantities import parse_cores, parse_megabytes
 
 _RANGE = re.compile(r"(\d{0,10}):(\d{0,10})\Z")
 _NUMBER = re.compile(r"\d{1,10}\Z")
@@ -66,19 +68,27 @@ class Duration(click.ParamType[float]):
 
 
 class Amount(click.ParamType[float]):
-    """An amount of a resource: 0 or more, and finite."""
+    """An amount of a resource: 0 or more, and finite; `parse` reads one with a unit."""
 
-    name = "float"
+    name = "amount"
+
+    def __init__(self, parse: Callable[[str], float] = float, examples: str = "") -> None:
+        self._parse = parse
+        self._examples = examples
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse an amount."""
         try:
-            amount = float(value)
+            amount = self._parse(str(value))
         except ValueError:
             amount = -1
         if not 0 <= amount < math.inf:
-            self.fail(f"{value!r} is not a number of 0 or more", param, ctx)
+            self.fail(f"{value!r} is not a number of 0 or more{self._examples}", param, ctx)
         return amount
+
+
+CORES = Amount(parse_cores, ", such as 0.5 or 500m")
+MEGABYTES = Amount(parse_megabytes, ", in MB or with a unit, such as 512 or 2Gi")
 
 
 class InstanceRange(click.ParamType[tuple[int, int]]):
@@ -132,6 +142,16 @@ class EnumName(click.ParamType[list[int]]):
                 self.fail(f"{part!r} is not one of {', '.join(names)}{hint}", param, ctx)
             found.append(number)
         return found
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the last name of the list."""
+        from peloton.client.matching import short_names
+
+        before, comma, last = incomplete.rpartition(",")
+        names = short_names(self._enum())
+        return [CompletionItem(f"{before}{comma}{each}") for each in names if each.startswith(last.upper())]
 
 
 class Labels(click.ParamType[list[tuple[str, str]]]):

@@ -230,6 +230,7 @@ class Session:
     def _text(self, value: Any, human: Callable[[], str | Listing], name: str) -> str:
         from peloton.cli.colours import has_colours
         from peloton.cli.output import json_text, yaml_text
+        from peloton.cli.text import terminal_columns
 
         if self.output == "json":
             return json_text(value)
@@ -242,7 +243,8 @@ class Session:
             return shown
         if self.output == "name":
             return shown.names()
-        return shown.render(wide=self.output == "wide", colours=has_colours(sys.stdout))
+        width = terminal_columns() if not self.output else 0
+        return shown.render(wide=self.output == "wide", colours=has_colours(sys.stdout), terminal=width)
 
     def close(self) -> None:
         """Close the client's connections."""

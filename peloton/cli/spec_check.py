@@ -5,17 +5,20 @@ What only a cluster knows is not checked: whether the pool is there, has room an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from peloton.cli.failures import CallFailed
 from peloton.client.matching import normalized
-from peloton.client.spec import Parsed, parse_all, parse_spec
+from peloton.client.spec import Parsed, parse_all
 from peloton.client.yamltree import SpecError, compose, entries, read_text
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, Refused
+from peloton.model.plural import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +53,53 @@ def check(text: str, file: str, kind: str = "") -> Checked:
         return Checked(file, kind, None, [error])
     kind = kind or kind_of(root)
     parsed = parse_all(message_type(kind), root, file)
-    errors = list(parsed.errors) or _rules(parsed, _RULES[kind])
+    errors = list(parsed.errors) or _rules(parsed)
     warnings = [] if errors else [parsed.located(*note) for note in _NOTES[kind](parsed.message)]
     return Checked(file, kind, parsed.message, errors, warnings)
 
 
-def read(kind: str, file: str) -> Any:
+def read(kind: str, file: str) -> Parsed[Any]:
     """Read the spec of a kind from a YAML file. Raises SpecError, with a hint where it is of another kind."""
     text = read_text(file)
+    parsed = parse_all(message_type(kind), compose(text, file), file)
+    if not parsed.errors:
+        return parsed
+    first, others = parsed.errors[0], len(parsed.errors) - 1
+    other = _seems(text, file)
+    if other not in ("", kind):
+        hint = f"this looks like the spec of a {other}, which `{_CREATED_BY[other]}` takes"
+        first.args = (f"{first}; {hint}",)
+    elif others:
+        first.args = (f"{first} (and {plural(others, 'more error')}: `peloton job validate` lists all)",)
+    raise first
+
+
+@contextmanager
+def located(parsed: Parsed[Any]) -> Iterator[None]:
+    """Put the line of the spec before a refusal of one of its fields, as `job validate` has it.
+
+    The job manager's rules are those that are known here; what it refuses by others stays as it says it.
+    """
     try:
-        return parse_spec(message_type(kind), text, file)
-    except SpecError as error:
-        other = _seems(text, file)
-        if other in ("", kind):
-            raise
-        error.args = (f"{error}; this looks like the spec of a {other}, which `{_CREATED_BY[other]}` takes",)
+        yield
+    except InvalidArgument as error:
+        error.args = (str(parsed.refused(error.field, error.what)),)
         raise
+    except (Refused, CallFailed) as error:
+        broken = _broken(parsed)
+        if broken is not None and str(broken) in str(error):
+            error.args = (str(parsed.refused(broken.field, broken.what)),)
+        raise
+
+
+def _broken(parsed: Parsed[Any]) -> InvalidArgument | None:
+    """Return the first rule that a spec breaks."""
+    rule = next(rule for kind, rule in _RULES.items() if isinstance(parsed.message, message_type(kind)))
+    try:
+        rule(parsed.message)
+    except InvalidArgument as error:
+        return error
+    return None
 
 
 def _seems(text: str, file: str) -> str:
@@ -108,12 +142,9 @@ def message_type(kind: str) -> type[Message]:
     return types[kind]
 
 
-def _rules(parsed: Parsed[Message], rule: Callable[[Any], object]) -> list[SpecError]:
-    try:
-        rule(parsed.message)
-    except InvalidArgument as error:
-        return [parsed.located(error.field, error.what)]
-    return []
+def _rules(parsed: Parsed[Message]) -> list[SpecError]:
+    broken = _broken(parsed)
+    return [] if broken is None else [parsed.refused(broken.field, broken.what)]
 
 
 def _check_job(config: Any) -> None:

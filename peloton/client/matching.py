@@ -48,3 +48,15 @@ def suggestion(given: str, known: Iterable[str]) -> str:
     by_name = {normalized(name): name for name in known}
     close = get_close_matches(normalized(given[:100]), by_name, n=1, cutoff=0.6)
     return f"; did you mean {by_name[close[0]]}?" if close else ""
+
+
+def enum_suggestion(given: str, names: list[str]) -> str:
+    """Return the suggestion for a name of an enum, by the words in which its names differ from each other.
+
+    `LABEL_CONSTRAINT` means CONSTRAINT_TYPE_LABEL, and not CONSTRAINT_TYPE_OR, which has more letters of it.
+    """
+    words = {name: frozenset(name.upper().split("_")) for name in names}
+    shared = frozenset.intersection(*words.values()) if len(names) > 1 else frozenset[str]()
+    own = frozenset(given[:100].upper().split("_")) - shared
+    same = [name for name in names if own and words[name] - shared == own]
+    return f"; did you mean {same[0]}?" if same else suggestion(given, names)

@@ -6,6 +6,7 @@ written there, the value, and what would be right.
 | field | YAML |
 |---|---|
 | number | number; not negative, and within the range of the field's type |
+| number of seconds, MB or cores | the number, or text with a unit: `5m`, `2Gi`, `500m` |
 | string | any plain or quoted scalar, taken as it is written |
 | bool | `true` or `false` |
 | enum | its name, without case and underscores, with or without the prefix its values share; or its number |
@@ -30,7 +31,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from peloton.client.matching import enum_numbers, field_names, normalized, suggestion
+from peloton.client.matching import enum_numbers, enum_suggestion, field_names, normalized, suggestion
+from peloton.client.units import Unit, unit_of
 from peloton.client.yamltree import MAX_DEPTH, MAX_NODES, SpecError, compose, entries, line_of, read_text
 from peloton.required_fields import missing_fields
 
@@ -47,6 +49,8 @@ _INTEGERS: dict[int, tuple[int, int]] = {
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
 _EXPONENT = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?e[+-]?[0-9]+\Z")
+_NOTHING = re.compile(r"(?:0|'') is not ")
+"""How a rule begins about a value that is not given."""
 _FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 _TEXT_MESSAGES = {
     "google.protobuf.Timestamp": "a time such as 2026-01-31T12:00:00Z",
@@ -76,6 +80,8 @@ class _Reader:
         self._source = source
         self._negative = negative
         self._left = MAX_NODES
+        self._around: MappingNode | None = None
+        """The mapping whose fields are being set."""
 
     def fill(self, message: Any, node: Node, path: str) -> None:
         """Set the fields of `message` from a mapping."""
@@ -86,6 +92,7 @@ class _Reader:
         taken: dict[str, tuple[str, int]] = {}
         message.SetInParent()
         for key, value in self._pairs(node, path):
+            self._around = node if isinstance(node, MappingNode) else None
             self._set_key(message, key, value, path, known.get(normalized(key.value)), taken)
         return None
 
@@ -150,26 +157,32 @@ class _Reader:
         self._count(node, path)
         kind = field.cpp_type
         if kind in _INTEGERS:
-            return self._integer(_INTEGERS[kind], node, path)
+            return self._integer(_INTEGERS[kind], node, path, unit_of(field, self._around))
         if kind in _FLOATS:
-            return self._float(node, path)
+            return self._float(node, path, unit_of(field, self._around))
         if kind == FieldDescriptor.CPPTYPE_BOOL:
             return self._bool(node, path)
         if kind == FieldDescriptor.CPPTYPE_ENUM:
             return self._enum(field, node, path)
         return self._bytes(node, path) if field.type == FieldDescriptor.TYPE_BYTES else self._text(node, path)
 
-    def _integer(self, bounds: tuple[int, int], node: Node, path: str) -> int:
+    def _integer(self, bounds: tuple[int, int], node: Node, path: str, unit: Unit | None) -> int:
         low, high = (bounds[0] if self._negative else 0), bounds[1]
-        number = _number(node)
-        if number is None or number != number // 1 or not low <= number <= high:
-            raise self._wrong(node, path, f"a whole number from {low} to {high}")
+        number = _quantity(node, unit)
+        if number is None or number != number // 1:
+            what = f"a whole number of {unit.one}, such as {unit.examples}" if unit else "a whole number"
+            raise self._wrong(node, path, what)
+        if number < low:
+            raise self._wrong(node, path, f"a whole number of {low} or more")
+        if number > high:
+            raise self._wrong(node, path, f"a whole number of {high} or less")
         return int(number)
 
-    def _float(self, node: Node, path: str) -> float:
-        number = _number(node)
+    def _float(self, node: Node, path: str, unit: Unit | None) -> float:
+        number = _quantity(node, unit)
         if number is None or abs(number) == float("inf") or number != number:
-            raise self._wrong(node, path, "a number, such as 0.5")
+            what = f"an amount in {unit.one}, such as {unit.examples}" if unit else "a number, such as 0.5"
+            raise self._wrong(node, path, what)
         if number < 0 and not self._negative:
             raise self._wrong(node, path, "a number of 0 or more")
         return float(number)
@@ -199,7 +212,7 @@ class _Reader:
             if number is not None and number in field.enum_type.values_by_number:
                 return int(number)
         names = [value.name for value in field.enum_type.values]
-        hint = suggestion(str(node.value), names) if isinstance(node, ScalarNode) else ""
+        hint = enum_suggestion(str(node.value), names) if isinstance(node, ScalarNode) else ""
         raise self._wrong(node, path, f"one of {', '.join(names)}", hint)
 
     def _pairs(self, node: Node, path: str) -> Iterator[tuple[ScalarNode, Node]]:
@@ -276,8 +289,15 @@ class Parsed(Generic[M]):
     lines: Mapping[str, int]
     source: str
 
+    def refused(self, path: str, what: str) -> SpecError:
+        """Return what a rule says, such as `0 is not X`, with its line; what the file has not is missing."""
+        absent = _NOTHING.match(what)
+        if absent is not None and _plain_path(path) not in self.lines:
+            what = f"is missing: give {what[absent.end() :]}"
+        return self.located(path, what)
+
     def located(self, path: str, text: str) -> SpecError:
-        """Return what a rule says about a field, with its line, or that of the nearest field around it."""
+        """Return what is said about a field, with its line, or that of the nearest field around it."""
         parts = _plain_path(path).split(".")
         starts = (".".join(parts[:count]) for count in range(len(parts), -1, -1))
         line = next((self.lines[start] for start in starts if start in self.lines), None)
@@ -312,6 +332,17 @@ def _number(node: Node) -> int | float | None:
         return float("nan")
     try:
         return int(text, 0) if node.tag == _TAG + "int" else float(text)
+    except ValueError:
+        return None
+
+
+def _quantity(node: Node, unit: Unit | None) -> int | float | None:
+    """Return the value of a number's node, or of text with a unit in the one that the field is counted in."""
+    number = _number(node)
+    if number is not None or unit is None or not isinstance(node, ScalarNode) or node.tag != _TAG + "str":
+        return number
+    try:
+        return unit.parse(node.value)
     except ValueError:
         return None
 

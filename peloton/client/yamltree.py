@@ -61,12 +61,21 @@ def compose(text: str, source: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ": ".join(part for part in (error.context, error.problem) if part)
+        if mark is not None and _at_tab(text, mark.line):
+            said = "a tab: YAML is indented by spaces"
         raise SpecError(f"not YAML: {said}", source=source, line=mark.line + 1 if mark else None) from error
     except yaml.YAMLError as error:
         raise SpecError(f"not YAML: {' '.join(str(error).split())}", source=source) from error
     if root is None:
         raise SpecError("holds nothing", source=source)
     return root
+
+
+def _at_tab(text: str, line: int) -> bool:
+    """Return whether a line, counted from 0, is indented with a tab."""
+    lines = text.splitlines()
+    shown = lines[line] if line < len(lines) else ""
+    return "\t" in shown[: len(shown) - len(shown.lstrip())]
 
 
 def _check_depth(text: str, source: str) -> None:

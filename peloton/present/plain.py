@@ -8,6 +8,13 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from peloton.present.times import rfc3339
+
+_NANOSECOND_FIELDS = {
+    **dict.fromkeys(("createdAt", "updatedAt"), "Time"),
+    **dict.fromkeys(("created_at", "updated_at"), "_time"),
+}
+"""Fields of Revision and ChangeLog, each with the end of the name of its time as RFC 3339."""
 _TEXT_MESSAGES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
 
 
@@ -25,12 +32,29 @@ def as_json(message: Message) -> dict[str, Any]:
     """Return the message in protobuf's own JSON mapping, by the names of the .proto files.
 
     Fields of zero are in it, so that a reader finds every key; 64-bit numbers are text, as in that mapping.
+    A time that the message has in nanoseconds stands beside it as RFC 3339, such as `createdAtTime`.
     """
     from google.protobuf import json_format
 
-    return json_format.MessageToDict(
+    content: dict[str, Any] = json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
+    _add_times(content)
+    return content
+
+
+def _add_times(content: Any) -> None:
+    """Add the times to the data of a message and of all messages in it."""
+    if isinstance(content, list):
+        for item in content:
+            _add_times(item)
+    if not isinstance(content, dict):
+        return
+    for name, value in list(content.items()):
+        if name in _NANOSECOND_FIELDS and isinstance(value, str) and value.isdecimal():
+            content[name + _NANOSECOND_FIELDS[name]] = rfc3339(int(value))
+        else:
+            _add_times(value)
 
 
 def yaml_text(value: Any) -> str:

@@ -22,6 +22,12 @@ def short_time(text: str) -> str:
     return text if whole is None else whole.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def rfc3339(nanoseconds: int) -> str:
+    """Return a Unix time in nanoseconds as the times of the wire interface; empty for 0, not known."""
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z" if nanoseconds else ""
+
+
 def _whole(found: re.Match[str]) -> datetime | None:
     try:
         return datetime.fromisoformat(found[1] + ("+00:00" if found[3] == "Z" else found[3]))

@@ -81,7 +81,7 @@ def _parser(path: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     def parse_whole(raw: bytes) -> Any:
         request = parse_finite(raw)
         if missing := missing_fields(request):
-            raise InvalidArgument(missing[0], None, "given; it is a required field")
+            raise InvalidArgument(missing[0], None, "a value; it is a required field")
         require_utf8(request, raw)
         return request
 

@@ -31,6 +31,8 @@ TASK_STATES: Mapping[int, TaskState] = {
 """Mesos' task state → Peloton's. A KILLING task still runs as far as Mesos is concerned."""
 
 _REASONS = {number: name.removeprefix("REASON_") for name, number in mesos_pb2.TaskStatus.Reason.items()}
+_NO_REASONS = ("TASK_HEALTH_CHECK_STATUS_UPDATED", "TASK_CHECK_STATUS_UPDATED")
+"""What Mesos sends with a status that tells the result of a check: no reason for the state of the task."""
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
 _DUPLICATE = "Task has duplicate ID"
 LATEST_SECONDS = 2**63 / NANOSECONDS
@@ -39,7 +41,8 @@ LATEST_SECONDS = 2**63 / NANOSECONDS
 
 def reason_name(status: mesos_pb2.TaskStatus) -> str:
     """Return the reason of a status without the prefix REASON_, empty where Mesos gives none."""
-    return _REASONS[status.reason] if status.HasField("reason") else ""
+    name = _REASONS[status.reason] if status.HasField("reason") else ""
+    return "" if name in _NO_REASONS else name
 
 
 def state_name(status: mesos_pb2.TaskStatus) -> str:

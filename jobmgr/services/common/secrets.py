@@ -80,6 +80,12 @@ def shown_v1alpha(refs: Iterable[SecretRef]) -> list[v1alpha.Secret]:
     return [v1alpha.Secret(secret_id=v1alpha.SecretID(value=ref.id), path=ref.path) for ref in refs]
 
 
+_NOT_ENABLED = (
+    "taken by this server: secrets are not enabled; whoever runs it sets `enable_secrets: true` in the job "
+    "manager's settings, or ENABLE_SECRETS=true in its environment (docs/settings.md)"
+)
+
+
 class SecretChecks:
     """Check the secrets of requests and compare them with those that are stored."""
 
@@ -111,7 +117,7 @@ class SecretChecks:
         """
         self._check_tokens(config)
         if given and not self._enabled:
-            raise InvalidArgument("secrets", _counted(given), "taken by this server: secrets are not enabled")
+            raise InvalidArgument("secrets", _counted(given), _NOT_ENABLED)
         held = _matched(given, existing)
         missing = [ref for ref in existing if ref not in held]
         if missing:

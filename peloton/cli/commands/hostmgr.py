@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.params import Amount, Words
+from peloton.cli.params import CORES, MEGABYTES, Amount, Words
 from peloton.cli.session import Session, pass_session
 from peloton.client.rpcs import RPCS
 from peloton.model.amounts import plain
 
 if TYPE_CHECKING:
     from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import GetHostsByQueryResponse
-
-AMOUNT = Amount()
 
 
 @click.group(cls=Group)
@@ -43,10 +41,10 @@ def offers(session: Session) -> None:
 
 
 @hostmgr.command()
-@click.option("-c", "--cpu", type=AMOUNT, default=0.0, help="Hosts with this number of cores free.")
-@click.option("-g", "--gpu", type=AMOUNT, default=0.0, help="Hosts with this number of GPUs free.")
-@click.option("--mem", type=AMOUNT, default=0.0, help="Hosts with this amount of memory free, in MB.")
-@click.option("--disk", type=AMOUNT, default=0.0, help="Hosts with this amount of disk free, in MB.")
+@click.option("-c", "--cpu", type=CORES, default=0.0, help="Hosts with this number of cores free.")
+@click.option("-g", "--gpu", type=Amount(), default=0.0, help="Hosts with this number of GPUs free.")
+@click.option("--mem", type=MEGABYTES, default=0.0, help="Hosts with this amount of memory free, in MB.")
+@click.option("--disk", type=MEGABYTES, default=0.0, help="Hosts with this amount of disk free, in MB.")
 @click.option("-l", "--less", is_flag=True, help="Hosts with less than these amounts instead.")
 @click.option("--hosts", type=Words(), default="", help="Only these hosts.")
 @click.option("-r", "--revocable", is_flag=True, help="Count revocable resources too.")

@@ -78,6 +78,7 @@ def create(
     from peloton.api.v0.job import job_pb2
     from peloton.cli.feasibility import told, warnings
     from peloton.cli.output import say
+    from peloton.cli.spec_check import located, read
 
     if dry_run and follow:
         raise click.UsageError("--follow and --dry-run do not go together: nothing is created")
@@ -86,10 +87,12 @@ def create(
         from peloton.cli.dry_run import show_plan
 
         return show_plan(session, "job", config, respool, job_id)
-    spec = _read(config)
-    _set_pool(spec, session, respool)
-    request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
-    response = session.call(RPCS.job_svc.Create, request)
+    parsed = read("job", config)
+    spec = parsed.message
+    with located(parsed):
+        _set_pool(spec, session, respool)
+        request = job_pb2.CreateRequest(id=_id(job_id), config=spec, secrets=secrets)
+        response = session.call(RPCS.job_svc.Create, request)
     if not follow:
         session.show(response, lambda: f"Job {response.jobId.value} created", response.jobId.value)
     elif session.plain:
@@ -120,12 +123,15 @@ def update(
     from peloton.api.v0.job import job_pb2
     from peloton.cli.feasibility import told
     from peloton.cli.output import say
+    from peloton.cli.spec_check import located, read
 
     held = session.call_unchecked(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id))).secrets
     secrets = _secrets(secret_path, secret_data, config)
     secrets += [secret for secret in held if secret.path != secret_path]
-    request = job_pb2.UpdateRequest(id=_id(job_id), config=_read(config), secrets=secrets)
-    response = session.call(RPCS.job_svc.Update, request)
+    parsed = read("job", config)
+    request = job_pb2.UpdateRequest(id=_id(job_id), config=parsed.message, secrets=secrets)
+    with located(parsed):
+        response = session.call(RPCS.job_svc.Update, request)
     session.show(response, lambda: f"Job {job_id} updated{_done(response)}")
     for warning in told(response):
         say(warning)
@@ -244,13 +250,6 @@ def _id(value: str) -> JobID:
     from peloton.api.v0 import peloton_pb2
 
     return peloton_pb2.JobID(value=value)
-
-
-def _read(config: str) -> JobConfig:
-    from peloton.cli.spec_check import read
-
-    spec: JobConfig = read("job", config)
-    return spec
 
 
 def _set_pool(spec: JobConfig, session: Session, path: str) -> None:

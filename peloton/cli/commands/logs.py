@@ -21,7 +21,11 @@ from peloton.cli.session import Session, pass_session
 @click.option("-f", "--follow", is_flag=True, help="Go on until the runs have ended.")
 @click.option("-l", "--labels", type=Labels(), help="The instances of all active jobs with these labels too.")
 @click.option("-r", "--range", "span", type=InstanceRange(), help="from:to of each job.  [default: all]")
-@click.option("--filename", default="stdout", show_default=True, help="The file of the sandbox to show.")
+@click.option(
+    "--filename",
+    default="",
+    help="The file of the sandbox to show.  [default: stdout, and stderr on standard error]",
+)
 @pass_session
 def logs(
     session: Session,
@@ -32,6 +36,8 @@ def logs(
     filename: str,
 ) -> int:
     """Print the output of the current runs of instances: of whole jobs, or of single ones.
+
+    What they write to standard error is printed on standard error.
 
     The lines of several instances are merged, each behind its instance, and its job's name where there are
     several jobs; 100 instances at most. `task logs` prints earlier runs.
@@ -45,6 +51,7 @@ def logs(
     if not session.plain:
         raise click.UsageError("logs are text: `task logs -j` prints one as JSON")
     sources = sources_of(session, targets, labels, span)
-    merged = MergedLogs(session, sources, filename, sys.stdout.buffer, say, has_colours(sys.stdout))
+    out, err = sys.stdout.buffer, sys.stderr.buffer
+    merged = MergedLogs(session, sources, filename, out, err, say, has_colours(sys.stdout))
     failed = merged.follow() if follow else merged.copy()
     return REFUSED if failed else DONE

@@ -30,11 +30,15 @@ def status(session: Session) -> int:
     from peloton.cli.colours import has_colours
     from peloton.cli.overview import read
     from peloton.cli.overview_text import overview_plain, overview_text
+    from peloton.cli.text import terminal_columns
     from peloton.cli.waiting import waiting_for_all
 
     with waiting_for_all("the daemons", quiet=session.quiet or session.write is not None):
         found = read(session)
-    session.show(overview_plain(found), lambda: overview_text(found, colours=has_colours(sys.stdout)))
+    session.show(
+        overview_plain(found),
+        lambda: overview_text(found, colours=has_colours(sys.stdout), terminal=terminal_columns()),
+    )
     return UNREACHABLE if any(daemon.failure for daemon in found.daemons) else DONE
 
 

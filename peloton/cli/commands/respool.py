@@ -13,7 +13,7 @@ from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from peloton.api.v0.respool.respool_pb2 import ResourcePoolConfig
+    from peloton.client.spec import Parsed
 
 
 @click.group(cls=Group)
@@ -38,9 +38,12 @@ CONFIG = click.argument("config", shell_complete=files)
 def create(session: Session, path: str, config: str, force: bool) -> None:
     """Create the pool PATH, such as /a/b, from the spec CONFIG (YAML, `-` for standard input)."""
     from peloton.api.v0.respool import respool_pb2
+    from peloton.cli.spec_check import located
 
-    spec = _read(session, path, config)
-    response = session.call(RPCS.respool_svc.CreateResourcePool, respool_pb2.CreateRequest(config=spec))
+    parsed = _read(session, path, config)
+    with located(parsed):
+        request = respool_pb2.CreateRequest(config=parsed.message)
+        response = session.call(RPCS.respool_svc.CreateResourcePool, request)
     session.show(response, lambda: f"Resource pool {path} created: {response.result.value}")
 
 
@@ -53,11 +56,13 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
     """Replace the config of the pool PATH by the spec CONFIG."""
     from peloton.api.v0 import peloton_pb2
     from peloton.api.v0.respool import respool_pb2
+    from peloton.cli.spec_check import located
 
-    spec = _read(session, path, config)
+    parsed = _read(session, path, config)
     pool = peloton_pb2.ResourcePoolID(value=pool_id(session, path))
-    request = respool_pb2.UpdateRequest(id=pool, config=spec, Force=force)
-    response = session.call(RPCS.respool_svc.UpdateResourcePool, request)
+    request = respool_pb2.UpdateRequest(id=pool, config=parsed.message, Force=force)
+    with located(parsed):
+        response = session.call(RPCS.respool_svc.UpdateResourcePool, request)
     session.show(response, lambda: f"Resource pool {path} updated")
 
 
@@ -66,22 +71,22 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
     "--format",
     "form",
     type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="Print YAML or JSON, as -o does.",
+    help="Print YAML or JSON, as -o does.  [default: yaml]",
 )
 @pass_session
-def dump(session: Session, form: str) -> None:
+def dump(session: Session, form: str | None) -> None:
     """Show all pools, parents before their children, with config and usage."""
     from peloton.api.v0.respool import respool_pb2
     from peloton.cli.output import yaml_text
+    from peloton.cli.pool_rows import pool_table
     from peloton.present.plain import as_json, plain
 
     session.json = session.json or form == "json"
     response = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest())
     pools: list[Any] = sorted(response.resourcePools, key=lambda pool: pool.path.value)
     content = [as_json(pool) if session.json else plain(pool) for pool in pools]
-    session.show(content, lambda: yaml_text(content))
+    tabular = form is None and session.output in ("table", "wide", "name")
+    session.show(content, lambda: pool_table(pools) if tabular else yaml_text(content))
 
 
 @respool.command()
@@ -96,14 +101,15 @@ def delete(session: Session, path: str) -> None:
     session.show(response, lambda: f"Resource pool {path} deleted")
 
 
-def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
+def _read(session: Session, path: str, config: str) -> Parsed[Any]:
     """Read a spec; take name and parent from the path. Raises InvalidArgument where the spec differs."""
     from peloton.cli.spec_check import read
 
     above, _, name = path.rstrip("/").rpartition("/")
     if not path.startswith("/") or not name:
         raise InvalidArgument("path", path, "the path of a pool below the root, such as /a/b")
-    spec: ResourcePoolConfig = read("respool", config)
+    parsed = read("respool", config)
+    spec = parsed.message
     if spec.name not in ("", name):
         raise InvalidArgument(
             "name", spec.name, f"the last part of the path, {name!r}: leave it out of the spec"
@@ -114,4 +120,4 @@ def _read(session: Session, path: str, config: str) -> ResourcePoolConfig:
             "parent", spec.parent.value, f"the pool {above or '/'}: leave it out of the spec"
         )
     spec.name, spec.parent.value = name, parent
-    return spec
+    return parsed

@@ -10,13 +10,12 @@ import click
 
 from peloton.cli.groups import Command
 from peloton.cli.live_names import live_pools
-from peloton.cli.params import Amount, WholeNumber
+from peloton.cli.params import CORES, MEGABYTES, Amount, WholeNumber
 from peloton.cli.run_spec import FRAMEWORKS, Program, config_of
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.client.rpcs import RPCS
 
 MOST_PROCESSES = 100_000
-_AMOUNT = Amount()
 
 
 class Variable(click.ParamType[tuple[str, str]]):
@@ -62,10 +61,12 @@ class Variable(click.ParamType[tuple[str, str]]):
     shell_complete=live_pools,
     help="Path of the resource pool.",
 )
-@click.option("--cpus", type=_AMOUNT, default=1.0, show_default=True, help="Cores of each process.")
-@click.option("--mem", type=_AMOUNT, default=512.0, show_default=True, help="Memory of each process, in MB.")
-@click.option("--disk", type=_AMOUNT, default=0.0, show_default=True, help="Disk of each process, in MB.")
-@click.option("--gpus", type=_AMOUNT, default=0.0, show_default=True, help="GPUs of each process.")
+@click.option("--cpus", type=CORES, default=1.0, show_default=True, help="Cores of each process.")
+@click.option(
+    "--mem", type=MEGABYTES, default=512.0, show_default=True, help="Memory of each process, in MB."
+)
+@click.option("--disk", type=MEGABYTES, default=0.0, show_default=True, help="Disk of each process, in MB.")
+@click.option("--gpus", type=Amount(), default=0.0, show_default=True, help="GPUs of each process.")
 @click.option(
     "--env",
     "variables",

@@ -36,6 +36,7 @@ from peloton.client.rpcs import RPCS
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
     from peloton.api.v1alpha.peloton_pb2 import JobID
+    from peloton.client.spec import Parsed
 
 JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 
@@ -68,17 +69,22 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
     all instances were started at a time; all is told for which it would be refused.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.spec_check import located
     from peloton.wire.v1alpha.workflow import create_spec
 
     if dry_run:
         from peloton.cli.dry_run import show_plan
 
         return show_plan(session, "service", spec, respool, job_id)
-    flags, content = UpdateFlags(**given), _read(spec)
-    take_pool(session, content.respool_id, "respool_id", respool)
-    request = pb.CreateJobRequest(job_id=_id(job_id), spec=content, create_spec=create_spec(flags.options))
-    _set_opaque_data(request, flags.opaque_data)
-    response = call_job(session, RPCS.stateless_svc.CreateJob, request)
+    flags, parsed = UpdateFlags(**given), _read(spec)
+    content: JobSpec = parsed.message
+    with located(parsed):
+        take_pool(session, content.respool_id, "respool_id", respool)
+        request = pb.CreateJobRequest(
+            job_id=_id(job_id), spec=content, create_spec=create_spec(flags.options)
+        )
+        _set_opaque_data(request, flags.opaque_data)
+        response = call_job(session, RPCS.stateless_svc.CreateJob, request)
     session.show(
         response,
         lambda: f"Job {response.job_id.value} created, entity version {response.version.value}",
@@ -106,15 +112,20 @@ def replace(
     are those of `create`.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.spec_check import located
     from peloton.wire.v1alpha.workflow import update_spec
 
-    flags, content = UpdateFlags(**given), _read(spec)
-    take_pool(session, content.respool_id, "respool_id", respool)
-    request = pb.ReplaceJobRequest(job_id=_id(job_id), spec=content, update_spec=update_spec(flags.options))
-    request.version.value = version or replaceable(session, job_id, flags.override)
-    request.secrets.extend(secrets_of(session, job_id))
-    _set_opaque_data(request, flags.opaque_data)
-    response = call_job(session, RPCS.stateless_svc.ReplaceJob, request, version or "")
+    flags, parsed = UpdateFlags(**given), _read(spec)
+    content: JobSpec = parsed.message
+    with located(parsed):
+        take_pool(session, content.respool_id, "respool_id", respool)
+        request = pb.ReplaceJobRequest(
+            job_id=_id(job_id), spec=content, update_spec=update_spec(flags.options)
+        )
+        request.version.value = version or replaceable(session, job_id, flags.override)
+        request.secrets.extend(secrets_of(session, job_id))
+        _set_opaque_data(request, flags.opaque_data)
+        response = call_job(session, RPCS.stateless_svc.ReplaceJob, request, version or "")
     _show(session, response, f"Job {job_id} is being updated")
     _warn(session, response, content)
 
@@ -130,7 +141,7 @@ def replace_diff(session: Session, job_id: str, spec: str, respool: str, version
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
     from peloton.cli.service_rows import diff_text
 
-    content = _read(spec)
+    content: JobSpec = _read(spec).message
     take_pool(session, content.respool_id, "respool_id", respool)
     request = pb.GetReplaceJobDiffRequest(job_id=_id(job_id), spec=content)
     request.version.value = version
@@ -243,18 +254,18 @@ def _id(value: str) -> JobID:
     return peloton_pb2.JobID(value=value)
 
 
-def _read(spec: str) -> JobSpec:
+def _read(spec: str) -> Parsed[Any]:
     """Read a spec, and print which of its entrypoints have no effect. Raises SpecError."""
     from peloton.cli.output import say
     from peloton.cli.spec_check import read
 
-    content: JobSpec = read("service", spec)
-    for path in _overruled(content):
+    parsed = read("service", spec)
+    for path in _overruled(parsed.message):
         say(
             f"warning: {spec}: {path}.entrypoint has no effect: it differs from command, which is used; "
             "leave out one"
         )
-    return content
+    return parsed
 
 
 def _overruled(spec: JobSpec) -> list[str]:

@@ -62,11 +62,13 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
     --override only.
     """
     from peloton.api.v0.update.svc import update_svc_pb2 as pb
-    from peloton.cli.spec_check import read
+    from peloton.cli.spec_check import located, read
     from peloton.wire.workflow import options_to
 
-    flags, spec = UpdateFlags(**given), read("job", config)
-    take_pool(session, spec.respoolID, "respoolID", respool)
+    flags, parsed = UpdateFlags(**given), read("job", config)
+    spec = parsed.message
+    with located(parsed):
+        take_pool(session, spec.respoolID, "respoolID", respool)
     if not flags.override:
         _check_ended(session, job_id)
     request = pb.CreateUpdateRequest(
@@ -74,7 +76,8 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
     )
     if flags.opaque_data:
         request.opaque_data.data = flags.opaque_data
-    response = _call(session, RPCS.update_svc.CreateUpdate, request, f"job {job_id}")
+    with located(parsed):
+        response = _call(session, RPCS.update_svc.CreateUpdate, request, f"job {job_id}")
     session.show(response, lambda: f"Job {job_id} is being updated by update {response.updateID.value}")
 
 

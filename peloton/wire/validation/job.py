@@ -69,7 +69,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
 def _check_complete(config: job_pb2.JobConfig) -> None:
     """Check the required fields of Mesos' messages: without them a config cannot be serialised."""
     if missing := missing_fields(config):
-        raise InvalidArgument(missing[0], None, "given; it is a required field")
+        raise InvalidArgument(missing[0], None, "a value; it is a required field")
 
 
 def _check_instances(config: job_pb2.JobConfig) -> None:

@@ -25,7 +25,7 @@ def check_spec(
     Raises InvalidArgument with the path of the field in the spec. Takes some 100 µs per instance_spec.
     """
     if missing := missing_fields(spec):
-        raise InvalidArgument(missing[0], None, "given; it is a required field")
+        raise InvalidArgument(missing[0], None, "a value; it is a required field")
     _check_enums(spec, "")
     for path, pod in _pods(spec):
         _check_ports(pod, path)

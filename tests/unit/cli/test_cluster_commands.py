@@ -248,3 +248,18 @@ def test_hosts_of_hostmgr(run: Run, daemons: FakeDaemons) -> None:
     assert (request.resource.cpuLimit, request.resource.memLimitMb, request.cmpLess) == (2, 64, True)
     assert request.includeRevocable and list(request.hostnames) == ["agent0"]
     assert run("hostmgr", "hosts", "-c", "-1").code == 2
+
+
+def test_the_dump_of_pools_obeys_the_output(run: Run, daemons: FakeDaemons) -> None:
+    amount = respool_pb2.ResourceConfig(kind="cpu", reservation=2, limit=4)
+    pool = respool_pb2.ResourcePoolInfo(
+        path=respool_pb2.ResourcePoolPath(value="/a"),
+        config=respool_pb2.ResourcePoolConfig(resources=[amount]),
+        usage=[respool_pb2.ResourceUsage(kind="cpu", allocation=0.5)],
+    )
+    daemons.answers["Query"] = respool_pb2.QueryResponse(resourcePools=[pool])
+    assert run("respool", "dump", "-o", "name").out == "/a\n"
+    head, row = run("respool", "dump", "-o", "table").out.splitlines()
+    assert head.split()[:3] == ["Pool", "CPU", "CPU"] and row.split()[:4] == ["/a", "0.5", "2", "4"]
+    assert "Policy" in run("respool", "dump", "-o", "wide").out
+    assert run("respool", "dump", "--format", "yaml", "-o", "table").out == run("respool", "dump").out

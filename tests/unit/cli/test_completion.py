@@ -88,6 +88,9 @@ def cluster(daemons: FakeDaemons) -> None:
         (f"peloton pod get {JOB}-1", [f"{JOB}-12"]),
         ("peloton pod get we", [f"{JOB}-"]),
         ("peloton logs 91", [f"{JOB}-"]),
+        ("peloton job query -s R", ["RUNNING"]),
+        ("peloton job query -s RUNNING,fai", ["RUNNING,FAILED"]),
+        ("peloton job stateless query -s PAU", []),
         ("peloton nope x", []),
     ],
 )

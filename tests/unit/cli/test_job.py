@@ -161,6 +161,26 @@ def test_a_job_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons,
     assert run("job", "create", "/a", spec).err == "peloton: instanceCount: 0 is not a number from 1 to 10\n"
 
 
+def test_a_refused_field_is_told_with_its_line(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\ninstanceCount: 200000\ndefaultConfig: {command: {value: x}}\n")
+    text = "instanceCount: 200000 is not a number from 1 to 100000"
+    error = job_pb2.CreateResponse.Error(invalidConfig=job_pb2.InvalidJobConfig(message=text))
+    daemons.answers["Create"] = job_pb2.CreateResponse(error=error)
+    assert run("job", "create", "/a", str(file)) == (1, "", f"peloton: {file}:2: {text}\n")
+
+
+def test_the_first_of_several_errors_is_told_with_their_number(
+    run: Run, daemons: FakeDaemons, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\ninstanceCount: no\nsla: {priority: high}\n")
+    said = run("job", "create", "/a", str(file)).err
+    assert said.startswith(f"peloton: {file}:2: instanceCount: ")
+    assert said.endswith("(and 1 more error: `peloton job validate` lists all)\n")
+    assert not daemons.requests("Create")
+
+
 def test_a_job_that_cannot_be_stopped_is_named_once(run: Run, daemons: FakeDaemons) -> None:
     missing = errors_pb2.JobNotFound(id=peloton_pb2.JobID(value=JOB), message="job not found")
     daemons.answers["Stop"] = task_pb2.StopResponse(error=task_pb2.StopResponse.Error(notFound=missing))

@@ -77,6 +77,25 @@ def test_lines_are_merged(
     assert sorted(shown) == sorted(lines) if follow else shown == lines
 
 
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_standard_error_is_shown_on_standard_error(
+    run: Run, agent: FakeAgent, daemons: FakeDaemons, follow: tuple[str, ...]
+) -> None:
+    agent.files[f"/{A}/0/stderr"] = b"oh\n"
+    browse = daemons.answers["BrowseSandbox"]
+    assert callable(browse)
+
+    def with_both(request: task_pb2.BrowseSandboxRequest) -> task_pb2.BrowseSandboxResponse:
+        answer: task_pb2.BrowseSandboxResponse = browse(request)
+        answer.paths.append(answer.paths[0].replace("stdout", "stderr"))
+        return answer
+
+    daemons.answers["BrowseSandbox"] = with_both
+    assert run("logs", f"{A}-0", *follow) == (0, "web 0\nend\n", "oh\n")
+    assert run("logs", f"{A}-0", *follow, "--filename", "stderr") == (0, "oh\n", "")
+    assert run("logs", f"{A}-0", *follow, "--filename", "stdout") == (0, "web 0\nend\n", "")
+
+
 def test_one_that_cannot_be_read_does_not_hide_the_others(run: Run, agent: FakeAgent) -> None:
     del agent.files[f"/{A}/0/stdout"]
     agent.files[f"/{A}/0/other"] = b""

@@ -50,6 +50,14 @@ def test_usage_errors_exit_with_2(arguments: list[str], said: str, capfd: pytest
     assert said in err and not out
 
 
+def test_little_is_imported_before_an_interrupt_is_handled() -> None:
+    """What runs before `main` takes Ctrl-C shows a traceback where it comes at that time."""
+    code = "import sys; old = set(sys.modules); import peloton.cli.__main__; print(*set(sys.modules) - old)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    ours = {each for each in shown.split() if not each.startswith("peloton")}
+    assert "peloton.compiled" not in shown and len(ours) <= 2, ours
+
+
 def test_unreachable_daemon(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-m", CLOSED, "job", "get", "x"]) == 3
     out, err = capfd.readouterr()

@@ -94,6 +94,19 @@ def test_forms_of_one_object(run: Run, daemons: FakeDaemons) -> None:
     assert json.loads(run("job", "get", JOB, "-o", "json").out)["jobInfo"]["config"]["instanceCount"] == 2
 
 
+def test_times_in_nanoseconds_are_told_as_text_beside(run: Run, daemons: FakeDaemons) -> None:
+    answer = info()
+    answer.jobInfo.config.changeLog.createdAt = 1795685960540821461
+    daemons.answers["Get"] = answer
+    log = json.loads(run("job", "get", JOB, "-j").out)["jobInfo"]["config"]["changeLog"]
+    assert (log["createdAt"], log["createdAtTime"]) == (
+        "1795685960540821461",
+        "2026-11-26T09:39:20.540821461Z",
+    )
+    assert (log["updatedAt"], log["updatedAtTime"]) == ("0", "")
+    assert "createdAtTime" not in run("job", "get", JOB, "-o", "yaml").out  # the spec reader takes that back
+
+
 def test_what_is_created_has_a_name(run: Run, daemons: FakeDaemons) -> None:
     daemons.answers["Refresh"] = job_pb2.RefreshResponse()
     assert run("job", "refresh", JOB, "-o", "name").out == f"Job {JOB} refreshed\n"
@@ -127,6 +140,18 @@ def _commands(group: click.Group, context: click.Context) -> Any:
         else:
             assert isinstance(command, Command), inner.command_path
             yield inner.command_path, command
+
+
+def test_a_table_is_blocks_on_a_terminal_that_is_too_narrow() -> None:
+    rows = listing(("Name", "State", "Host"), [("a" * 30, "RUNNING", "h1"), ("b", "FAILED", "")])
+    narrow = rows.render(terminal=40)
+    assert narrow.split("\n") == [
+        f"Name   {'a' * 30}",
+        *("State  RUNNING", "Host   h1", "", "Name   b", "State  FAILED"),
+    ]
+    assert rows.render(terminal=79) == rows.render(terminal=0) == str(rows)  # it fits, it is no terminal
+    wide = listing(("Name",), [("a" * 100,)])
+    assert wide.render(terminal=80) == str(wide)
 
 
 def test_tables_are_coloured_on_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,49 @@ def test_valid_specs(text: str, read: Callable[[job_pb2.JobConfig], bool]) -> No
     assert read(job(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("sla: {maxRunningTime: 5m}", lambda one: one.sla.maxRunningTime == 300),
+        ("sla: {maxRunningTime: 1h30m}", lambda one: one.sla.maxRunningTime == 5400),
+        ("sla: {maxRunningTime: '90'}", lambda one: one.sla.maxRunningTime == 90),
+        (
+            "defaultConfig: {resource: {cpuLimit: 500m}}",
+            lambda one: one.defaultConfig.resource.cpuLimit == 0.5,
+        ),
+        (
+            "defaultConfig: {resource: {memLimitMb: 32Mi}}",
+            lambda one: one.defaultConfig.resource.memLimitMb == 32,
+        ),
+        (
+            "defaultConfig: {resource: {diskLimitMb: 1.5GB}}",
+            lambda one: one.defaultConfig.resource.diskLimitMb == 1536,
+        ),
+        (
+            "defaultConfig: {killGracePeriodSeconds: 2m}",
+            lambda one: one.defaultConfig.killGracePeriodSeconds == 120,
+        ),
+        ("defaultConfig: {volume: {sizeMB: 10Gi}}", lambda one: one.defaultConfig.volume.sizeMB == 10240),
+    ],
+)
+def test_values_may_have_units(text: str, value: Callable[[job_pb2.JobConfig], bool]) -> None:
+    assert value(job(text))
+
+
+def test_the_amounts_of_a_pool_have_the_unit_of_their_kind() -> None:
+    text = "resources: [{limit: 2Gi, kind: memory}, {kind: cpu, reservation: 1500m, limit: 4}]"
+    memory, cpu = parse_spec(respool_pb2.ResourcePoolConfig, text).resources
+    assert (memory.limit, cpu.reservation, cpu.limit) == (2048, 1.5, 4)
+    with pytest.raises(SpecError, match="'2Gi' is not an amount in cores"):
+        parse_spec(respool_pb2.ResourcePoolConfig, "resources: [{kind: cpu, limit: 2Gi}]")
+
+
+def test_the_name_of_an_enum_is_suggested_by_its_own_words() -> None:
+    text = "defaultSpec: {constraint: {type: LABEL_CONSTRAINT}}"
+    with pytest.raises(SpecError, match="; did you mean CONSTRAINT_TYPE_LABEL"):
+        parse_spec(stateless_pb2.JobSpec, text)
+
+
 def test_bytes_are_base64_by_tag_and_text_otherwise() -> None:
     def data(text: str) -> bytes:
         config = f"defaultconfig: {{executor: {{executor_id: {{value: x}}, data: {text}}}}}"
@@ -83,17 +126,32 @@ def test_bytes_are_base64_by_tag_and_text_otherwise() -> None:
         ("defaultconfig:\n  resource:\n    cpu: 1", "3: defaultconfig.resource.cpu: unknown key"),
         ("name: x\nsla: {zzz: 1}", "2: sla.zzz: unknown key; known here: priority, preemptible"),
         ("defaultconfig: {resource: {cpulimit: -1}}", "cpulimit: -1 is not a number of 0 or more"),
-        ("instancecount: -1", "instancecount: -1 is not a whole number from 0 to 4294967295"),
-        ("instancecount: 4294967296", "instancecount: 4294967296 is not a whole number from 0 to 4294967295"),
+        ("instancecount: -1", "instancecount: -1 is not a whole number of 0 or more"),
+        (
+            "instancecount: 4294967296",
+            "instancecount: 4294967296 is not a whole number of 4294967295 or less",
+        ),
         ("instancecount: ten", "instancecount: 'ten' is not a whole number"),
         ("instancecount: '10'", "instancecount: '10' is not a whole number"),
         ("instancecount: 0.5", "instancecount: 0.5 is not a whole number"),
         ("instancecount: 1:30", "instancecount: 1:30 is not a whole number"),
         ("instancecount: true", "instancecount: true is not a whole number"),
         ("instancecount: [1]", "instancecount: a list is not a whole number"),
-        ("defaultconfig: {resource: {cpulimit: .nan}}", "cpulimit: .nan is not a number"),
-        ("defaultconfig: {resource: {cpulimit: .inf}}", "cpulimit: .inf is not a number"),
-        ("defaultconfig: {resource: {cpulimit: 1.5.2}}", "cpulimit: '1.5.2' is not a number"),
+        (
+            "defaultconfig: {resource: {cpulimit: .nan}}",
+            "cpulimit: .nan is not an amount in cores, such as 0.5 or 500m",
+        ),
+        ("defaultconfig: {resource: {cpulimit: .inf}}", "cpulimit: .inf is not an amount in cores"),
+        ("defaultconfig: {resource: {cpulimit: 1.5.2}}", "cpulimit: '1.5.2' is not an amount in cores"),
+        ("sla: {maxrunningtime: 5x}", "'5x' is not a whole number of seconds, such as 300, 5m or 1h30m"),
+        ("sla: {maxrunningtime: 1500ms}", "'1500ms' is not a whole number of seconds"),
+        (
+            "defaultconfig: {resource: {memlimitmb: 512M}}",
+            "'512M' is not an amount in MB, such as 512, 512Mi",
+        ),
+        ("defaultconfig: {resource: {fdlimit: 5m}}", "'5m' is not a whole number"),
+        ("name: x\n\tinstancecount: 3", "job.yaml:2: not YAML: a tab: YAML is indented by spaces"),
+        ("sla:\n  \tpriority: 3", "job.yaml:2: not YAML: a tab: YAML is indented by spaces"),
         ("defaultconfig: 3", "defaultconfig: 3 is not a mapping"),
         ("sla: {preemptible: 1}", "sla.preemptible: 1 is not true or false"),
         ("type: BTACH", "type: 'BTACH' is not one of BATCH, SERVICE, DAEMON; did you mean BATCH?"),

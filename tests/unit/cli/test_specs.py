@@ -77,6 +77,24 @@ def test_a_field_that_is_missing_has_the_line_of_what_holds_it(run: Run, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: x\n", "1: instanceCount: is missing: give a number from 1 to 100000"),
+        ("instanceCount: 0\n", "1: instanceCount: 0 is not a number from 1 to 100000"),
+        ("instanceCount: 1\n", "1: defaultConfig.command: is missing: give a command; every instance"),
+        (
+            "instanceCount: 1\ndefaultConfig:\n  command: {shell: true}\n",
+            "3: defaultConfig.command.value: is missing: give a command line",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_from_what_is_wrong(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    assert run("job", "validate", str(file)).err.startswith(f"{file}:{said}")
+
+
+@pytest.mark.parametrize(
     ("arguments", "text", "code", "said"),
     [
         ((), "a: [", 1, "not YAML"),

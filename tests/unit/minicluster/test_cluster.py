@@ -192,3 +192,11 @@ def test_only_explicit_settings_can_differ() -> None:
     ):
         asked = read_cluster(None, wanted)
         assert differences(held, asked, asked.model_fields_set) == told
+
+
+def test_status_obeys_the_output(running: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, listed, _ = minicluster(capfd, "status", "-o", "yaml", folder=running)
+    _, as_json, _ = minicluster(capfd, "status", "-o", "json", folder=running)
+    assert yaml.safe_load(listed) == json.loads(as_json)
+    _, names, _ = minicluster(capfd, "status", "-o", "name", folder=running)
+    assert names.split() == [each["name"] for each in json.loads(as_json)["components"]]
