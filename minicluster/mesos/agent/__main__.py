@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from minicluster.mesos.agent.devices import DeviceError, devices_of
 from minicluster.mesos.agent.docker_engine import docker_answers
 from minicluster.mesos.agent.docker_run import Allowed
 from minicluster.mesos.agent.isolation import Isolation, Mode, detect
@@ -50,6 +51,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--hostname", default="localhost", help="name under which it is offered")
     add("--resources", default="cpus:4;mem:2048;disk:20000;ports:[31000-32000]")
     add("--revocable", default="", help="resources offered as revocable, over and above --resources")
+    add(
+        "--nvidia-gpu-devices",
+        default="",
+        help="devices of the resource gpus: their indices in nvidia-smi, or UUIDs, with commas between them; "
+        "default: from 0 on",
+    )
     add("--attributes", default="", help="text, scalars and ranges")
     add("--work-dir", type=Path, required=True, help="where sandboxes and checkpoints are kept")
     add("--ready-file", type=Path, help="written once it is registered: JSON with pid, host, port, agent_id")
@@ -125,6 +132,13 @@ def _resources(options: argparse.Namespace) -> res.Bundle:
     return bundle
 
 
+def _devices(options: argparse.Namespace, resources: res.Bundle) -> tuple[str, ...]:
+    try:
+        return devices_of(resources, options.nvidia_gpu_devices)
+    except DeviceError as error:
+        raise CannotRun(f"--resources and --nvidia-gpu-devices: {error}") from error
+
+
 def _config(options: argparse.Namespace, port: int) -> AgentConfig:
     try:
         attributes = tuple(resource_notation.parse_attributes(options.attributes))
@@ -134,12 +148,14 @@ def _config(options: argparse.Namespace, port: int) -> AgentConfig:
         costs = launch_costs.costs_of(options)
     except ValueError as error:
         raise CannotRun(f"--launch-seconds and what belongs to it: {error}") from error
+    resources = _resources(options)
     return AgentConfig(
         ip=options.ip,
         port=port,
         hostname=options.hostname,
-        resources=_resources(options),
+        resources=resources,
         attributes=attributes,
+        devices=_devices(options, resources),
         first_retry=options.status_update_retry_interval,
         costs=costs,
         master_tls=client_tls(options.master_ca, options.master_certificate, options.master_key),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,20 +13,21 @@ from minicluster.mesos.agent.layout import Layout, overwrite
 from minicluster.mesos.agent.spare_files import SpareFiles
 from minicluster.mesos.common.status_updates import TERMINAL
 
-_FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED = b"F", b"T", b"U", b"A"
+_FRAMEWORK, _TASK, _UPDATE, _ACKNOWLEDGED, _DEVICES = b"F", b"T", b"U", b"A", b"D"
 _EMPTY_LOG_BYTES = 1
 """Bytes of a log that is no run's; one of no bytes would be flushed to the disk when it is written again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A run as the checkpoint has it: its pending updates and all its statuses, in order."""
+    """A run as the checkpoint has it: its pending updates and all its statuses, in order, and its GPUs."""
 
     container_id: str
     framework: mesos.FrameworkInfo
     task: mesos.TaskInfo
     pending: list[mesos.TaskStatus]
     statuses: list[mesos.TaskStatus]
+    devices: tuple[str, ...] = ()
 
 
 class Checkpoint:
@@ -64,6 +66,10 @@ class Checkpoint:
     def update(self, container_id: str, status: mesos.TaskStatus) -> None:
         """Write an update down, before it is sent."""
         self._append(container_id, _UPDATE, status.SerializeToString())
+
+    def devices(self, container_id: str, names: Sequence[str]) -> None:
+        """Write down which GPUs belong to a run, before its task begins."""
+        self._append(container_id, _DEVICES, json.dumps(names).encode())
 
     def acknowledged(self, container_id: str, uuid: bytes) -> None:
         """Write down that an update was acknowledged."""
@@ -128,7 +134,8 @@ def _load(path: Path) -> SavedRun | None:
         return None
     framework = mesos.FrameworkInfo.FromString(frames[0][1])
     task = mesos.TaskInfo.FromString(frames[1][1])
-    return SavedRun(path.stem, framework, task, pending, statuses)
+    [names, *_] = [*(json.loads(payload) for kind, payload in frames if kind == _DEVICES), ()]
+    return SavedRun(path.stem, framework, task, pending, statuses, tuple(names))
 
 
 def _replay(frames: list[tuple[bytes, bytes]]) -> tuple[list[mesos.TaskStatus], list[mesos.TaskStatus]]:
@@ -138,6 +145,6 @@ def _replay(frames: list[tuple[bytes, bytes]]) -> tuple[list[mesos.TaskStatus], 
         if kind == _UPDATE:
             statuses.append(mesos.TaskStatus.FromString(payload))
             pending.append(statuses[-1])
-        else:
+        elif kind == _ACKNOWLEDGED:
             pending = [status for status in pending if status.uuid != payload]
     return pending, statuses

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent import devices
 from minicluster.mesos.agent.cleanup import CONTAINER_VARIABLE, SANDBOX_VARIABLE
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
@@ -16,12 +17,13 @@ _OF_THE_USER = ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR")
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """The ids of a run, and its sandbox."""
+    """The ids of a run, its sandbox, and the GPUs that belong to it."""
 
     agent_id: str
     framework_id: str
     container_id: str
     sandbox: Path
+    devices: tuple[str, ...] = ()
 
 
 @cache
@@ -30,7 +32,7 @@ def _inherited() -> dict[str, str]:
 
 
 def environment(task: mesos.TaskInfo, place: RunLocation, at_home: bool = False) -> dict[str, str]:
-    """Return a task's environment: a few variables of the agent's, Mesos' own, then the task's.
+    """Return a task's environment: a few variables of the agent's, Mesos' own, the task's, and its GPUs.
 
     ``at_home``: the sandbox is its home, and it is not the agent's user.
     """
@@ -52,7 +54,7 @@ def environment(task: mesos.TaskInfo, place: RunLocation, at_home: bool = False)
         out[variable.name] = variable.value
         if variable.type == mesos.Environment.Variable.SECRET:
             out[variable.name] = variable.secret.value.data.decode("utf-8", "replace")
-    return out
+    return out | devices.variables(place.devices)
 
 
 def file_and_argv(command: mesos.CommandInfo) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ import signal
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from minicluster.mesos.agent import secret_files, statuses
 from minicluster.mesos.agent.checkpoint import Checkpoint, SavedRun
 from minicluster.mesos.agent.cleanup import end_container, identity_of
 from minicluster.mesos.agent.container_usage import Container, containers
+from minicluster.mesos.agent.devices import DeviceError, Devices, wanted
 from minicluster.mesos.agent.health_checks import HealthChecks
 from minicluster.mesos.agent.launch_timer import LaunchTimer
 from minicluster.mesos.agent.launcher import (
@@ -65,7 +66,9 @@ class Runs:
         send: Callable[[Update], None],
         first_retry: float,
         costs: LaunchCosts,
+        devices: Sequence[str] = (),
     ) -> None:
+        """``devices``: the GPUs of the agent."""
         self._layout = layout
         self._launcher = launcher
         self._ip = ip
@@ -81,6 +84,7 @@ class Runs:
         self.companions = Companions(layout, launcher.isolation, launcher.in_docker)
         self._health = HealthChecks(self._on_health, self.companions)
         self._saved = SavedWork(self._on_saved)
+        self._devices = Devices(devices)
         self.on_end: Callable[[str], None] = lambda container_id: None
         self.agent_id = ""
         self.live: dict[Key, Run] = {}
@@ -192,6 +196,8 @@ class Runs:
 
     def _begin(self, key: Key) -> None:
         run = self.live[key]
+        if not self._has_devices(run):
+            return
         if run.task.HasField("executor"):
             self._end(run, statuses.launch_failed("custom executors are not run by this agent"))
         elif run.task.command.uris or self._launcher.in_docker(run.task):
@@ -200,6 +206,25 @@ class Runs:
             job.add_done_callback(self._preparing.discard)
         else:
             self._start(run, lambda: self._launcher.prepare(run.task, run.place))
+
+    def _has_devices(self, run: Run) -> bool:
+        """Give a run its GPUs; return whether it has them: else it has failed, or begins when it has them.
+
+        The master may take the GPUs of a framework that has left for free while its tasks still end.
+        """
+        try:
+            count = 0 if run.place.devices else wanted(run.task)
+        except DeviceError as error:
+            self._end(run, statuses.launch_failed(str(error)))
+            return False
+        if not count:
+            return True
+        names = self._devices.take(run.key, count)
+        if names is None:
+            return False
+        run.place = replace(run.place, devices=names)
+        self._checkpoint.devices(run.place.container_id, names)
+        return True
 
     async def _fetch_and_start(self, run: Run) -> None:
         try:
@@ -314,7 +339,11 @@ class Runs:
         if run.ended or run.ending is not None:
             return
         run.ending = ending
-        if self._launching.holds_back(run.key) or self._supervisors.withdraw(run):
+        if (
+            self._launching.holds_back(run.key)
+            or self._devices.withdraw(run.key)
+            or self._supervisors.withdraw(run)
+        ):
             self._end(run, statuses.KILLED_DURING_LAUNCH)
             return
         self._health.stop(run.key)
@@ -380,6 +409,9 @@ class Runs:
         self._report(run, details)
         if run.unreported:
             self._forget(run)
+        self._devices.give_back(run.key)
+        for key in self._devices.due():
+            self._begin(key)
 
     # --- health ---
 
@@ -406,9 +438,9 @@ class Runs:
         """Find the tasks of an earlier agent process again."""
         found = self._checkpoint.load()
         secret_files.drop_others(self._layout, {saved.container_id for saved in found})
-        for saved in found:
-            run = self._restore(saved)
-            self.live[run.key] = run
+        runs = [self._restore(saved) for saved in found]
+        self.live.update((run.key, run) for run in runs)
+        for run in runs:
             if not run.ended:
                 self._resume(run)
 
@@ -416,7 +448,8 @@ class Runs:
         ids = (self.agent_id, saved.framework.id.value)
         task_id = saved.task.task_id.value
         sandbox = self._layout.executor(*ids, task_id) / saved.container_id
-        run = Run(RunLocation(*ids, saved.container_id, sandbox), saved.framework, saved.task)
+        place = RunLocation(*ids, saved.container_id, sandbox, saved.devices)
+        run = Run(place, saved.framework, saved.task)
         for status in saved.statuses:
             run.take(status)
             if status.HasField("container_status"):
@@ -428,6 +461,8 @@ class Runs:
             run.ended = state in _ENDED
             run.running = state in (mesos.TASK_RUNNING, mesos.TASK_KILLING)
             run.ending = EndCause(killed=True) if state == mesos.TASK_KILLING else None
+        if not run.ended:
+            self._devices.keep(run.key, saved.devices)
         return run
 
     def _resume(self, run: Run) -> None:

@@ -49,6 +49,8 @@ class AgentConfig:
     hostname: str
     resources: res.Bundle
     attributes: tuple[mesos.Attribute, ...]
+    devices: tuple[str, ...] = ()
+    """The GPUs, as CUDA names them: as many as the resources have."""
     first_retry: float = FIRST_RETRY_SECONDS
     costs: LaunchCosts = NO_COSTS
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +78,8 @@ class AgentService:
         self._silence = 90.0
         self._leaving = False
         self._volumes = Volumes(layout)
-        self.runs = Runs(layout, launcher, config.ip, self._send, config.first_retry, config.costs)
+        how = (config.first_retry, config.costs, config.devices)
+        self.runs = Runs(layout, launcher, config.ip, self._send, *how)
         self._sessions = Sessions(self.runs.running_in, self.runs.companions)
         self.runs.on_end = self._sessions.end_of
         self._session_api = SessionApi(self._sessions, self._files, self.runs)
