@@ -57,6 +57,16 @@ def explain_job(session: Session, job_id: str) -> JobWhy:
     return JobWhy(job, why.job_groups(job, waiting, failure, read))
 
 
+def explain_waiting(session: Session, job: JobInfo) -> list[why.Group]:
+    """Explain why tasks of a job are on no host yet, those with one cause together. Raises CallFailed."""
+    waiting, failure = _waiting(session, job.id.value)
+    initialized: Iterable[TaskInfo] = ()
+    if job.runtime.taskStats.get("INITIALIZED", 0):
+        initialized = session.call(RPCS.task_svc.Query, why.task_query(job.id.value, "INITIALIZED")).records
+    groups = why.waiting_of_job(job, waiting, failure, initialized)
+    return [group for group in groups if group.state not in why.ON_HOST]
+
+
 def _waiting(session: Session, job_id: str) -> tuple[Iterable[Group], str]:
     """Return what the resource manager knows of a job's tasks, or nothing and why."""
     from peloton.api.v0 import peloton_pb2

@@ -16,6 +16,7 @@ from peloton.cli.exit_codes import DONE, INTERRUPTED, JOB_FAILED
 from peloton.cli.failures import CallFailed
 from peloton.cli.logs import INTERVAL, Logs
 from peloton.cli.merged_logs import CALLS_A_SECOND, MOST, LinePrinter
+from peloton.cli.run_waits import Waits
 from peloton.cli.session import Session
 from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError, Refused
@@ -52,9 +53,13 @@ class JobRun:
     _left: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _interrupts: int = 0
+    _waits: Waits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._waits = Waits(self._quiet(), self.note)
 
     def follow(self) -> int:
-        """Print what the processes write until the job has ended; return the exit code.
+        """Print what the processes write until the job has ended, and why they wait; return the exit code.
 
         The first Ctrl-C stops the job, each process within its grace period; the second leaves it alone.
         """
@@ -119,13 +124,17 @@ class JobRun:
                 raise
             return None
         ended = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED, job_pb2.DELETED)
-        return info if info.runtime.state in ended else None
+        if info.runtime.state in ended:
+            return info
+        if not self._interrupts:
+            self._waits.look(info)
+        return None
 
     def _rank(self, rank: int, name: str, out: IO[bytes]) -> None:
         """Print a file of a process, run after run."""
         printer = LinePrinter(self._prefix(rank), out, self._lock)
         speaks = rank == 0 and name == "stdout"
-        session = replace(self.session, quiet=True, _client=self.session.client)
+        session = self._quiet()
         number = 0
         try:
             while self._begins(rank, number + 1):
@@ -133,10 +142,14 @@ class JobRun:
                 if number > 1 and speaks:
                     self.note(f"run {number} of the program")
                 run = mesos_task_id(self.job_id, rank, number)
-                self._run(Logs(session, self.job_id, rank, run, name, printer.write, self._note(speaks)))
+                self._run(Logs(session, self.job_id, rank, run, name, printer.write, _unsaid))
                 printer.close()
         except _Stopped:
             printer.close()
+
+    def _quiet(self) -> Session:
+        """Return the session for calls whose waiting is not shown."""
+        return replace(self.session, quiet=True, _client=self.session.client)
 
     def _run(self, logs: Logs) -> None:
         logs.sleep = self._sleep
@@ -147,9 +160,6 @@ class JobRun:
         except PelotonError as error:
             if logs.filename == "stdout":
                 self.note(f"{logs.instance}: no output: {error}")
-
-    def _note(self, speaks: bool) -> Callable[[str], object]:
-        return self.note if speaks else lambda text: None
 
     def _begins(self, rank: int, number: int) -> bool:
         """Wait for a run of a process; return whether it comes before the job has ended."""
@@ -215,6 +225,10 @@ def exit_code(runtimes: Iterable[RuntimeInfo]) -> int:
         if status.exit_code:
             return int(status.exit_code)
     return JOB_FAILED
+
+
+def _unsaid(text: str) -> None:
+    """Leave aside that one process has no output yet: `Waits` tells why for all."""
 
 
 def _all_done(futures: Sequence[Future[None]]) -> bool | None:

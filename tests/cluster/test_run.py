@@ -163,3 +163,15 @@ def test_a_process_that_runs_again_is_followed(run: Runner) -> None:
 @pytest.mark.parametrize("words", [("--gpus", "-1"), ("--env", "NOT_SET_HERE"), ("-n", "0")])
 def test_what_makes_no_sense_is_refused(run: Runner, words: tuple[str, ...]) -> None:
     assert run(*words, "--", "true").wait() == 2
+
+
+def test_it_tells_why_processes_wait(run: Runner) -> None:
+    first = run("-n", "3", "--cpus", "3.9", "--", "sh", "-c", "echo ready; exec sleep 600")
+    first.await_text("2 | ready")
+    second = run("-n", "2", "--cpus", "0.2", "--", "sh", "-c", "sleep 2")
+    second.await_text("2 processes wait: ")
+    assert "11.7 cores + gang 0.4 cores > " in second.text and "12 cores in /test" in second.text
+    first.interrupt()
+    second.await_text("all 2 processes run now")
+    assert (first.wait(), second.wait()) == (130, 0)
+    assert second.text.count("11.7 cores") == 1, "it is told once"

@@ -78,7 +78,7 @@ async def test_a_task_waits_for_devices_of_one_that_ends_after_its_framework(clu
     root = cluster.processes.root
     begun, go, over = root / "begun", root / "go", root / "over"
     stubborn = f"trap '' TERM; touch {begun}; until [ -e {go} ]; do sleep 0.02; done; touch {over}"
-    grace = {"kill_policy": {"grace_period": {"nanoseconds": 60_000_000_000}}}
+    grace: dict[str, Any] = {"kill_policy": {"grace_period": {"nanoseconds": 60_000_000_000}}}
     await cluster.framework.launch("stubborn", stubborn, **gpus(3), **grace)
     await eventually(begun.exists)
     await cluster.framework.call("TEARDOWN")
