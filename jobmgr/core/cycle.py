@@ -24,12 +24,14 @@ from jobmgr.core.job.requests import (
 )
 from jobmgr.core.job.sweeps import compare, create, evaluate
 from jobmgr.core.launching import (
+    advance_elastic,
     on_deadline,
     on_launch_refused,
     on_launch_uncertain,
     on_launched,
     on_placed,
     on_secret_missing,
+    start_gathered,
 )
 from jobmgr.core.resmgr_events import (
     on_compared,
@@ -85,6 +87,7 @@ from jobmgr.core.state.instructions import (
 )
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.status_updates import on_statuses
+from jobmgr.core.task.deadlines import GATHERING
 from jobmgr.core.task.returns import hold_instructions
 from jobmgr.core.workflow import requests as workflow_requests
 from jobmgr.core.workflow import rounds
@@ -192,7 +195,11 @@ class Core:
                 self.rollouts.wake(job_id)
                 continue
             change = self.active.change(cycle, job_id)
-            if change is not None:
+            if change is None:
+                continue
+            if instance == GATHERING:
+                start_gathered(self.active, cycle, change)
+            else:
                 on_deadline(self.active, cycle, change, instance)
         cycle.more = len(keys) == DUE_PER_CYCLE
 
@@ -223,7 +230,9 @@ class Core:
         for job_id, change in cycle.changes.items():
             if change.in_flight.gang_due:
                 gangs.advance(self.active, change)
-            dispatch(change)
+            if change.spec.workload.elastic:
+                advance_elastic(self.active, cycle, change)
+            dispatch(self.active.actions, change)
             change.close()
             self._instruct(cycle, job_id, change)
             cycle.instructions += hold_instructions(change)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobmgr.core.job import elastic, gangs
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import free_slots
 from jobmgr.core.state.cache import NOT_CREATED, is_reached, waits_for
@@ -20,13 +21,14 @@ from jobmgr.core.state.instructions import Launch, Release, Settle, ShutDown
 from jobmgr.core.state.ports import ports_needed, shares
 from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
+from jobmgr.core.task.deadlines import GATHERING
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
 from jobmgr.core.task.survivors import give_up
 from jobmgr.core.task.volumes import home_for_launch
 from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
-from peloton.model.ids import Run
+from peloton.model.ids import JobId, Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import PortSpec, TaskRuntime, TaskStatus
 
@@ -42,9 +44,26 @@ _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 
 
 def on_placed(active: ActiveJobs, cycle: Cycle, event: Placed) -> None:
-    """Launch the placed runs that still wait; release hosts that get none."""
+    """Launch the placed runs that still wait; release hosts that get none. Elastic gangs gather first."""
     for placement in event.placements:
-        _place(active, cycle, placement)
+        if not elastic.set_aside(active, cycle, placement):
+            _place(active, cycle, placement)
+
+
+def start_gathered(active: ActiveJobs, cycle: Cycle, change: Change) -> None:
+    """Launch the members of an elastic gang that are placed."""
+    active.actions.deadlines.cancel((change.job_id, GATHERING))
+    placements, change.in_flight.gathered = change.in_flight.gathered, []
+    for placement in placements:
+        _place(active, cycle, placement, change.job_id)
+
+
+def advance_elastic(active: ActiveJobs, cycle: Cycle, change: Change) -> None:
+    """Start an elastic gang that has gathered, and look at the extras that wait for it."""
+    if change.in_flight.gathered and elastic.is_gathered(change):
+        start_gathered(active, cycle, change)
+        gangs.advance(active, change)
+    elastic.wake_spares(change)
 
 
 def on_launched(active: ActiveJobs, cycle: Cycle, event: Launched) -> None:
@@ -170,7 +189,8 @@ def _not_launched(active: ActiveJobs, cycle: Cycle, run: Run) -> Change | None:
     return None
 
 
-def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
+def _place(active: ActiveJobs, cycle: Cycle, placement: Placement, starting: JobId = "") -> None:
+    """Launch the runs of a placement. `starting` is the job whose elastic gang starts; empty: none does."""
     ports = _shares(active, cycle, placement)
     going: list[Run] = []
     settled: list[tuple[Run, TaskState]] = []
@@ -194,7 +214,12 @@ def _place(active: ActiveJobs, cycle: Cycle, placement: Placement) -> None:
         elif change.spec.has_peers and (waits := _waits_for_peer(change, run.instance)):
             settled.append((run, TaskState.LOST))
             active.actions.not_started(change, run.instance, waits, PEER_HAS_NO_HOST)
-        elif not _is_taken_back(change, run.instance):
+        elif _is_taken_back(change, run.instance):
+            continue
+        elif run.job_id != starting and change.spec.is_extra(run.instance):
+            settled.append((run, TaskState.LOST))
+            elastic.has_room(active, change, run.instance)
+        else:
             _note_launch(active, change, run, task, placement, share)
             going.append(run)
     host = (placement.hostname, placement.agent_id, placement.offer_id)

@@ -19,7 +19,7 @@ class Meetings:
     def __init__(self, address: str = "") -> None:
         """Tell `address` for all hosts; where it is empty, their names."""
         self._address = address
-        self._held: OrderedDict[JobId, tuple[tuple[int, int], Meeting]] = OrderedDict()
+        self._held: OrderedDict[JobId, tuple[tuple[int, int, int], Meeting]] = OrderedDict()
 
     def told(self, job: CachedJob, instance: int) -> Mapping[str, str]:
         """Return the variables that tell a run of its gang and of its peer."""
@@ -27,14 +27,19 @@ class Meetings:
         peer, meets = spec.task(instance).workload.peer, instance < spec.rendezvous_size
         if peer is None and not meets:
             return NOTHING_TOLD
-        told = meeting_variables(self._meeting(job, spec.version), instance) if meets else {}
+        told: dict[str, str] = {}
+        if meets:
+            meeting = self._meeting(job, spec.version, instance)
+            told = meeting_variables(meeting, meeting.rank(instance))
         return told if peer is None else told | peer_variables(member_of(job, peer, self._address))
 
-    def _meeting(self, job: CachedJob, version: int) -> Meeting:
-        key, held = (job.runtime.revision, version), self._held.get(job.job_id)
+    def _meeting(self, job: CachedJob, version: int, instance: int) -> Meeting:
+        task = job.task(instance)
+        run = 0 if task is None else task.run
+        key, held = (job.runtime.revision, version, run), self._held.get(job.job_id)
         if held is not None and held[0] == key:
             return held[1]
-        meeting = meeting_of(job, version, self._address)
+        meeting = meeting_of(job, version, self._address, run)
         self._held[job.job_id] = key, meeting
         self._held.move_to_end(job.job_id)
         if len(self._held) > MOST_MEETINGS:

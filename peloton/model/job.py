@@ -89,8 +89,13 @@ class JobSpec:
 
     @property
     def gang_size(self) -> int:
-        """Number of instances, from 0 on, that form one gang; 0 where each stands alone."""
+        """Number of instances, from 0 on, that form one gang; 0 where each stands alone.
+
+        Of an elastic gang these are the members that it needs: extras may join them.
+        """
         minimum = self.sla.minimum_running_instances
+        if self.workload.elastic:
+            return max(minimum, 1)
         return minimum if minimum > 1 else 0
 
     @property
@@ -98,12 +103,20 @@ class JobSpec:
         """Number of instances, from 0 on, that get the addresses of all of them; 0 where none does."""
         if not self.workload.meets:
             return 0
+        if self.workload.elastic:
+            return self.instance_count
         return self.gang_size or (1 if self.instance_count == 1 else 0)
 
     @property
     def bound_members(self) -> int:
         """Number of instances, from 0 on, that end and run again as one; 0 where each does alone."""
+        if self.workload.elastic:
+            return self.instance_count
         return self.gang_size if self.workload.binds else 0
+
+    def is_extra(self, instance: int) -> bool:
+        """Return whether the instance is a member of an elastic gang beyond those that it needs."""
+        return self.workload.elastic and instance >= self.gang_size
 
     def in_gang(self, instance: int) -> bool:
         """Return whether the instance is one of a gang of several."""

@@ -31,9 +31,11 @@ class GangPolicy(IntEnum):
     """After a failure all members are ended. After what is none, all run again as one."""
 
 
+GROWTH_INTERVAL_SECONDS = 300
+"""The growth interval of an elastic gang whose job says nothing."""
+
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The parts that a task may play in TensorFlow's cluster."""
-
 
 STOP_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 """Signals by which a task may be told to end."""
@@ -48,18 +50,25 @@ class JobWorkload:
     """Whether each member of the gang gets the addresses of all; a framework asks for them, too."""
 
     gang_policy: GangPolicy = GangPolicy.DEFAULT
+    growth_interval: int = 0
+    """Seconds that a round of an elastic gang lasts at least before it grows; 0: its size is fixed."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the gang may have more members than it needs."""
+        return self.growth_interval > 0
 
     @property
     def binds(self) -> bool:
         """Whether the members of the gang end, and run again, as one."""
         if self.gang_policy is GangPolicy.DEFAULT:
-            return self.framework is not Framework.NONE
+            return self.framework is not Framework.NONE or self.elastic
         return self.gang_policy is not GangPolicy.RESTART_MEMBER
 
     @property
     def meets(self) -> bool:
         """Whether each member of the gang gets the addresses of all."""
-        return self.rendezvous or self.framework is not Framework.NONE
+        return self.rendezvous or self.framework is not Framework.NONE or self.elastic
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
         desiredHost=runtime.desired_host,
         placementStrategy=job_pb2.PlacementStrategy.ValueType(spec.placement_strategy),
         maxUnavailable=0 if spec.type is JobType.BATCH else spec.sla.maximum_unavailable_instances,
+        extra=spec.is_extra(instance),
     )
     fixed = [port.value for port in task.ports if port.value]
     labels = (*task.labels, *port_labels(fixed))

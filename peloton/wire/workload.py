@@ -9,6 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.workload import (
+    GROWTH_INTERVAL_SECONDS,
     NO_JOB_WORKLOAD,
     NO_TASK_WORKLOAD,
     Framework,
@@ -29,6 +30,9 @@ def job_workload(config: job_pb2.JobConfig) -> JobWorkload:
         framework=_member(Framework, wire.framework, "workload.framework"),
         rendezvous=wire.rendezvous,
         gang_policy=_member(GangPolicy, wire.gang_policy, "workload.gang_policy"),
+        growth_interval=(wire.elastic.growth_interval_seconds or GROWTH_INTERVAL_SECONDS)
+        if wire.HasField("elastic")
+        else 0,
     )
 
 

@@ -43,7 +43,8 @@ class SpecVersion:
         self._translator = translator
         self.job_id = job_id
         self.spec = spec
-        self._shared: Needs | None = None
+        self._shared: dict[bool, Needs] = {}
+        """Of instances without needs of their own, by whether they are extras of an elastic gang."""
 
     def readable_needs(self, instance: int, runtime: TaskRuntime) -> Needs | None:
         """Return the run's needs; log and return None where they cannot be read."""
@@ -65,11 +66,12 @@ class SpecVersion:
 
     def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
         own = instance in self.spec.overrides or self.spec.task(instance).stateful
-        if self._shared is not None and not own:
-            return self._shared
+        extra = self.spec.is_extra(instance)
+        if not own and extra in self._shared:
+            return self._shared[extra]
         needs = self._translator.needs(resmgr_task(self.job_id, self.spec, instance, runtime))
         if not own:
-            self._shared = needs
+            self._shared[extra] = needs
         return needs
 
 

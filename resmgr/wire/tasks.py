@@ -92,6 +92,7 @@ def _needs(wire: resmgr_pb2.Task, payload: bytes) -> Needs:
         spread=wire.placementStrategy == job_pb2.PLACEMENT_STRATEGY_SPREAD_JOB,
         asked=_hosts_asked_for(wire),
         max_unavailable=wire.maxUnavailable,
+        extra=wire.extra,
     )
 
 

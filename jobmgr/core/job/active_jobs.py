@@ -9,6 +9,7 @@ from jobmgr.core.state.in_flight import InFlight
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.state.revisions import Timestamps
 from jobmgr.core.task.actions import TaskActions
+from jobmgr.core.task.deadlines import GATHERING
 from jobmgr.core.task.orphans import Orphans
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
@@ -60,6 +61,7 @@ class ActiveJobs:
         in_flight = self.jobs.pop(job_id, None)
         self.unfinished.pop(job_id, None)
         if in_flight is not None:
+            self.actions.deadlines.cancel((job_id, GATHERING))
             for instance in range(len(in_flight.job.tasks)):
                 self.actions.deadlines.cancel((job_id, instance))
 

@@ -6,23 +6,25 @@ SLA).
 
 from __future__ import annotations
 
+from jobmgr.core.job import elastic
 from jobmgr.core.state.cache import is_reached
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.job_states import ended_tasks
+from jobmgr.core.task.actions import TaskActions
 from jobmgr.core.task.goal import Goal, goal_of
 from peloton.model.states import TaskState
 
 
-def dispatch(change: Change) -> None:
+def dispatch(actions: TaskActions, change: Change) -> None:
     """Enqueue the gangs that may go."""
     if change.in_flight.missing:
-        _dispatch_missing(change)
+        _dispatch_missing(actions, change)
     if change.in_flight.parked:
         _unpark(change)
     left = free_slots(change)
     while left > 0 and (instance := change.in_flight.first_ready()) is not None:
-        gang = _next_gang(change, instance)
+        gang = _next_gang(actions, change, instance)
         if gang is None:
             return
         if len(gang) > left:
@@ -44,7 +46,7 @@ def free_slots(change: Change) -> int:
     return maximum - (alive - waiting) - change.in_flight.enqueuing
 
 
-def _next_gang(change: Change, first: int) -> list[int] | None:
+def _next_gang(actions: TaskActions, change: Change, first: int) -> list[int] | None:
     """Take the gang of `first` out of the ready instances.
 
     It is empty where `first` is not ready after all, and None where some members are still to be examined.
@@ -53,6 +55,8 @@ def _next_gang(change: Change, first: int) -> list[int] | None:
     if first >= size:
         in_flight.take_ready()
         if not _is_ready(change, first) or (change.spec.has_peers and _is_parked(change, first)):
+            return []
+        if change.spec.is_extra(first) and not elastic.joins(actions, change, first):
             return []
         return [first]
     if _is_to_be_compared(change, size):
@@ -83,8 +87,11 @@ def _unpark(change: Change) -> None:
 
 
 def _bound_gang(change: Change) -> list[int]:
-    """Return all ready members of a bound gang; none while one of them waits before its next try."""
-    members, pending = range(change.spec.bound_members), change.in_flight.pending
+    """Return all ready members of a bound gang; none while one of them waits before its next try.
+
+    Of an elastic gang these are the members that it needs.
+    """
+    members, pending = range(change.spec.gang_size), change.in_flight.pending
     if any(pending.get(member) is PendingOp.BACKOFF for member in members):
         return []
     return [member for member in members if _is_ready(change, member)]
@@ -122,7 +129,7 @@ def _is_to_run(change: Change, instance: int, state: TaskState) -> bool:
     )
 
 
-def _dispatch_missing(change: Change) -> None:
+def _dispatch_missing(actions: TaskActions, change: Change) -> None:
     """Enqueue again what is PENDING and missing in resmgr, a gang with its waiting members."""
     in_flight = change.in_flight
     missing, in_flight.missing = in_flight.missing, set()
@@ -134,7 +141,7 @@ def _dispatch_missing(change: Change) -> None:
     together = [i for i in pending if i in in_gang]
     if together:
         first = in_flight.first_ready()
-        together += (_next_gang(change, first) or []) if first is not None and first < size else []
+        together += (_next_gang(actions, change, first) or []) if first is not None and first < size else []
         _enqueue(change, sorted(together))
     for instance in pending:
         if instance not in in_gang:

@@ -9,6 +9,7 @@ from jobmgr.core.task.gang import STEPS, Gang, Stage, Step, first_to_end, gang_o
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
+NOT_NEEDED = "its gang has ended without it"
 _TURNS = 4
 """A gang that ends, whose runs all end at once, and that runs again, is whole in the third turn."""
 
@@ -28,10 +29,10 @@ def advance(active: ActiveJobs, change: Change) -> None:
 
 
 def _take_turn(active: ActiveJobs, change: Change, tasks: list[TaskRuntime]) -> None:
-    gang = gang_of(change.goal, tasks)
+    gang = gang_of(change.goal, tasks, change.spec.gang_size)
     change.in_flight.gang_ends = gang.stage in (Stage.ENDING, Stage.FAILING)
     blamed = first_to_end(gang, tasks)
-    why = "" if blamed is None else why_ended(gang.stage, blamed, tasks[blamed])
+    why = NOT_NEEDED if blamed is None else why_ended(gang.stage, blamed, tasks[blamed])
     for instance, member in enumerate(gang.members):
         step = STEPS[gang.stage, member]
         if step is Step.RUN:

@@ -17,6 +17,7 @@ from jobmgr.core.state.events import ReleaseRequested, ReuseRequested
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.authors import asked_end
 from jobmgr.core.task.creation import come_back, first_runtime
+from jobmgr.core.task.gang import note_new
 from jobmgr.core.task.volumes import home_for_next_run
 from peloton.errors import InvalidArgument, PelotonError, Refused
 from peloton.model.plural import plural
@@ -59,6 +60,7 @@ def on_reuse_requested(active: ActiveJobs, cycle: Cycle, event: ReuseRequested) 
         home = home_for_next_run(change, instance, task, version)
         come_back(change, instance, task, version, desired_host=home.host, volume_id=home.volume_id)
         change.in_flight.mark_ready(instance)
+    note_new(change)
     change.released -= len(numbers)
     return numbers
 

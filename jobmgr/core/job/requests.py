@@ -90,6 +90,7 @@ def _stop_task(active: ActiveJobs, change: Change, instance: int, by: str) -> bo
         return False
     if task is NOT_CREATED:
         change.create([instance], first_runtime(change, instance, stopped=True, by=by))
+        note_end(change, instance)
     elif task.goal is not TaskState.KILLED:
         how = asked_end(task, TerminationReason.KILLED_ON_REQUEST, by)
         change.revise(instance, goal=TaskState.KILLED, desired_run=task.run, termination=how)

@@ -8,6 +8,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Span
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import first_runtime
+from jobmgr.core.task.gang import note_new
 from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
 from jobmgr.core.task.volumes import give_up_unused
 from peloton.model.states import TaskState
@@ -27,6 +28,7 @@ def create(change: Change, share: int) -> int:
     if missing:
         change.create(missing, first_runtime(change, missing[0], stopped))
     if not stopped:
+        note_new(change)
         for instance in missing:
             in_flight.mark_ready(instance)
     return end - first

@@ -357,8 +357,14 @@ class Change:
         controller = self.task(0).state if self.task_spec(0).controller else None
         cause: JobCause = batch_cause(self.counts, self.instances, self.goal, controller)
         if self.spec.bound_members:
-            cause = gang_cause(cause, self.counts, self.goal, self.in_flight.gang_due)
+            due = self.in_flight.gang_due
+            cause = gang_cause(cause, self.counts, self.goal, due, self._succeeded_without_extras)
         return MACHINE.next(old, cause, self.job_id)
+
+    def _succeeded_without_extras(self) -> bool:
+        """Whether all members that an elastic gang needs have succeeded."""
+        needed = range(self.spec.gang_size if self.spec.workload.elastic else 0)
+        return bool(needed) and all(self.task(i).state is TaskState.SUCCEEDED for i in needed)
 
     def _stopped(self) -> bool:
         """Whether a service has all its instances, each was stopped, and no workflow is to start one."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from heapq import heappop, heappush
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import Placement
 from peloton.model.task import TaskRuntime, TaskStatus
 
 
@@ -39,6 +40,7 @@ class InFlight:
         "enqueuing",
         "gang_due",
         "gang_ends",
+        "gathered",
         "job",
         "lost",
         "missing",
@@ -46,6 +48,7 @@ class InFlight:
         "parked",
         "pending",
         "recovered",
+        "spares",
         "survivors",
         "sweep",
         "unconfirmed",
@@ -78,6 +81,10 @@ class InFlight:
         """Whether the bound gang is to be examined: the run of a member ends, or may have ended."""
         self.gang_ends = False
         """Whether the bound gang is known to end by a member."""
+        self.gathered: list[Placement] = []
+        """Placements of an elastic gang that waits a moment for more of its members before it starts."""
+        self.spares: set[int] = set()
+        """Extras of an elastic gang that wait until it gathers or runs."""
         self.next_to_create = 0
         """All instances below have a row, unless it is for a workflow to add them."""
         self.sweep: int | None = None

@@ -128,18 +128,27 @@ def batch_cause(
     return JobCause.RUNNING if counts.get(TaskState.RUNNING) else JobCause.WAITING
 
 
-def gang_cause(cause: JobCause, counts: Mapping[TaskState, int], goal: JobState, due: bool) -> JobCause:
+def gang_cause(
+    cause: JobCause,
+    counts: Mapping[TaskState, int],
+    goal: JobState,
+    due: bool,
+    succeeded: Callable[[], bool] = lambda: False,
+) -> JobCause:
     """Return the cause of the next state of a batch job whose gang ends as one, by that without the gang.
 
     Where members are `due` to be examined, they may run again. Those that were ended with one that failed
-    do not make the job KILLED.
+    do not make the job KILLED. Nor do those that were not needed: `succeeded` says whether the gang has
+    succeeded without them, and is asked only where all members have ended.
     """
     if goal in ENDING_JOB_GOALS:
         return cause
     if due and cause in (JobCause.SUCCEEDED, JobCause.FAILED, JobCause.KILLED):
         return JobCause.WAITING
     failed = counts.get(TaskState.FAILED, 0) or counts.get(TaskState.LOST, 0)
-    return JobCause.FAILED if cause is JobCause.KILLED and failed else cause
+    if cause is JobCause.KILLED and failed:
+        return JobCause.FAILED
+    return JobCause.SUCCEEDED if cause is JobCause.KILLED and succeeded() else cause
 
 
 def service_cause(

@@ -13,6 +13,8 @@ from peloton.model.task import TaskRuntime
 
 SET_BACK_SECONDS = 60.0
 """A time that is stored and lies further ahead was stored before the clock was set back."""
+GATHERING = -2
+"""Stands in a key for the end of the time in which an elastic gang gathers."""
 Key = tuple[JobId, int]
 
 

@@ -29,6 +29,8 @@ class Member(StrEnum):
     """It waits in a queue or is on a host, and is to go on."""
     JOINED = "joined"
     """Its next run has begun, and nobody was told of it yet."""
+    SPARE = "spare"
+    """It is an extra of an elastic gang, and waits for room to join the others."""
     ENDING = "ending"
     """It is killed or withdrawn, for its next run."""
     ENDED = "ended"
@@ -54,6 +56,8 @@ class Stage(StrEnum):
     """It is to run again, and all runs have ended."""
     FAILING = "failing"
     """A member will not run again: the others are ended."""
+    OVER = "over"
+    """Its members have succeeded, and extras that have not joined are not needed any more."""
 
 
 class Step(StrEnum):
@@ -72,11 +76,13 @@ _M, _G = Member, Stage
 STEPS: Mapping[tuple[Stage, Member], Step] = {
     (_G.WHOLE, _M.LIVES): Step.STAY,
     (_G.WHOLE, _M.JOINED): Step.STAY,
+    (_G.WHOLE, _M.SPARE): Step.STAY,
     (_G.WHOLE, _M.DONE): Step.STAY,
     (_G.WHOLE, _M.LEAVING): Step.STAY,
     (_G.WHOLE, _M.LEFT): Step.STAY,
     (_G.ENDING, _M.LIVES): Step.END,
     (_G.ENDING, _M.JOINED): Step.END,
+    (_G.ENDING, _M.SPARE): Step.END,
     (_G.ENDING, _M.ENDING): Step.STAY,
     (_G.ENDING, _M.ENDED): Step.STAY,
     (_G.ENDING, _M.DONE): Step.STAY,
@@ -88,18 +94,29 @@ STEPS: Mapping[tuple[Stage, Member], Step] = {
     (_G.READY, _M.LEFT): Step.STAY,
     (_G.FAILING, _M.LIVES): Step.STOP,
     (_G.FAILING, _M.JOINED): Step.STOP,
+    (_G.FAILING, _M.SPARE): Step.STOP,
     (_G.FAILING, _M.ENDING): Step.STOP,
     (_G.FAILING, _M.ENDED): Step.STOP,
     (_G.FAILING, _M.DONE): Step.STAY,
     (_G.FAILING, _M.FAILED): Step.STAY,
     (_G.FAILING, _M.LEAVING): Step.STAY,
     (_G.FAILING, _M.LEFT): Step.STAY,
+    (_G.OVER, _M.JOINED): Step.STOP,
+    (_G.OVER, _M.SPARE): Step.STOP,
+    (_G.OVER, _M.DONE): Step.STAY,
+    (_G.OVER, _M.LEAVING): Step.STAY,
+    (_G.OVER, _M.LEFT): Step.STAY,
 }
 """What becomes of a member by what its gang does. Pairs that are missing do not exist."""
 
 _RESTARTS = frozenset({Member.ENDING, Member.ENDED})
-_ALIVE = frozenset({Member.LIVES, Member.ENDING, Member.LEAVING})
+_ALIVE = frozenset({Member.LIVES, Member.SPARE, Member.ENDING, Member.LEAVING})
+_WAITING = frozenset({Member.JOINED, Member.SPARE})
+_AT_END = frozenset({Member.DONE, Member.LEAVING, Member.LEFT})
+_WAITING_STATES = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 _WITH_GANG = "its gang "
+_GROWS = "its gang grows: "
+_REASONS = {Stage.FAILING: TerminationReason.FAILED, Stage.OVER: TerminationReason.KILLED_ON_REQUEST}
 _MAX_CHARACTERS = 500
 """Of the reason for which a member is ended."""
 
@@ -113,11 +130,14 @@ class Gang(NamedTuple):
     """The number that the next runs have."""
 
 
-def gang_of(goal: JobState, tasks: Sequence[TaskRuntime]) -> Gang:
-    """Return the gang of these members, whose job has the goal; all have a row."""
-    run = _next_number(goal, tasks)
-    members = tuple(_member(goal, task, run) for task in tasks)
-    return Gang(_stage(members), members, run)
+def gang_of(goal: JobState, tasks: Sequence[TaskRuntime], needed: int | None = None) -> Gang:
+    """Return the gang of these members, whose job has the goal; all have a row.
+
+    The first `needed` are those that it does not go without; None: all.
+    """
+    run, least = _next_number(goal, tasks), len(tasks) if needed is None else needed
+    members = tuple(_member(goal, task, run, at >= least) for at, task in enumerate(tasks))
+    return Gang(_stage(members, least), members, run)
 
 
 def first_to_end(gang: Gang, tasks: Sequence[TaskRuntime]) -> int | None:
@@ -141,26 +161,33 @@ def ended_with_gang(task: TaskRuntime) -> bool:
 
 def why_ended(stage: Stage, instance: int, task: TaskRuntime) -> str:
     """Say why a member is ended with its gang: by which instance, and how that ended."""
+    if stage is not Stage.FAILING and task.killed_for.startswith(_GROWS):
+        return task.killed_for
     what = "ends with" if stage is Stage.FAILING else "runs again after"
     return f"{_WITH_GANG}{what} {_ended_by(instance, task)}"[:_MAX_CHARACTERS]
 
 
+def why_grows(instance: int) -> str:
+    """Say why an elastic gang ends for a larger one."""
+    return f"{_GROWS}there is room for instance {instance}"
+
+
 def how_ended(stage: Stage) -> Termination:
     """Return how a member ends that is ended with its gang."""
-    fails = stage is Stage.FAILING
-    return Termination(TerminationReason.FAILED if fails else TerminationReason.KILLED_FOR_RESTART)
+    return Termination(_REASONS.get(stage, TerminationReason.KILLED_FOR_RESTART))
 
 
 def restart_of(job: CachedJob) -> GangRestart | None:
     """Return for which runs the bound gang of a job waits before it runs again; None where it does not."""
     tasks = job.tasks[: job.spec.bound_members]
-    gang = gang_of(job.runtime.goal, tasks)
+    gang = gang_of(job.runtime.goal, tasks, job.spec.gang_size)
     first = first_to_end(gang, tasks)
     if gang.stage is not Stage.ENDING or first is None:
         return None
     waits = tuple(instance for instance, member in enumerate(gang.members) if member in _ALIVE)
-    most = job.task_spec(first).max_failures
-    return GangRestart(waits, _ended_by(first, tasks[first]), failures(tasks), most)
+    most, grows = job.task_spec(first).max_failures, tasks[first].killed_for
+    cause = grows if grows.startswith(_GROWS) else _ended_by(first, tasks[first])
+    return GangRestart(waits, cause, failures(tasks), most)
 
 
 def is_bound(change: Change, instance: int) -> bool:
@@ -172,6 +199,12 @@ def is_bound(change: Change, instance: int) -> bool:
 def note_end(change: Change, instance: int) -> None:
     """Note that a run ends, or has ended: where it is of a bound gang, the others are to follow."""
     if is_bound(change, instance):
+        change.in_flight.gang_due = True
+
+
+def note_new(change: Change) -> None:
+    """Note that an elastic gang gets members: where those that it needs are gone, nobody waits for these."""
+    if change.spec.workload.elastic:
         change.in_flight.gang_due = True
 
 
@@ -201,7 +234,7 @@ def _ended_by(instance: int, task: TaskRuntime) -> str:
     return f"instance {instance}, {task.state.name}" + (f": {task.message}" if task.message else "")
 
 
-def _member(goal: JobState, task: TaskRuntime, run: int) -> Member:
+def _member(goal: JobState, task: TaskRuntime, run: int, extra: bool = False) -> Member:
     wanted, ended = goal_of(goal, task), task.state.terminal
     if wanted is Goal.RESTART:
         return Member.ENDED if ended else Member.ENDING
@@ -211,15 +244,18 @@ def _member(goal: JobState, task: TaskRuntime, run: int) -> Member:
         return Member.LEFT if ended else Member.LEAVING
     if ended:
         return Member.DONE if task.state is TaskState.SUCCEEDED else Member.FAILED
-    joined = task.state is TaskState.INITIALIZED and task.run == run
-    return Member.JOINED if joined else Member.LIVES
+    if task.state is TaskState.INITIALIZED and task.run == run:
+        return Member.JOINED
+    return Member.SPARE if extra and task.state in _WAITING_STATES else Member.LIVES
 
 
-def _stage(members: Sequence[Member]) -> Stage:
+def _stage(members: Sequence[Member], needed: int) -> Stage:
     if Member.FAILED in members:
         return Stage.FAILING
     if _RESTARTS.isdisjoint(members):
-        return Stage.WHOLE
+        extras = members[needed:]
+        over = not _WAITING.isdisjoint(extras) and _AT_END.issuperset(members[:needed])
+        return Stage.OVER if over and (_AT_END | _WAITING).issuperset(extras) else Stage.WHOLE
     return Stage.READY if _ALIVE.isdisjoint(members) else Stage.ENDING
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jobmgr.core.state.cache import CachedJob
 from peloton.model.cluster import mesos_hostname
@@ -51,13 +51,26 @@ class Meeting:
 
     framework: Framework
     members: tuple[Member, ...]
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    """By instance; those that are left out have their own number."""
+
+    def rank(self, instance: int) -> int:
+        """Return the rank of an instance."""
+        return self.ranks.get(instance, instance)
 
 
-def meeting_of(job: CachedJob, version: int, address: str = "") -> Meeting:
-    """Return who meets in the gang of a version of a job. `address`: of all hosts, if not their names."""
+def meeting_of(job: CachedJob, version: int, address: str = "", run: int = 0) -> Meeting:
+    """Return who meets in the gang of a version of a job. `address`: of all hosts, if not their names.
+
+    Of an elastic gang these are the members of one round, whose runs have the number `run`.
+    """
     spec = job.specs[version]
-    members = tuple(member_of(job, rank, address) for rank in range(spec.rendezvous_size))
-    return Meeting(spec.workload.framework, members)
+    if not spec.workload.elastic:
+        members = tuple(member_of(job, rank, address) for rank in range(spec.rendezvous_size))
+        return Meeting(spec.workload.framework, members)
+    there = [instance for instance, task in job.created() if task.run == run and task.host]
+    members = tuple(member_of(job, instance, address) for instance in there)
+    return Meeting(spec.workload.framework, members, {each: rank for rank, each in enumerate(there)})
 
 
 def member_of(job: CachedJob, instance: int, address: str = "") -> Member:

@@ -20,8 +20,8 @@ _NEVER = len(ORDER)
 class Gangs:
     """The gangs that may be taken, as rows, cheapest first (docs/behaviour/pools.md, Preemption).
 
-    READY before PLACING before RUNNING, then lower priority, then latest start or checkpoint (the least work
-    is lost), then the larger one, then the order of the candidates.
+    READY before PLACING before RUNNING, then lower priority, then extras of elastic gangs, then latest start
+    or checkpoint (the least work is lost), then the larger one, then the order of the candidates.
 
     A gang is as dear as its dearest member: its latest state, highest priority and earliest start or
     checkpoint.
@@ -51,6 +51,7 @@ class Gangs:
         yield
         priority = np.maximum.reduceat(candidates.priority[rows], starts)
         yield
+        needed = (~candidates.extra)[rows[starts]].astype(np.int64)  # an extra is a gang of its own
         started = np.minimum.reduceat(candidates.work_from[rows], starts)
         yield
         sides, freed = list[NDArray[np.int64]](), np.zeros(len(starts), np.int64)
@@ -61,7 +62,7 @@ class Gangs:
         size = np.diff(starts, append=len(rows))
         may = np.flatnonzero(rank < _NEVER)
         columns = []
-        for column in (rank, priority, started, freed, rows[starts]):
+        for column in (rank, priority, needed, started, freed, rows[starts]):
             columns.append(-column[may] if column is started or column is freed else column[may])
             yield
         order = may[(yield from sort(columns))]

@@ -253,6 +253,7 @@ class _Columns:
         priority = np.array([each.priority for each in self._needs], dtype=np.int64)[needs]
         preemptible = np.array([each.preemptible for each in self._needs], dtype=np.bool_)[needs]
         revocable = np.array([each.revocable for each in self._needs], dtype=np.bool_)[needs]
+        extra = np.array([each.extra for each in self._needs], dtype=np.bool_)[needs]
         if self._open:
             preemptible &= np.concatenate(self._open)
         saved, times = None, self._saved
@@ -268,6 +269,7 @@ class _Columns:
             started=started,
             eligible=preemptible & (started <= self._now),
             revocable=revocable,
+            extra=extra,
             saved=saved,
         )
 

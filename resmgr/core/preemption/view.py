@@ -36,6 +36,8 @@ class Candidate(NamedTuple):
     """When it reached its state."""
     preemptible: bool
     revocable: bool = False
+    extra: bool = False
+    """Whether it is a member of an elastic gang beyond its minimum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +55,7 @@ class Candidates:
     eligible: NDArray[np.bool_]
     """Preemptible, and nothing protects it. A gang with a member that is not is not taken."""
     revocable: NDArray[np.bool_]
+    extra: NDArray[np.bool_]
     saved: NDArray[np.float64] | None = None
     """When each has saved its work, at the latest its start. None: none of them tells."""
 
@@ -65,7 +68,7 @@ class Candidates:
     def of(tasks: Iterable[Candidate]) -> Candidates:
         """Build columns from rows."""
         rows = list(tasks)
-        runs, gangs, amounts, states, priorities, started, preemptible, revocable = (
+        runs, gangs, amounts, states, priorities, started, preemptible, revocable, extra = (
             zip(*rows, strict=True) if rows else ((),) * len(Candidate._fields)
         )
         return Candidates(
@@ -77,6 +80,7 @@ class Candidates:
             started=np.array(started, dtype=np.float64),
             eligible=np.array(preemptible, dtype=np.bool_),
             revocable=np.array(revocable, dtype=np.bool_),
+            extra=np.array(extra, dtype=np.bool_),
         )
 
     def __len__(self) -> int:

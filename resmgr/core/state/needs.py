@@ -67,6 +67,8 @@ class Needs:
     """The class of hosts that the task asks for. GPUs are added from the resources."""
     max_unavailable: int = 0
     """Instances of its service that may be unavailable at a time, by its SLA; 0: any number."""
+    extra: bool = False
+    """Whether it is a member of an elastic gang beyond its minimum."""
     charge: Charge = field(init=False)
     rank: int = field(init=False)
     """The order in queues, high first: tasks of daemon jobs are placed before all others."""

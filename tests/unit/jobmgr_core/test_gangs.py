@@ -75,9 +75,9 @@ def test_every_gang_has_a_step_for_each_member() -> None:
         row(S.SUCCEEDED, desired_run=2),
     ]
     seen = set()
-    for goal in (JobState.SUCCEEDED, JobState.KILLED):
+    for goal, needed in product((JobState.SUCCEEDED, JobState.KILLED), (MEMBERS, 1)):
         for members in product(kinds, repeat=MEMBERS):
-            gang = gang_of(goal, members)
+            gang = gang_of(goal, members, needed)
             seen |= {(gang.stage, member) for member in gang.members}
             assert all((gang.stage, member) in STEPS for member in gang.members), f"{members}: {gang}"
             if gang.stage is Stage.READY:
