@@ -39,6 +39,10 @@ class Program:
     """Seconds from SIGTERM to SIGKILL; 0: as the cluster has it."""
     name: str = ""
     team: str = ""
+    least: int = 0
+    """The fewest processes that make an elastic gang; 0: all of them, always."""
+    growth_interval: int = 0
+    """Seconds that an elastic gang runs at least before it grows; 0: as the cluster has it."""
 
     @property
     def title(self) -> str:
@@ -67,6 +71,9 @@ def config_of(program: Program) -> JobConfig:
         config.workload.gang_policy = (
             workload_pb2.GANG_POLICY_RESTART_GANG if again else workload_pb2.GANG_POLICY_FAIL
         )
+    if program.least:
+        config.sla.minimumRunningInstances = program.least
+        config.workload.elastic.growth_interval_seconds = program.growth_interval
     if program.framework != "none":
         config.workload.framework = workload_pb2.Framework.Value(f"FRAMEWORK_{program.framework.upper()}")
     task = config.defaultConfig

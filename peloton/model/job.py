@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId, PoolId
 from peloton.model.payload import Payload
+from peloton.model.plural import plural
 from peloton.model.spans import spans
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
 from peloton.model.task import TaskSpec
@@ -166,6 +167,20 @@ class GangRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class GangMembers:
+    """The members of an elastic gang."""
+
+    there: int
+    """How many are on hosts."""
+    least: int
+    most: int
+
+    def told(self) -> str:
+        """Tell the size, such as `elastic gang: 3 members on hosts, of 2 to 4`."""
+        return f"elastic gang: {plural(self.there, 'member')} on hosts, of {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobRuntime:
     """The state of a job. Times are nanoseconds since 1970 in UTC, 0 where not yet known."""
 
@@ -191,6 +206,8 @@ class JobRuntime:
     """Known of active services, where they are read. It follows from the tasks and is not stored."""
     gang_restart: GangRestart | None = None
     """Known of active batch jobs, likewise."""
+    gang_members: GangMembers | None = None
+    """Known of active jobs with an elastic gang, likewise."""
     released: int = 0
     """Instances of a batch job that were released: their numbers are free, or will be when they end."""
 

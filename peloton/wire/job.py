@@ -101,8 +101,9 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
     if loop := runtime.crash_loop:
         wire.nextTryTime, wire.throttledInstances = rfc3339(loop.next_try), loop.throttled
         wire.reason = loop.told(wire.nextTryTime)
-    if runtime.gang_restart is not None:
-        wire.reason = runtime.gang_restart.told()
+    gang = runtime.gang_restart or runtime.gang_members
+    if gang is not None:
+        wire.reason = gang.told()
     return wire
 
 

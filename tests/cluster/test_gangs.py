@@ -1,4 +1,7 @@
-"""A gang of real processes runs again as one, whoever of it is killed and whoever leads."""
+"""A gang of real processes runs again as one, whoever of it is killed and whoever leads.
+
+An elastic one has the size that there is room for.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,23 @@ from pathlib import Path
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.api.workload import workload_pb2
 
 from .conftest import Harness, wait_for
+from .test_maintenance import DOWN, await_all_up, await_state, complete
 
 MEMBERS = 4
 LEADERS = ["jobmgr0", "resmgr0", "hostmgr0", "placement0"]
 SECONDS = 120
+LEAST, MOST = 1, 3
+CPUS = 3.0
+"""Of the 4 of a host: each has one member."""
+Told = tuple[int, int, int]
+"""The size, the rank, and the number of lines of the list of members."""
 
 
 @pytest.fixture
@@ -91,3 +103,68 @@ def test_a_gang_that_is_to_fail_ends_with_its_member(harness: Harness, marks: Pa
     assert dict(runtime.taskStats) == {"FAILED": 1, "KILLED": MEMBERS - 1}
     assert harness.tasks(job_id)[0].runtime.message.startswith("its gang ends with instance 2, FAILED")
     assert set(times(marks, "start")) == {1}
+
+
+def create_elastic(harness: Harness, marks: Path) -> str:
+    """A gang whose members run until the file `done` is there."""
+    command = (
+        'told="$PELOTON_SIZE $PELOTON_RANK $(grep -c : "$PELOTON_MEMBERS_FILE")"; '
+        f'echo "$told" > "{marks}/$MESOS_TASK_ID"; '
+        f'until [ -e "{marks}/done" ]; do sleep 0.1; done'
+    )
+    config = harness.config(command, MOST)
+    config.sla.minimumRunningInstances = LEAST
+    config.workload.elastic.growth_interval_seconds = 1
+    config.defaultConfig.resource.cpuLimit = CPUS
+    config.defaultConfig.ports.add(name="meet", envName="MEET")
+    config.defaultConfig.restartPolicy.maxFailures = 0
+    return harness.create(config)
+
+
+def rounds(marks: Path) -> dict[int, list[Told]]:
+    """What the members of each round were told."""
+    found: dict[int, list[Told]] = defaultdict(list)
+    for mark in marks.glob("*-*"):
+        if told := mark.read_text().split():
+            size, rank, lines = map(int, told)
+            found[int(mark.name.rpartition("-")[2])].append((size, rank, lines))
+    return found
+
+
+def await_size(harness: Harness, job: str, marks: Path, size: int) -> None:
+    """Wait until the newest round has so many members, all of which run and know of each other."""
+    expected = [(size, rank, size) for rank in range(size)]
+
+    def has_it() -> bool:
+        found = rounds(marks)
+        return bool(found) and sorted(found[max(found)]) == expected
+
+    wait_for(has_it, SECONDS, lambda: f"not {size}: {dict(rounds(marks))} {harness.tasks(job)}")
+    told = f"elastic gang: {size} {'member' if size == 1 else 'members'} on hosts, of {LEAST} to {MOST}"
+    wait_for(lambda: harness.runtime(job).reason == told, SECONDS, lambda: harness.runtime(job).reason)
+
+
+def test_a_gang_starts_small_grows_shrinks_with_a_drained_host_and_grows_again(
+    harness: Harness, marks: Path
+) -> None:
+    await_all_up(harness)
+    other = harness.config("exec sleep 600")
+    other.defaultConfig.resource.cpuLimit = CPUS
+    blocker = harness.create(other)
+    harness.running(blocker)
+    job = create_elastic(harness, marks)
+    await_size(harness, job, marks, 2)
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=blocker)), timeout=30)
+    await_size(harness, job, marks, MOST)
+    drained = harness.tasks(job)[0].runtime.host
+    request = host_svc_pb2.StartMaintenanceRequest(hostnames=[drained])
+    harness.client.host_svc.StartMaintenance(request, timeout=30)
+    await_size(harness, job, marks, 2)
+    await_state(harness, drained, DOWN)
+    complete(harness, drained)
+    await_size(harness, job, marks, MOST)
+    (marks / "done").touch()
+    assert harness.ended(job, SECONDS).state == job_pb2.SUCCEEDED
+    assert not any(task.runtime.failureCount for task in harness.tasks(job).values())
+    for number, told in rounds(marks).items():
+        assert len({size for size, _, _ in told}) == 1, f"round {number}: {told}"

@@ -1,9 +1,9 @@
 """Elastic gangs: a round begins with the members that are placed, and ends for a larger one.
 
-The members that a gang needs are enqueued as one. Once they are placed, its extras are enqueued, each alone, and
-those that are placed within a moment start with them. The others wait: when the round has lasted for the growth
-interval, they are enqueued as demand of their pool. An extra that is placed then shows that there is room. It is
-not launched: all members end, none of them counted as failed, and the next round begins in the same way.
+The members that a gang needs are enqueued as one. Once they are placed, its extras are enqueued, each alone,
+and those that are placed within a moment start with them. The others wait: when the round has lasted for the
+growth interval, they are enqueued as demand of their pool. An extra that is placed then shows that there is
+room. It is not launched: all members end, none counted as failed, and the next round begins in the same way.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def is_gathered(change: Change) -> bool:
 
 
 def has_room(active: ActiveJobs, change: Change, instance: int) -> None:
-    """Let an elastic gang grow for an extra that is placed while it runs; if it may not yet, the extra waits."""
+    """Let an elastic gang grow for an extra that is placed while it runs; else let the extra wait."""
     task = change.task(instance)
     if goal_of(change.goal, task) is not Goal.RUN:
         return

@@ -28,8 +28,8 @@ class Limits:
     refusals_at_once: Count = 3
     """Refused launches in a row before a task waits between its tries."""
     gather_seconds: NotNegative = 1.5
-    """Seconds for which an elastic gang whose needed members are placed waits for extras before it starts. Below
-    the 2 s for which a host that has runs of several lanes waits for all of them."""
+    """Seconds for which an elastic gang whose needed members are placed waits for extras before it starts;
+    below the 2 s for which the launch of a host waits for runs of other lanes."""
     throttle_first: Positive = 30.0
     """Seconds before the next run of a service's instance after its first failure; doubles up to
     `throttle_most`."""

@@ -12,12 +12,13 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob, is_reached
 from jobmgr.core.state.change import Change
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import EndCause, runs_again
-from peloton.model.job import GangRestart
-from peloton.model.states import JobState, TaskState, TerminationReason
+from peloton.model.amounts import duration
+from peloton.model.job import GangMembers, GangRestart, instance_count
+from peloton.model.states import ON_HOST_TASK_STATES, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 from peloton.model.workload import NO_JOB_WORKLOAD, GangPolicy
 
@@ -188,6 +189,26 @@ def restart_of(job: CachedJob) -> GangRestart | None:
     most, grows = job.task_spec(first).max_failures, tasks[first].killed_for
     cause = grows if grows.startswith(_GROWS) else _ended_by(first, tasks[first])
     return GangRestart(waits, cause, failures(tasks), most)
+
+
+def members_of(job: CachedJob) -> GangMembers | None:
+    """Return how many members an elastic gang has now; None where a job has no such gang."""
+    if not job.spec.workload.elastic:
+        return None
+    there = sum(job.counts.get(state, 0) for state in ON_HOST_TASK_STATES)
+    return GangMembers(there, job.spec.gang_size, instance_count(job.spec, job.runtime))
+
+
+def extra_reason(job: CachedJob, instance: int) -> str:
+    """Return why an extra of an elastic gang is not enqueued; empty of other instances."""
+    spec = job.spec_of(instance)
+    if not spec.is_extra(instance):
+        return ""
+    if all(is_reached(task) for task in job.tasks[: spec.gang_size]):
+        interval = duration(spec.workload.growth_interval)
+        return f"its gang runs without it, and may grow {interval} after its start"
+    needed = "instance 0 is" if spec.gang_size == 1 else f"instances 0-{spec.gang_size - 1} are"
+    return f"it joins its gang when {needed} placed and there is room"
 
 
 def is_bound(change: Change, instance: int) -> bool:

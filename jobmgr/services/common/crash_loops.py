@@ -8,7 +8,7 @@ from itertools import islice
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.state.throttling import next_try
-from jobmgr.core.task.gang import restart_of
+from jobmgr.core.task.gang import members_of, restart_of
 from jobmgr.engine.engine import Engine
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
@@ -19,9 +19,9 @@ MOST_ASKED = 1000
 
 
 def explained(job: CachedJob, limits: Limits) -> JobRuntime:
-    """Return the runtime of an active job with what holds it up: throttled instances, a gang that ends."""
+    """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
     if job.spec.bound_members:
-        return replace(job.runtime, gang_restart=restart_of(job))
+        return replace(job.runtime, gang_restart=restart_of(job), gang_members=members_of(job))
     found = crash_loop(job, limits)
     return job.runtime if found is None else replace(job.runtime, crash_loop=found)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.task.gang import extra_reason
 from peloton.clock import rfc3339
+from peloton.model.states import TaskState
 
 
 def reason_of(job: CachedJob, instance: int) -> str:
     """Return why an instance is in its state; of a live run that has saved its work, when it did last."""
     reason = job.reason(instance)
+    task = job.task(instance)
+    if not reason and task is not None and task.state is TaskState.INITIALIZED:
+        return extra_reason(job, instance)
     if reason or not job.saved:
         return reason
     saved_at = job.saved_at(instance)

@@ -53,6 +53,21 @@ class Variable(click.ParamType[tuple[str, str]]):
     help="Processes. They are placed all or none, and know of each other.",
 )
 @click.option(
+    "--minSize",
+    "least",
+    type=WholeNumber(1, MOST_PROCESSES),
+    metavar="N",
+    help="Begin with N processes or more, as there is room, and run again with more when there is.  "
+    "[default: all]",
+)
+@click.option(
+    "--growthInterval",
+    "growth_interval",
+    type=WholeNumber(1, 30 * 86400),
+    metavar="SECONDS",
+    help="With --minSize: the time between two restarts for a larger number.  [default: 300]",
+)
+@click.option(
     "--pool",
     default="/DefaultResPool",
     envvar="PELOTON_POOL",
@@ -105,6 +120,8 @@ def run(
     command: tuple[str, ...],
     framework: str,
     processes: int,
+    least: int | None,
+    growth_interval: int | None,
     pool: str,
     cpus: float,
     mem: float,
@@ -134,6 +151,10 @@ def run(
 
     if not session.plain:
         raise click.UsageError("run prints the output of processes: -o and -j do not go with it")
+    if least is not None and least > processes:
+        raise click.UsageError(f"--minSize {least} is more than -n {processes}")
+    if growth_interval is not None and least is None:
+        raise click.UsageError("--growthInterval goes with --minSize")
     where = folder if folder is not None else ("" if uris else os.getcwd())  # noqa: PTH109 - slow to import
     program = Program(
         command,
@@ -150,6 +171,8 @@ def run(
         grace or 0,
         name,
         getpass.getuser(),
+        least or 0,
+        growth_interval or 0,
     )
     config = config_of(program)
     config.respoolID.value = pool_id(session, pool)

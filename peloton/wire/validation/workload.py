@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
+from peloton.model.amounts import duration
 from peloton.model.job import JobSpec
 from peloton.model.plural import plural
 from peloton.model.states import JobType
@@ -17,6 +18,7 @@ from peloton.wire.overrides import task_config
 from peloton.wire.validation.task import check_enum
 
 MAX_PATH = 200
+MAX_GROWTH_INTERVAL = 30 * 86400
 
 _NEEDS_PORT: Mapping[Framework, str] = {
     Framework.TORCH: "the first member",
@@ -36,6 +38,8 @@ def check_workload(config: job_pb2.JobConfig) -> None:
     check_enum(config.workload, "gang_policy", "workload.gang_policy")
     spec = job_spec(config, 0)
     _check_job(spec)
+    if spec.workload.elastic:
+        _check_elastic(config, spec)
     for path, first, task in _tasks(spec):
         _check_port(task, f"{path}.workload")
         _check_role(spec, task, f"{path}.workload")
@@ -69,14 +73,36 @@ def _tasks(spec: JobSpec) -> Iterator[tuple[str, int, TaskSpec]]:
         yield f"instanceConfig[{instance}]", instance, spec.overrides[instance]
 
 
+def _check_elastic(config: job_pb2.JobConfig, spec: JobSpec) -> None:
+    """Check that a gang of this kind can be elastic."""
+    interval = config.workload.elastic.growth_interval_seconds
+    if interval > MAX_GROWTH_INTERVAL:
+        wanted = f"at most {MAX_GROWTH_INTERVAL}, which is {duration(MAX_GROWTH_INTERVAL)}"
+        raise InvalidArgument("workload.elastic.growth_interval_seconds", interval, wanted)
+    policy = spec.workload.gang_policy
+    if policy is GangPolicy.RESTART_MEMBER:
+        wanted = "allowed in an elastic gang, which runs again as one where it grows: leave it out"
+        raise InvalidArgument("workload.gang_policy", policy.name, wanted)
+    for path, first, task in _tasks(spec):
+        if task.kill_on_preempt:
+            wanted = "allowed in an elastic gang, which gives members back and goes on without them"
+            raise InvalidArgument(f"{path}.preemptionPolicy.killOnPreempt", "true", wanted)
+        if task.workload.peer is not None:
+            wanted = "needed in an elastic gang, whose members get the addresses of all: leave it out"
+            raise InvalidArgument(f"{path}.workload.peer.instance", task.workload.peer, wanted)
+        if task.workload.role == "chief" and first >= spec.gang_size:
+            wanted = f"the role of an instance below {spec.gang_size}, without which the gang does not run"
+            raise InvalidArgument(f"{path}.workload.role", "chief", wanted)
+
+
 def _check_job(spec: JobSpec) -> None:
     _check_policy(spec)
     if not spec.workload.meets:
         return
-    if spec.workload.framework is Framework.NONE:
-        path, value = "workload.rendezvous", "true"
-    else:
+    if spec.workload.framework is not Framework.NONE:
         path, value = "workload.framework", spec.workload.framework.name
+    else:
+        path, value = ("workload.elastic", "{}") if spec.workload.elastic else ("workload.rendezvous", "true")
     if spec.type is not JobType.BATCH:
         raise InvalidArgument(path, value, f"allowed in a {spec.type.name} job, which has no gang")
     if not spec.rendezvous_size:

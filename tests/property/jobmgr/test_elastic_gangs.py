@@ -31,7 +31,7 @@ def gang(max_failures: int = 100) -> JobSpec:
 
 @dataclass
 class Room(Simulation):
-    """A cluster with room for some runs. The members that the gang needs are placed together or not at all."""
+    """A cluster with room for some runs. The members that the gang needs are placed all or none."""
 
     room: int = INSTANCES
     together: set[int] = field(default_factory=set)

@@ -26,16 +26,18 @@ _AMOUNTS = st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 1), st
 def tasks(draw: st.DrawFn) -> list[Candidate]:
     """Some of them in gangs, some not to be taken."""
     count = draw(st.integers(0, 12))
+    extras = draw(st.sets(st.integers(0, 11), max_size=4))
     return [
         Candidate(
             Run("job", number, 1),
-            draw(st.integers(0, 8)),
+            100 + number if number in extras else draw(st.integers(0, 8)),
             draw(_AMOUNTS),
             draw(st.sampled_from(_STATES)),
             draw(st.integers(0, 3)),
             float(draw(st.integers(0, 200))),
             draw(st.sampled_from((True, True, True, False))),
             draw(st.sampled_from((False, False, True))),
+            extra=number in extras,
         )
         for number in range(count)
     ]
@@ -92,12 +94,13 @@ def eligible(rows: Iterable[Candidate]) -> list[list[Candidate]]:
     return [gang for gang in by_gang.values() if all(row.preemptible and row.state in ORDER for row in gang)]
 
 
-def cost(gang: Iterable[Candidate]) -> tuple[int, int, float]:
+def cost(gang: Iterable[Candidate]) -> tuple[int, int, bool, float]:
     """Its dearest member's; a larger one is dearer to take."""
     rows = list(gang)
     return (
         max(ORDER.index(row.state) for row in rows),
         max(row.priority for row in rows),
+        not all(row.extra for row in rows),
         -min(row.started for row in rows),
     )
 

@@ -46,6 +46,14 @@ def test_one_process_of_a_framework_is_taken_too(framework: str) -> None:
     validated(config(framework=framework))
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_program_with_a_least_size_is_an_elastic_gang(framework: str) -> None:
+    made = validated(config(processes=4, least=2, growth_interval=60, framework=framework))
+    assert (made.sla.minimumRunningInstances, made.instanceCount) == (2, 4)
+    assert made.workload.elastic.growth_interval_seconds == 60
+    assert not config(processes=4).workload.HasField("elastic")
+
+
 def test_a_gang_that_may_not_fail_ends_with_its_first_failure() -> None:
     assert config(processes=2).workload.gang_policy == workload_pb2.GANG_POLICY_FAIL
 

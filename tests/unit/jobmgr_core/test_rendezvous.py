@@ -64,6 +64,22 @@ def test_each_member_gets_size_rank_members_and_the_first_address() -> None:
     }
 
 
+def test_members_of_an_elastic_gang_are_told_of_those_of_their_round() -> None:
+    job = placed(
+        f"sla {{ minimumRunningInstances: 1 }} workload {{ elastic {{}} }} defaultConfig {{ {PORT} }}"
+    )
+    rows = [("h1", 2), ("", 2), ("h3", 2)]
+    for instance, (host, run) in enumerate(rows):
+        ports = {"meet": 31000 + instance} if host else {}
+        state = TaskState.LAUNCHED if host else TaskState.PENDING
+        runtime = TaskRuntime(state, TaskState.SUCCEEDED, run, 1, 1, run, host=host, ports=ports)
+        job.put(instance, runtime)
+    meeting = meeting_of(job, 1, run=2)
+    assert [str(member) for member in meeting.members] == ["h1:31000", "h3:31002"]
+    told = meeting_variables(meeting, meeting.rank(2))
+    assert (told["PELOTON_SIZE"], told["PELOTON_RANK"]) == ("2", "1")
+
+
 FRAMEWORKS = {
     "TORCH": {
         "MASTER_ADDR": "h1",

@@ -71,6 +71,44 @@ REFUSED = {
         "defaultConfig.executor.container",
         "the container of the task has the token",
     ),
+    "an elastic service": (
+        "workload { elastic {} }",
+        SERVICE,
+        "workload.elastic",
+        "'{}' is not allowed in a SERVICE job, which has no gang",
+    ),
+    "an elastic gang whose members run again alone": (
+        "workload { elastic {} gang_policy: GANG_POLICY_RESTART_MEMBER }",
+        BATCH,
+        "workload.gang_policy",
+        "'RESTART_MEMBER' is not allowed in an elastic gang, which runs again as one where it grows",
+    ),
+    "an elastic gang that grows after a year": (
+        "workload { elastic { growth_interval_seconds: 31536000 } }",
+        BATCH,
+        "workload.elastic.growth_interval_seconds",
+        "31536000 is not at most 2592000, which is 30 d",
+    ),
+    "an elastic gang that ends with a member that is preempted": (
+        "workload { elastic {} } sla { preemptible: true } "
+        "defaultConfig { preemptionPolicy { killOnPreempt: true } }",
+        BATCH,
+        "defaultConfig.preemptionPolicy.killOnPreempt",
+        "gives members back and goes on without them",
+    ),
+    "an elastic gang with a peer": (
+        f"workload {{ elastic {{}} }} defaultConfig {{ {PORT} workload {{ peer {{}} }} }}",
+        BATCH,
+        "defaultConfig.workload.peer.instance",
+        "whose members get the addresses of all: leave it out",
+    ),
+    "an elastic gang whose chief may be away": (
+        "workload { framework: FRAMEWORK_TENSORFLOW elastic {} } sla { minimumRunningInstances: 2 } "
+        f'defaultConfig {{ {PORT} }} instanceConfig {{ key: 2 value {{ workload {{ role: "chief" }} }} }}',
+        BATCH,
+        "instanceConfig[2].workload.role",
+        "the role of an instance below 2, without which the gang does not run",
+    ),
     # text over the base, base, path, part of the message
     "unknown framework": (f"{GANG} workload {{ framework: 99 }}", BATCH, "workload.framework", "99"),
     "framework without a gang": (
@@ -187,6 +225,11 @@ def test_a_workload_that_makes_no_sense_is_refused_with_the_reason(case: str) ->
 
 TAKEN = {
     "a gang": (f"{GANG} workload {{ framework: FRAMEWORK_TENSORFLOW }}", BATCH),
+    "an elastic gang": (
+        f"{GANG} workload {{ framework: FRAMEWORK_TORCH elastic {{ growth_interval_seconds: 60 }} }}",
+        BATCH,
+    ),
+    "an elastic gang that needs one member": ("workload { elastic {} }", BATCH),
     "one instance": (f"workload {{ framework: FRAMEWORK_TORCH }} defaultConfig {{ {PORT} }}", ALONE),
     "addresses alone, without ports": (
         "sla { minimumRunningInstances: 2 } workload { rendezvous: true }",

@@ -57,6 +57,17 @@ def test_the_task_that_loses_the_least_work_since_its_checkpoint_goes_first() ->
     assert {task.instance for task in world.scheduler.lifecycle.registry.saved} == {3}
 
 
+def test_extras_of_an_elastic_gang_go_before_others_that_would_lose_less() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    for instance in range(5):
+        world.launch(instance, of=needs(20, extra=instance < 2))
+        world.now += 1
+    borrowed(world, count=0)
+    checks(world, preemptor, 5)
+    assert instances(preemptor.take(100)) == [1, 0, 4], "extras first, of them the one that loses least"
+
+
 def test_a_pool_frees_its_excess_after_five_checks_for_the_pool_that_lent_it() -> None:
     world = two_pools()
     preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)

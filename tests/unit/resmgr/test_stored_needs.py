@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from peloton.api.v0.job import job_pb2
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -12,10 +14,13 @@ from resmgr.wire.tasks import Translator
 from tests.unit.resmgr.world import JOB
 
 
-def test_a_stored_instance_has_the_needs_with_which_it_was_enqueued() -> None:
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_stored_instance_has_the_needs_with_which_it_was_enqueued(elastic: bool) -> None:
     """The same as in jobmgr's message, with and without overrides, in any order."""
     wire = job_pb2.JobConfig(name="job", instanceCount=6, sla=job_pb2.SlaConfig(minimumRunningInstances=3))
     wire.sla.preemptible = True
+    if elastic:
+        wire.workload.elastic.SetInParent()
     wire.defaultConfig.resource.cpuLimit = 1.0
     wire.defaultConfig.ports.add(name="http", envName="HTTP")
     wire.instanceConfig[0].controller = True
@@ -31,3 +36,4 @@ def test_a_stored_instance_has_the_needs_with_which_it_was_enqueued() -> None:
             got = config.new_task(instance, runtime)
             assert got == wanted
             assert got.needs is wanted.needs
+            assert got.needs.extra is (elastic and instance >= 3)

@@ -54,6 +54,16 @@ def test_a_v0_job_shows_its_workloads_in_v1alpha() -> None:
     assert shown.instance_spec[1].workload == config.instanceConfig[1].workload
 
 
+@pytest.mark.parametrize(("given", "interval"), [(0, 300), (7, 7)])
+def test_an_elastic_gang_has_all_instances_as_members(given: int, interval: int) -> None:
+    config = job_pb2.JobConfig(instanceCount=4)
+    config.workload.elastic.growth_interval_seconds = given
+    spec = job_spec(config, version=1)
+    assert spec.workload == JobWorkload(growth_interval=interval)
+    assert (spec.gang_size, spec.bound_members, spec.rendezvous_size) == (1, 4, 4)
+    assert [spec.is_extra(instance) for instance in range(4)] == [False, True, True, True]
+
+
 def test_a_job_without_workload_has_the_shared_empty_one() -> None:
     spec = spec_from_v1alpha(job(), version=1)
     assert spec.workload is NO_JOB_WORKLOAD
