@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from peloton.cli.exit_codes import DONE, JOB_FAILED
-from peloton.cli.progress import follow_job, progress_line
+from peloton.cli.progress import all_run, follow, progress_line, seen_job
 from peloton.cli.session import Session
 from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
@@ -23,15 +23,24 @@ def get_info(session: Session, job_id: str) -> JobInfo:
     return session.call(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id))).jobInfo
 
 
-def follow_to_end(session: Session, job_id: str) -> JobInfo:
-    """Show the progress of a job until it has ended; return it as it is then."""
+def follow_to_end(session: Session, job_id: str, until_it_runs: bool = False) -> JobInfo:
+    """Show the progress of a job until it has ended, or all of its instances run; return it as it is then."""
     stream = sys.stdout if session.plain else sys.stderr
-    return follow_job(
-        lambda: get_info(session, job_id), progress_line(stream), lambda: _waiting_reason(session, job_id)
+    return follow(
+        lambda: seen_job(get_info(session, job_id), until_it_runs),
+        progress_line(stream),
+        lambda: waiting_reason(session, job_id),
     )
 
 
-def _waiting_reason(session: Session, job_id: str) -> str:
+def follow_until_it_runs(session: Session, job_id: str) -> int:
+    """Show the progress of a service until all of its instances run or it has ended; return the exit code."""
+    info = follow_to_end(session, job_id, until_it_runs=True)
+    session.show(info, lambda: "", job_id)
+    return ended(session, info, until_it_runs=True)
+
+
+def waiting_reason(session: Session, job_id: str) -> str:
     """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
@@ -45,20 +54,20 @@ def _waiting_reason(session: Session, job_id: str) -> str:
     return clean(found[0].runtime.reason) if found else ""
 
 
-def ended(session: Session, info: JobInfo) -> int:
-    """Print why a job did not succeed; return the exit code."""
+def ended(session: Session, info: JobInfo, until_it_runs: bool = False) -> int:
+    """Print why a job did not succeed, or does not run; return the exit code."""
     from peloton.api.v0.job import job_pb2
     from peloton.cli.output import say
 
-    if info.runtime.state == job_pb2.SUCCEEDED:
+    if info.runtime.state == job_pb2.SUCCEEDED or (until_it_runs and all_run(info)):
         return DONE
     say(f"Job {info.id.value} ended {job_pb2.JobState.Name(info.runtime.state)}")
-    for line in _failed_instances(session, info.id.value):
+    for line in failed_instances(session, info.id.value):
         say(line)
     return JOB_FAILED
 
 
-def _failed_instances(session: Session, job_id: str) -> list[str]:
+def failed_instances(session: Session, job_id: str) -> list[str]:
     """Return a line on each of the first three instances that did not succeed."""
     from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2

@@ -1,12 +1,12 @@
-"""Tables of resource pools."""
+"""Resource pools as tables and as a tree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
-from peloton.model.amounts import plain
+from peloton.model.amounts import amount, part_of, plain
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
@@ -27,7 +27,7 @@ def _row(pool: ResourcePoolInfo) -> tuple[str, ...]:
     from peloton.api.v0.respool import respool_pb2
 
     config = pool.config
-    used = {each.kind: each.allocation for each in pool.usage}
+    used = held(pool)
     reserved = {each.kind: each.reservation for each in config.resources}
     limits = {each.kind: each.limit for each in config.resources}
     return (
@@ -42,5 +42,44 @@ def _row(pool: ResourcePoolInfo) -> tuple[str, ...]:
     )
 
 
+def held(pool: ResourcePoolInfo) -> Mapping[str, float]:
+    """Return what the tasks of a pool hold of each kind, those on slack too."""
+    return {each.kind: each.allocation + each.slack for each in pool.usage}
+
+
 def _amounts(kind: str, *amounts: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(plain(each.get(kind, 0)) for each in amounts)
+
+
+def pool_tree(pools: Sequence[ResourcePoolInfo]) -> str:
+    """Return pools below their parents, each with what it holds of its limit."""
+    below: dict[str, list[ResourcePoolInfo]] = {}
+    ids = {pool.id.value for pool in pools}
+    for pool in sorted(pools, key=lambda each: each.path.value):
+        parent = pool.parent.value
+        below.setdefault(parent if parent in ids and parent != pool.id.value else "", []).append(pool)
+    return "\n".join(line for root in below.get("", ()) for line in _branch(root, below, "", ""))
+
+
+def _branch(
+    pool: ResourcePoolInfo, below: Mapping[str, Sequence[ResourcePoolInfo]], first: str, rest: str
+) -> Iterator[str]:
+    name = pool.path.value.rpartition("/")[2] if first else pool.path.value
+    yield f"{first}{name}  {_holds(pool)}"
+    children = below.get(pool.id.value, ())
+    for at, child in enumerate(children):
+        last = at == len(children) - 1
+        yield from _branch(
+            child, below, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   ")
+        )
+
+
+def _holds(pool: ResourcePoolInfo) -> str:
+    used = held(pool)
+    parts = [
+        f"{each.kind} {part_of(used.get(each.kind, 0), each.limit, each.kind)}"
+        + (f" (reserved {amount(each.reservation, each.kind)})" if each.reservation else "")
+        for each in pool.config.resources
+        if each.limit or used.get(each.kind)
+    ]
+    return ", ".join(parts)

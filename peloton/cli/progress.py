@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from peloton.cli.failures import CallFailed
 from peloton.model.states import TERMINAL_TASK_STATES, JobState, TaskState
@@ -12,6 +13,7 @@ from peloton.model.states import TERMINAL_TASK_STATES, JobState, TaskState
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
 
+T = TypeVar("T")
 INTERVAL = 0.5
 """Least seconds between two reads of the job."""
 RETRY_SECONDS = 120.0
@@ -85,23 +87,57 @@ def progress_line(stream: IO[str]) -> Line:
 
 def describe(state: str, counts: Mapping[str, int], instances: int) -> str:
     """Return a text such as `RUNNING  6/10 ended: SUCCEEDED 6, RUNNING 3, PENDING 1`."""
-    known = sorted(
-        counts.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)
-    )
-    parts = ", ".join(f"{name} {count}" for name, count in known if count)
+    parts = counts_text(counts)
     ended = sum(counts.get(name, 0) for name in _ENDED)
     return f"{state}  {ended}/{instances} ended" + (f": {parts}" if parts else "")
 
 
-def follow_job(
-    read: Callable[[], JobInfo],
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return numbers by state, those that come last in a run first: `SUCCEEDED 6, RUNNING 3`."""
+    known = sorted(
+        counts.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else len(_ORDER)
+    )
+    return ", ".join(f"{name} {count}" for name, count in known if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """What was read of something that is followed."""
+
+    what: T
+    state: str
+    text: str
+    """One line, with the state."""
+    ended: bool
+    waits: bool
+    """Whether instances are PENDING."""
+
+
+def seen_job(info: JobInfo, until_it_runs: bool = False) -> Seen[JobInfo]:
+    """Return what is shown of a job that is followed until it has ended, or all of its instances run."""
+    state, counts = JobState(info.runtime.state), info.runtime.taskStats
+    text = describe(state.name, counts, info.config.instanceCount)
+    ended = all_run(info) if until_it_runs else state.terminal
+    # One that was just started is still in its last state.
+    ended = ended or (state.terminal and JobState(info.runtime.goalState).terminal)
+    return Seen(info, state.name, text, ended, bool(counts.get("PENDING", 0)))
+
+
+def all_run(info: JobInfo) -> bool:
+    """Return whether all instances of a job run, of which a daemon job has no fixed number."""
+    counts = {name: count for name, count in info.runtime.taskStats.items() if count}
+    return set(counts) == {"RUNNING"} and counts["RUNNING"] >= info.config.instanceCount
+
+
+def follow(
+    read: Callable[[], Seen[T]],
     line: Line,
     waiting_reason: Callable[[], str] = lambda: "",
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> JobInfo:
-    """Show a job until it has ended; return it as it is then.
+) -> T:
+    """Show what is read until it has ended; return it as it is then.
 
     `waiting_reason` returns why tasks wait; it is called while nothing changes. A job manager that does not
     answer (it may be restarting) is called again for RETRY_SECONDS; then CallFailed is raised.
@@ -111,23 +147,20 @@ def follow_job(
         while True:
             begun = clock()
             try:
-                info = read()
+                seen = read()
             except CallFailed as failure:
                 if not failure.transient or clock() - answered > RETRY_SECONDS:
                     raise
                 line.update("(the job manager does not answer: waiting for it)", important=True)
                 shown = ""
             else:
-                answered, state = clock(), JobState(info.runtime.state)
-                text = describe(state.name, info.runtime.taskStats, info.config.instanceCount)
-                waits = (
-                    waiting_reason() if text == before and info.runtime.taskStats.get("PENDING", 0) else ""
-                )
-                line.update(f"{text}; waits: {waits}" if waits else text, important=state.name != shown)
-                shown, before = state.name, text
-                if state.terminal:
+                answered, text = clock(), seen.text
+                waits = waiting_reason() if text == before and seen.waits else ""
+                line.update(f"{text}; waits: {waits}" if waits else text, important=seen.state != shown)
+                shown, before = seen.state, text
+                if seen.ended:
                     line.update(text, important=True)
-                    return info
+                    return seen.what
             # Reading a large job takes long: it is read less often.
             sleep(max(INTERVAL, 4 * (clock() - begun)))
     finally:

@@ -15,6 +15,12 @@ from peloton.model.workflow import WorkflowOptions
 
 BATCH_SIZE = click.argument("batch_size", metavar="BATCH-SIZE", type=INDEX)
 """Instances in flight at once; 0: all."""
+FOLLOW = click.option(
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="Show the progress until it has ended. The exit code is 0 only if it SUCCEEDED.",
+)
 OPAQUE_DATA = click.option("--opaque-data", default="", help="Text that is kept with the workflow.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
@@ -50,6 +50,8 @@ class WithOpaqueData(Protocol):
 
 Request = TypeVar("Request", bound=JobRequest)
 Answer = TypeVar("Answer")
+F = TypeVar("F", bound=Callable[..., Any])
+_INSISTED = "peloton.entity-version"
 _VERSION = re.compile(r"\d+-\d+-\d+\Z", re.ASCII)
 _WHERE = "`peloton job stateless get JOB --summaryonly` shows the present one"
 
@@ -65,13 +67,34 @@ class EntityVersion(click.ParamType[str]):
             self.fail(f"{value!r} is not an entity version, such as 3-1-2: {_WHERE}", param, ctx)
         return str(value)
 
-    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """Return how to find what is missing."""
-        return f"It is a version such as 3-1-2: {_WHERE}"
+
+def _note_insisted(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value:
+        ctx.meta[_INSISTED] = value
 
 
-VERSION = click.argument("version", metavar="ENTITYVERSION", type=EntityVersion())
-"""The entity version that the caller saw last."""
+def _insisted(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+    """Return the version that is given, by the argument or by the flag; empty: the present one."""
+    by_flag = str(ctx.meta.get(_INSISTED, ""))
+    if value and by_flag and value != by_flag:
+        raise click.UsageError(f"{value} and --entity-version {by_flag} are two entity versions: give one")
+    return value or by_flag
+
+
+def VERSION(command: F) -> F:
+    """Add the entity version that the caller saw last, as an argument or a flag; empty: the present one."""
+    flag = click.option(
+        "--entity-version",
+        type=EntityVersion(),
+        is_eager=True,
+        expose_value=False,
+        callback=_note_insisted,
+        help="Only if the job is still at this version, as with ENTITYVERSION.",
+    )
+    argument = click.argument(
+        "version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False, callback=_insisted
+    )
+    return argument(flag(command))
 
 
 def call_job(
@@ -136,6 +159,34 @@ def present(session: Session, job_id: str) -> JobStatus:
     return call_job(session, RPCS.stateless_svc.GetJob, request).summary.status
 
 
+def version_or_present(session: Session, job_id: str, version: str) -> str:
+    """Return the version that the user gave, or that of the job now."""
+    return version or str(present(session, job_id).version.value)
+
+
+def before_last_update(session: Session, job_id: str, now: str) -> str:
+    """Return the version of the spec before the present one. Raises Refused where there was none."""
+    from peloton.api.v1alpha import peloton_pb2
+    from peloton.api.v1alpha.job.stateless import stateless_pb2
+    from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+
+    request = pb.ListJobWorkflowsRequest(job_id=peloton_pb2.JobID(value=job_id), updates_limit=100)
+    workflows = call_job(session, RPCS.stateless_svc.ListJobWorkflows, request).workflow_infos
+    spec = _config(now)
+    for each in workflows:  # newest first
+        before = each.status.prev_version.value
+        if _config(each.status.version.value) != spec or _config(before) in ("", "0"):
+            continue
+        if each.status.type == stateless_pb2.WORKFLOW_TYPE_UPDATE:
+            return str(before)
+        spec = _config(before)  # a restart has a version of its own, of the same spec
+    raise Refused(f"job {job_id} was not updated: there is no earlier spec to go back to")
+
+
+def _config(version: str) -> str:
+    return version.partition("-")[0]
+
+
 def secrets_of(session: Session, job_id: str) -> list[v1alpha.Secret]:
     """Return the secrets of a job, without their contents: an update has to name them, and they stay."""
     from peloton.api.v1alpha import peloton_pb2
@@ -145,11 +196,14 @@ def secrets_of(session: Session, job_id: str) -> list[v1alpha.Secret]:
     return list(call_job(session, RPCS.stateless_svc.GetJob, request).secrets)
 
 
-def replaceable(session: Session, job_id: str, override: bool) -> str:
-    """Return the present entity version. Raises Refused where a workflow runs, unless `override`."""
+def replaceable(session: Session, job_id: str, override: bool, how: str = "--override replaces it") -> str:
+    """Return the present entity version. Raises Refused where a workflow runs, unless `override`.
+
+    `how` says how to replace it.
+    """
     status = present(session, job_id)
     if not override and _runs(status.workflow_status):
-        raise Refused(f"job {job_id}: {_progress(status.workflow_status)}: --override replaces it")
+        raise Refused(f"job {job_id}: {_progress(status.workflow_status)}: {how}")
     return str(status.version.value)
 
 

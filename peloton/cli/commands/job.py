@@ -56,7 +56,7 @@ def secret_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
 )
 @secret_options
-@click.option("--follow", is_flag=True, help="Show the progress until the job has ended.")
+@click.option("--follow", is_flag=True, help="Show the progress until the job has ended, or a service runs.")
 @DRY_RUN
 @pass_session
 def create(
@@ -71,9 +71,9 @@ def create(
 ) -> int:
     """Create a job from the spec CONFIG (YAML, `-` for standard input) in the pool at path RESPOOL.
 
-    With --follow the exit code is 0 only if the job SUCCEEDED. Instances that no host of the cluster could
-    take are warned of on standard error. With --dry-run the job is checked and planned
-    only: all is told for which it would be refused.
+    With --follow the exit code is 0 only if the job SUCCEEDED, or all instances of a service run. Instances
+    that no host of the cluster could take are warned of on standard error. With --dry-run the job is checked
+    and planned only: all is told for which it would be refused.
     """
     from peloton.api.v0.job import job_pb2
     from peloton.cli.feasibility import told, warnings
@@ -101,8 +101,10 @@ def create(
         say(warning)
     if not follow:
         return 0
-    from peloton.cli.follow import ended, follow_to_end
+    from peloton.cli.follow import ended, follow_to_end, follow_until_it_runs
 
+    if spec.type != job_pb2.BATCH:
+        return follow_until_it_runs(session, response.jobId.value)
     info = follow_to_end(session, response.jobId.value)
     session.show(info, lambda: "", info.id.value)
     return ended(session, info)

@@ -10,9 +10,10 @@ from peloton.cli.groups import Group
 from peloton.cli.live_names import files, live_pools
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.client.rpcs import RPCS
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
+    from peloton.api.v0.respool.respool_pb2 import QueryResponse, ResourcePoolInfo
     from peloton.client.spec import Parsed
 
 
@@ -66,6 +67,56 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
     session.show(response, lambda: f"Resource pool {path} updated")
 
 
+@respool.command("list")
+@pass_session
+def list_(session: Session) -> None:
+    """List all pools, parents before their children: what their tasks hold, reservations and limits."""
+    from peloton.cli.pool_rows import pool_table
+
+    pools = _pools(session)
+    session.show(pools, lambda: pool_table(pools.resourcePools))
+
+
+@respool.command()
+@PATH
+@pass_session
+def get(session: Session, path: str) -> None:
+    """Show the pool PATH: its config, and what its tasks hold."""
+    found = _found(session, path)
+    session.show_object(found, path)
+
+
+@respool.command()
+@click.argument("path", default="/", shell_complete=live_pools)
+@pass_session
+def tree(session: Session, path: str) -> None:
+    """Show the pools below PATH, or all, as a tree, with what they hold of their limits."""
+    from peloton.cli.pool_rows import pool_tree
+
+    pools = _pools(session)
+    if path != "/":
+        _found_in(pools, path)
+        below = path.rstrip("/")
+        kept = [each for each in pools.resourcePools if f"{each.path.value}/".startswith(f"{below}/")]
+        del pools.resourcePools[:]
+        pools.resourcePools.extend(kept)
+    session.show(pools, lambda: pool_tree(pools.resourcePools), _paths(pools))
+
+
+@respool.command()
+@PATH
+@click.option("-f", "--force", is_flag=True, help="Skip the checks against parent, siblings and children.")
+@pass_session
+def edit(session: Session, path: str, force: bool) -> int:
+    """Edit the config of the pool PATH in $VISUAL or $EDITOR, and update the pool with it.
+
+    What is refused is edited again. A text that is not changed, or empty, changes nothing.
+    """
+    from peloton.cli.pool_edit import edit_pool
+
+    return edit_pool(session, _found(session, path), force)
+
+
 @respool.command()
 @click.option(
     "--format",
@@ -76,14 +127,12 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
 @pass_session
 def dump(session: Session, form: str | None) -> None:
     """Show all pools, parents before their children, with config and usage."""
-    from peloton.api.v0.respool import respool_pb2
     from peloton.cli.output import yaml_text
     from peloton.cli.pool_rows import pool_table
     from peloton.present.plain import as_json, plain
 
     session.json = session.json or form == "json"
-    response = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest())
-    pools: list[Any] = sorted(response.resourcePools, key=lambda pool: pool.path.value)
+    pools = _pools(session).resourcePools
     content = [as_json(pool) if session.json else plain(pool) for pool in pools]
     tabular = form is None and session.output in ("table", "wide", "name")
     session.show(content, lambda: pool_table(pools) if tabular else yaml_text(content))
@@ -99,6 +148,36 @@ def delete(session: Session, path: str) -> None:
     request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=path))
     response = session.call(RPCS.respool_svc.DeleteResourcePool, request)
     session.show(response, lambda: f"Resource pool {path} deleted")
+
+
+def _pools(session: Session) -> QueryResponse:
+    """Return all pools, parents before their children."""
+    from peloton.api.v0.respool import respool_pb2
+
+    answer = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest())
+    answer.resourcePools.sort(key=lambda pool: pool.path.value)
+    return answer
+
+
+def _found(session: Session, path: str) -> ResourcePoolInfo:
+    """Return the pool at a path. Raises NotFound."""
+    return _found_in(_pools(session), path)
+
+
+def _found_in(pools: QueryResponse, path: str) -> ResourcePoolInfo:
+    from peloton.client.matching import suggestion
+
+    wanted = path.rstrip("/") or "/"
+    found = next((each for each in pools.resourcePools if each.path.value == wanted), None)
+    if found is None:
+        known = [each.path.value for each in pools.resourcePools]
+        hint = suggestion(path, known) or "; `peloton respool list` lists them"
+        raise NotFound(f"there is no resource pool {path!r}{hint}")
+    return found
+
+
+def _paths(pools: QueryResponse) -> str:
+    return "\n".join(each.path.value for each in pools.resourcePools)
 
 
 def _read(session: Session, path: str, config: str) -> Parsed[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,14 @@ from peloton.cli import references
 from peloton.cli.commands.stateless_ends import ENDS
 from peloton.cli.commands.stateless_reads import READS
 from peloton.cli.commands.workflow import workflow
+from peloton.cli.exit_codes import DONE
 from peloton.cli.groups import Group
 from peloton.cli.live_names import files, live_jobs, live_pools
 from peloton.cli.params import DRY_RUN, INDEX, InstanceRange
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import (
     BATCH_SIZE,
+    FOLLOW,
     OPAQUE_DATA,
     UpdateFlags,
     create_options,
@@ -24,12 +27,13 @@ from peloton.cli.updates import (
 )
 from peloton.cli.versions import (
     VERSION,
-    EntityVersion,
     Versioned,
     WithOpaqueData,
+    before_last_update,
     call_job,
     replaceable,
     secrets_of,
+    version_or_present,
 )
 from peloton.client.rpcs import RPCS
 
@@ -59,9 +63,12 @@ for _command in (*READS, *ENDS):
     "-i", "--jobID", "job_id", default="", help="UUID of the new job.  [default: the server makes one]"
 )
 @create_options
+@FOLLOW
 @DRY_RUN
 @pass_session
-def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: bool, **given: Any) -> int:
+def create(
+    session: Session, /, respool: str, spec: str, job_id: str, follows: bool, dry_run: bool, **given: Any
+) -> int:
     """Create a service from SPEC (YAML, `-` for standard input) in the pool at path RESPOOL.
 
     BATCH-SIZE instances are started at a time, all at once with 0. Instances that no host of the cluster
@@ -72,6 +79,8 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
     from peloton.cli.spec_check import located
     from peloton.wire.v1alpha.workflow import create_spec
 
+    if dry_run and follows:
+        raise click.UsageError("--follow and --dry-run do not go together: nothing is created")
     if dry_run:
         from peloton.cli.dry_run import show_plan
 
@@ -85,13 +94,9 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
         )
         _set_opaque_data(request, flags.opaque_data)
         response = call_job(session, RPCS.stateless_svc.CreateJob, request)
-    session.show(
-        response,
-        lambda: f"Job {response.job_id.value} created, entity version {response.version.value}",
-        response.job_id.value,
-    )
-    _warn(session, response, content)
-    return 0
+    created = response.job_id.value
+    done = f"Job {created} created"
+    return _begun(session, created, response, done, follows, lambda: _warn(session, response, content))
 
 
 @stateless.command()
@@ -99,12 +104,13 @@ def create(session: Session, /, respool: str, spec: str, job_id: str, dry_run: b
 @click.argument("spec", shell_complete=files)
 @BATCH_SIZE
 @click.argument("respool", shell_complete=live_pools)
-@click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
+@VERSION
 @update_options
+@FOLLOW
 @pass_session
 def replace(
-    session: Session, /, job_id: str, spec: str, respool: str, version: str | None, **given: Any
-) -> None:
+    session: Session, /, job_id: str, spec: str, respool: str, version: str, follows: bool, **given: Any
+) -> int:
     """Update a service to the new SPEC, BATCH-SIZE instances at a time, all at once with 0.
 
     Its secrets stay. With ENTITYVERSION only if the job is still at this version. Without it the present
@@ -125,9 +131,9 @@ def replace(
         request.version.value = version or replaceable(session, job_id, flags.override)
         request.secrets.extend(secrets_of(session, job_id))
         _set_opaque_data(request, flags.opaque_data)
-        response = call_job(session, RPCS.stateless_svc.ReplaceJob, request, version or "")
-    _show(session, response, f"Job {job_id} is being updated")
-    _warn(session, response, content)
+        response = call_job(session, RPCS.stateless_svc.ReplaceJob, request, version)
+    done = f"Job {job_id} is being updated"
+    return _begun(session, job_id, response, done, follows, lambda: _warn(session, response, content))
 
 
 @stateless.command("replace-diff")
@@ -144,7 +150,7 @@ def replace_diff(session: Session, job_id: str, spec: str, respool: str, version
     content: JobSpec = _read(spec).message
     take_pool(session, content.respool_id, "respool_id", respool)
     request = pb.GetReplaceJobDiffRequest(job_id=_id(job_id), spec=content)
-    request.version.value = version
+    request.version.value = version_or_present(session, job_id, version)
     response = call_job(session, RPCS.stateless_svc.GetReplaceJobDiff, request, version)
     session.show(response, lambda: diff_text(response))
 
@@ -152,13 +158,15 @@ def replace_diff(session: Session, job_id: str, spec: str, respool: str, version
 @stateless.command()
 @JOB
 @BATCH_SIZE
-@click.argument("version", metavar="ENTITYVERSION", type=EntityVersion())
+@VERSION
 @update_options
+@FOLLOW
 @pass_session
-def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> None:
+def rollback(session: Session, /, job_id: str, version: str, follows: bool, **given: Any) -> int:
     """Update a service back to the spec that it had at ENTITYVERSION, BATCH-SIZE instances at a time.
 
-    `list-updates` shows the versions there were. An update or restart that is under way is replaced with
+    Without ENTITYVERSION, to the spec before the last update. `list-updates` shows the versions there were.
+    An update or restart that is under way is replaced with
     --override only.
     """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
@@ -166,6 +174,7 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
 
     flags = UpdateFlags(**given)
     now = replaceable(session, job_id, flags.override)
+    version = version or before_last_update(session, job_id, now)
     earlier = pb.GetJobRequest(job_id=_id(job_id))
     earlier.version.value = version
     spec = call_job(session, RPCS.stateless_svc.GetJob, earlier).job_info.spec
@@ -174,7 +183,9 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
     request.secrets.extend(secrets_of(session, job_id))
     _set_opaque_data(request, flags.opaque_data)
     response = call_job(session, RPCS.stateless_svc.ReplaceJob, request)
-    _show(session, response, f"Job {job_id} is being updated to its spec of {version}")
+    return _begun(
+        session, job_id, response, f"Job {job_id} is being updated to its spec of {version}", follows
+    )
 
 
 @stateless.command()
@@ -196,6 +207,7 @@ def rollback(session: Session, /, job_id: str, version: str, **given: Any) -> No
 )
 @click.option("--in-place", is_flag=True, help="Start instances again on the hosts they were on.")
 @OPAQUE_DATA
+@FOLLOW
 @pass_session
 def restart(
     session: Session,
@@ -205,37 +217,68 @@ def restart(
     batch_size: int,
     in_place: bool,
     opaque_data: str,
-) -> None:
-    """Restart the instances of a service. Those that are stopped are started."""
+    follows: bool,
+) -> int:
+    """Restart the instances of a service. Those that are stopped are started.
+
+    An update or restart that is under way is replaced with ENTITYVERSION only.
+    """
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.RestartJobRequest(job_id=_id(job_id))
-    request.version.value = version
+    request.version.value = version or replaceable(
+        session, job_id, False, "`restart` with its ENTITYVERSION replaces it"
+    )
     request.restart_spec.batch_size, request.restart_spec.in_place = batch_size, in_place
     for low, high in ranges:
         request.restart_spec.ranges.add(**{"from": low, "to": high})
     _set_opaque_data(request, opaque_data)
     response = call_job(session, RPCS.stateless_svc.RestartJob, request, version)
-    _show(session, response, f"Job {job_id} is being restarted")
+    return _begun(session, job_id, response, f"Job {job_id} is being restarted", follows)
 
 
 @stateless.command()
 @JOB
 @VERSION
+@FOLLOW
 @pass_session
-def start(session: Session, job_id: str, version: str) -> None:
+def start(session: Session, job_id: str, version: str, follows: bool) -> int:
     """Start a service that was stopped, with all of its instances."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
+    from peloton.cli.follow import follow_until_it_runs
 
     request = pb.StartJobRequest(job_id=_id(job_id))
-    request.version.value = version
+    request.version.value = version_or_present(session, job_id, version)
     response = call_job(session, RPCS.stateless_svc.StartJob, request, version)
-    _show(session, response, f"Job {job_id} is being started")
+    done = f"Job {job_id} is being started, entity version {response.version.value}"
+    if not follows:
+        session.show(response, lambda: done, job_id)
+        return DONE
+    if session.plain:
+        click.echo(done)
+    return follow_until_it_runs(session, job_id)
 
 
-def _show(session: Session, response: Versioned, done: str) -> None:
-    """Print what was begun, with the entity version that the next command needs."""
-    session.show(response, lambda: f"{done}, entity version {response.version.value}")
+def _begun(
+    session: Session,
+    job_id: str,
+    response: Versioned,
+    done: str,
+    follows: bool,
+    warn: Callable[[], object] = lambda: None,
+) -> int:
+    """Print what was begun, with the entity version then; follow it where that is wanted."""
+    text = f"{done}, entity version {response.version.value}"
+    if not follows:
+        session.show(response, lambda: text, job_id)
+    elif session.plain:
+        click.echo(text)
+    warn()
+    if not follows:
+        return DONE
+    from peloton.cli.follow_workflow import follow_workflow
+
+    return follow_workflow(session, job_id)
 
 
 def _warn(session: Session, response: Any, spec: JobSpec) -> None:

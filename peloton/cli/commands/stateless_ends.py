@@ -16,7 +16,7 @@ from peloton.cli.params import Labels
 from peloton.cli.queries import JobQuery
 from peloton.cli.selection import confirm, one_or_found, unended
 from peloton.cli.session import Session, pass_session
-from peloton.cli.versions import EntityVersion, call_job
+from peloton.cli.versions import VERSION, call_job, version_or_present
 from peloton.client.rpcs import RPCS
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 End = Callable[[Session, str, str], object]
 """Ends a service by its id and entity version, and returns the answer."""
 JOB = click.argument("job_id", metavar="[JOB]", type=references.JOB, required=False, shell_complete=live_jobs)
-VERSION = click.argument("version", metavar="[ENTITYVERSION]", type=EntityVersion(), required=False)
 OWNER = click.option("--owner", help="The services of this owner instead.")
 LABELS = click.option("-l", "--labels", type=Labels(), help="The services that have these labels instead.")
 YES = click.option("-y", "--yes", is_flag=True, help="Do not ask before services found by owner or labels.")
@@ -68,7 +67,7 @@ def _end(
     states: list[int],
     *,
     job_id: str | None,
-    version: str | None,
+    version: str,
     owner: str | None,
     labels: Any,
     yes: bool,
@@ -77,10 +76,6 @@ def _end(
 
     one_or_found(job_id, owner, labels)
     if job_id:
-        if not version:
-            ctx = click.get_current_context()
-            param = next(each for each in ctx.command.params if each.name == "version")
-            raise click.MissingParameter(ctx=ctx, param=param)
         ended = _ended(session, job_id) if end is _stop else ""
         response = end(session, job_id, version)
         outcome = ended or _with_version(done, response)
@@ -149,7 +144,8 @@ def _stop(session: Session, job_id: str, version: str) -> object:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.StopJobRequest()
-    request.job_id.value, request.version.value = job_id, version
+    request.job_id.value = job_id
+    request.version.value = version_or_present(session, job_id, version)
     return call_job(session, RPCS.stateless_svc.StopJob, request, version)
 
 
@@ -157,7 +153,8 @@ def _delete(session: Session, job_id: str, version: str, *, force: bool) -> obje
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 
     request = pb.DeleteJobRequest(force=force)
-    request.job_id.value, request.version.value = job_id, version
+    request.job_id.value = job_id
+    request.version.value = version_or_present(session, job_id, version)
     return call_job(session, RPCS.stateless_svc.DeleteJob, request, version)
 
 

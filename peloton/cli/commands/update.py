@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from peloton.cli import references
+from peloton.cli.exit_codes import DONE
 from peloton.cli.groups import Group
 from peloton.cli.live_names import files, live_jobs, live_pools
 from peloton.cli.params import WholeNumber
 from peloton.cli.session import Session, pass_session
-from peloton.cli.updates import BATCH_SIZE, OPAQUE_DATA, UpdateFlags, take_pool, update_options
+from peloton.cli.updates import BATCH_SIZE, FOLLOW, OPAQUE_DATA, UpdateFlags, take_pool, update_options
 from peloton.client.rpcs import RPCS, request_of
 from peloton.errors import Refused
 
@@ -54,8 +55,9 @@ def update() -> None:
 @BATCH_SIZE
 @click.argument("respool", shell_complete=live_pools)
 @update_options
+@FOLLOW
 @pass_session
-def create(session: Session, /, job_id: str, config: str, respool: str, **given: Any) -> None:
+def create(session: Session, /, job_id: str, config: str, respool: str, follows: bool, **given: Any) -> int:
     """Update a service to CONFIG (YAML, `-` for standard input), BATCH-SIZE instances at a time.
 
     RESPOOL is the path of the pool that the job is in. An update that is under way is replaced with
@@ -78,7 +80,15 @@ def create(session: Session, /, job_id: str, config: str, respool: str, **given:
         request.opaque_data.data = flags.opaque_data
     with located(parsed):
         response = _call(session, RPCS.update_svc.CreateUpdate, request, f"job {job_id}")
-    session.show(response, lambda: f"Job {job_id} is being updated by update {response.updateID.value}")
+    done = f"Job {job_id} is being updated by update {response.updateID.value}"
+    if not follows:
+        session.show(response, lambda: done, response.updateID.value)
+        return DONE
+    if session.plain:
+        click.echo(done)
+    from peloton.cli.follow_workflow import follow_workflow
+
+    return follow_workflow(session, job_id)
 
 
 @update.command()

@@ -12,7 +12,14 @@ from peloton.cli.live_names import live_jobs
 from peloton.cli.params import INDEX
 from peloton.cli.session import Session, pass_session
 from peloton.cli.updates import OPAQUE_DATA
-from peloton.cli.versions import VERSION, JobRequest, Versioned, WithOpaqueData, call_job
+from peloton.cli.versions import (
+    VERSION,
+    JobRequest,
+    Versioned,
+    WithOpaqueData,
+    call_job,
+    version_or_present,
+)
 from peloton.client.rpcs import RPCS, request_of
 
 if TYPE_CHECKING:
@@ -44,7 +51,8 @@ def _add(name: str, rpc: grpc.UnaryUnaryMultiCallable[Request, Answer], done: st
     @pass_session
     def control(session: Session, job_id: str, version: str, opaque_data: str) -> None:
         request = request_of(rpc)
-        request.job_id.value, request.version.value = job_id, version
+        request.job_id.value = job_id
+        request.version.value = version_or_present(session, job_id, version)
         if opaque_data:
             request.opaque_data.data = opaque_data
         response = call_job(session, rpc, request, version)

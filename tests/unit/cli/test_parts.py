@@ -17,7 +17,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.cli.failures import CallFailed
 from peloton.cli.output import json_text, table
 from peloton.cli.params import Duration, InstanceRange, Labels
-from peloton.cli.progress import RETRY_SECONDS, LiveLine, PlainLine, describe, follow_job
+from peloton.cli.progress import RETRY_SECONDS, LiveLine, PlainLine, describe, follow, seen_job
 from peloton.client.sandbox import file_data, path_of
 from peloton.errors import PelotonError
 from peloton.present.times import parse_time, run_time, short_time
@@ -46,7 +46,7 @@ def reader(*answers: Any) -> Callable[[], Any]:
         answer = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return seen_job(answer)
 
     return read
 
@@ -62,9 +62,7 @@ AWAY = CallFailed("UNAVAILABLE", "nobody there")
 def test_follow_gives_up_after_the_retry_time() -> None:
     clock = Clock()
     with pytest.raises(CallFailed, match="nobody there"):
-        follow_job(
-            reader(info("RUNNING"), AWAY), PlainLine(io.StringIO(), clock), sleep=clock.sleep, clock=clock
-        )
+        follow(reader(info("RUNNING"), AWAY), PlainLine(io.StringIO(), clock), sleep=clock.sleep, clock=clock)
     assert RETRY_SECONDS < clock.now < RETRY_SECONDS + 2
 
 
@@ -72,7 +70,7 @@ def test_follow_ends_on_a_permanent_failure() -> None:
     clock = Clock()
     gone = CallFailed("NOT_FOUND", "job not found")
     with pytest.raises(CallFailed, match="not found"):
-        follow_job(reader(gone), PlainLine(io.StringIO(), clock), sleep=clock.sleep, clock=clock)
+        follow(reader(gone), PlainLine(io.StringIO(), clock), sleep=clock.sleep, clock=clock)
     assert clock.now == 0
 
 
@@ -80,7 +78,7 @@ def test_plain_lines_are_limited_and_show_every_state() -> None:
     clock, out = Clock(), io.StringIO()
     counts = [info("RUNNING", RUNNING=4 - done, SUCCEEDED=done) for done in (0, 1, 2, 3)]
     end = info("SUCCEEDED", SUCCEEDED=4)
-    found = follow_job(
+    found = follow(
         reader(info("PENDING", PENDING=4), *counts, end),
         PlainLine(out, clock),
         sleep=clock.sleep,

@@ -279,7 +279,6 @@ def test_opaque_data_of_a_pause(run: Run, daemons: FakeDaemons) -> None:
         (("create", "/infra", "web.yaml", "one"), "'one' is not a whole number from 0 to 4294967295"),
         (("create", "/infra", "web.yaml", "4294967296"), "is not a whole number from 0 to 4294967295"),
         (("create", "/infra", "web.yaml"), "Missing argument 'BATCH-SIZE'"),
-        (("stop", JOB), "It is a version such as 3-1-2: `peloton job stateless get JOB --summaryonly` shows"),
         (("restart", JOB, "1-1-1", "--batch-size", "-1"), "'-1' is not a whole number from 0 to"),
         (("restart", JOB, "1-1-1", "-r", "5:2"), "'5:2' is empty"),
         (("replace", JOB, "web.yaml", "1", "/infra", "-"), "'-' is not an entity version, such as 3-1-2"),
