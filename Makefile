@@ -98,7 +98,21 @@ $(WORKLOADS)/.ready: locks/workloads.txt
 demo-ml: $(READY) $(WORKLOADS)/.ready
 	@$(BIN)/python -m minicluster.demo.training $(WORKLOADS)/bin/python
 
-test-workloads: $(READY) $(WORKLOADS)/.ready
+# A project of others with the client that is a part of it: an environment for each, with the wheels as they are now.
+build/host-%/.ready: locks/%.txt
+	test -x build/host-$*/bin/pip || $(PYTHON) -m venv build/host-$*
+	build/host-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/$*.txt
+	touch $@
+
+WHEELS := build/clients/python
+INSTALL := bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(WHEELS)/peloton_client-[0-9]*.whl
+
+test-hosts: $(READY) build/host-dask/.ready build/host-airflow/.ready
+	$(BIN)/python -m tools.clients python
+	build/host-dask/$(INSTALL) $(WHEELS)/dask_peloton-*.whl
+	build/host-airflow/$(INSTALL) $(WHEELS)/airflow_provider_peloton-*.whl
+
+test-workloads: $(READY) $(WORKLOADS)/.ready test-hosts
 	$(BIN)/python -m pytest tests/workloads -o python_files='check_*.py' --timeout 600 $(ARGS)
 
 minicluster: $(READY)

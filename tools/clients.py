@@ -1,7 +1,7 @@
 """Generate the stubs of the clients in other languages, and leave each client in build/clients.
 
     python -m tools.clients go           # the Go module
-    python -m tools.clients python       # the wheel of the Python client
+    python -m tools.clients python       # the wheels of the Python client, and of what is built on it
     python -m tools.clients java         # the jar of the Java client, with its sources and its POM
     python -m tools.clients table        # write clients/calls.json, and the table in the docs
 
@@ -33,6 +33,8 @@ CLIENTS = ROOT / "clients"
 OUTPUT = ROOT / "build" / "clients"
 BIN = ROOT / "build" / "bin"
 CALLS = CLIENTS / "calls.json"
+ON_PYTHON = ("python-names", "dask", "airflow")
+"""Folders of wheels that are built on the Python client: its older names, and parts of other projects."""
 PYTHON_STUBS = ("python", "mypy", "grpc_python")
 PAGE = ROOT / "docs" / "clients.md"
 BEGIN, END = "<!-- calls: begin -->", "<!-- calls: end -->"
@@ -144,7 +146,7 @@ def build_java() -> None:
 
 
 def build_python() -> None:
-    """Make the wheels: that of the client, its stubs and what they import; that of the older names."""
+    """Make the wheels: that of the client, its stubs and what they import; those that are built on it."""
     source, target = ROOT / "build" / "python-client", OUTPUT / "python"
     for folder in (source, target):
         shutil.rmtree(folder, ignore_errors=True)
@@ -161,10 +163,12 @@ def build_python() -> None:
         for part in (folder, *folder.parents):
             if source in part.parents:
                 (part / "__init__.py").touch()
-    older = ROOT / "build" / "python-names"
-    shutil.rmtree(older, ignore_errors=True)
-    _stage(CLIENTS / "python-names", older)
-    for folder in (source, older):
+    folders = [source]
+    for name in ON_PYTHON:
+        folders.append(ROOT / "build" / f"{name}-client")
+        shutil.rmtree(folders[-1], ignore_errors=True)
+        _stage(CLIENTS / name, folders[-1])
+    for folder in folders:
         command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={target}", ".")
         _run(*command, cwd=folder)
     print(*(str(file.relative_to(ROOT)) for file in target.glob("*.whl")))

@@ -3,9 +3,10 @@
     make locks
 
 `locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
-`make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run. Versions are
-those of pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that
-has wheels, and name no index: any may serve what has these hashes. Needs uv.
+`make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run,
+`locks/dask.txt` and `locks/airflow.txt` what the tests of the packages for Dask and Airflow run. Versions
+are those of pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform
+that has wheels, and name no index: any may serve what has these hashes. Needs uv.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ PYTHON = "3.11"
 """The oldest one that is supported; uv adds markers for the newer ones."""
 WORKLOADS = ("jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")
 """What the examples of training run, in an environment of their own."""
+HOSTS = {
+    "dask": ("dask[dataframe,distributed]==2026.8.0", "numpy==2.4.6"),
+    "airflow": ("apache-airflow==3.3.2",),
+}
+"""Projects of others that a client is a part of, by the folder of the client: an environment for each."""
 
 
 def lock(
@@ -54,6 +60,19 @@ def main() -> None:
         workloads.write("\n".join(WORKLOADS))
         workloads.flush()
         lock("workloads.txt", workloads.name, within=None)
+    for client in HOSTS:
+        lock_host(client)
+
+
+def lock_host(client: str) -> None:
+    """Write what a project of others needs, beside what the Python client needs."""
+    with (ROOT / "clients" / "python" / "pyproject.toml").open("rb") as file:
+        own = tomllib.load(file)["project"]
+    extras = own["optional-dependencies"]
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as wanted:
+        wanted.write("\n".join((*HOSTS[client], *own["dependencies"], *extras["zookeeper"], *extras["yaml"])))
+        wanted.flush()
+        lock(f"{client}.txt", wanted.name)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from tools import audit, lock
 
 ROOT = Path(__file__).parents[3]
 LOCKS = {
-    name: (ROOT / "locks" / f"{name}.txt").read_text() for name in ("build", "image", "dev", "workloads")
+    name: (ROOT / "locks" / f"{name}.txt").read_text()
+    for name in ("build", "image", "dev", "workloads", *lock.HOSTS)
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -47,6 +48,7 @@ def test_locked_versions_are_those_of_the_project() -> None:
         "image": [*PROJECT["project"]["dependencies"], *extras["tracing"]],
         "dev": [*PROJECT["project"]["dependencies"], *extras["tracing"], *extras["dev"]],
         "workloads": list(lock.WORKLOADS),
+        **{name: [re.sub(r"\[.*\]", "", each) for each in given] for name, given in lock.HOSTS.items()},
     }
     indirect = pinned((ROOT / "constraints.txt").read_text().split())
     for name, requirements in given.items():

@@ -1,0 +1,1 @@
+"""Apache Airflow provider of Peloton: operator, trigger and hook."""
