@@ -18,7 +18,10 @@ from peloton.compiled import mode
 GROUPS = {
     "status": LazyEntry("peloton.cli.commands.overview:status", "The cluster on one screen."),
     "top": LazyEntry("peloton.cli.commands.overview:top", "Pools, jobs or hosts, live."),
-    "run": LazyEntry("peloton.cli.commands.run:run", "Run a program on the cluster as if it ran here."),
+    "run": LazyEntry(
+        "peloton.cli.commands.run:run", "Run a job from its spec, or a program as if it ran here."
+    ),
+    "plan": LazyEntry("peloton.cli.commands.run_file:plan", "Show what `run FILE` would do with a spec."),
     "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."

@@ -48,13 +48,20 @@ def show_plan(session: Session, kind: str, file: str, path: str, job_id: str) ->
 
 
 def _plan(session: Session, kind: str, spec: Any, path: str, pool: str) -> PlanJobResponse:
-    from peloton.private.plan import plan_pb2
-
-    name, field = ("respoolID", "config") if kind == "job" else ("respool_id", "spec")
+    name = "respoolID" if kind == "job" else "respool_id"
     held = getattr(spec, name)
     if held.value not in ("", pool):
         raise InvalidArgument(name, held.value, f"the pool {path}: leave it out of the spec")
     held.value = pool
+    return planned(session, spec)
+
+
+def planned(session: Session, spec: Any) -> PlanJobResponse:
+    """Return the plan of a spec of either API, which names its pool by id. Raises Refused and CallFailed."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.private.plan import plan_pb2
+
+    field = "config" if isinstance(spec, job_pb2.JobConfig) else "spec"
     request = plan_pb2.PlanJobRequest(**{field: spec})
     seconds = max(session.timeout, TIMEOUT_SECONDS)
     return session.call(RPCS.plan_svc.PlanJob, request, seconds)

@@ -93,6 +93,11 @@ def job_id_of(session: Session, reference: str) -> str:
     return found[0].id.value
 
 
+def jobs_named(session: Session, name: str) -> list[JobSummary]:
+    """Return the newest jobs of a name, MOST and one at most."""
+    return [job for job in _found(session, "", name) if job.name == name]
+
+
 def _parts(reference: str) -> tuple[str, str]:
     """Return the pool's path, empty for all pools, and the rest."""
     if not reference.startswith("/"):

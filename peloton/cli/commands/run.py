@@ -8,13 +8,15 @@ import sys
 
 import click
 
+from peloton.cli.commands.run_file import POOL, is_spec, run_file
 from peloton.cli.groups import Command
-from peloton.cli.live_names import live_pools
-from peloton.cli.params import CORES, MEGABYTES, Amount, WholeNumber
+from peloton.cli.live_names import files
+from peloton.cli.params import CORES, INDEX, MEGABYTES, Amount, WholeNumber
 from peloton.cli.run_spec import FRAMEWORKS, Program, config_of
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.client.rpcs import RPCS
 
+_WITH_FILE = ("command", "pool", "yes", "detach", "batch_size")
 MOST_PROCESSES = 100_000
 
 
@@ -35,8 +37,34 @@ class Variable(click.ParamType[tuple[str, str]]):
         return name, text if equals else os.environ[name]
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
-@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+class Run(Command):
+    """A command whose flags may follow a FILE, and end before a COMMAND."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the line; what follows a program is its own."""
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.allow_interspersed_args = is_spec(found.get("command") or ())
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=Run, context_settings={"allow_interspersed_args": False})
+@click.argument(
+    "command",
+    metavar="FILE | COMMAND...",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    shell_complete=files,
+)
+@click.option("-y", "--yes", is_flag=True, help="With FILE: do not ask before it is done.")
+@click.option("-d", "--detach", is_flag=True, help="With FILE: do not wait until it runs or has ended.")
+@click.option(
+    "--batchSize",
+    "batch_size",
+    type=INDEX,
+    help="With FILE: instances that an update of a service goes through at a time, 0 for all.  "
+    "[default: a quarter]",
+)
 @click.option(
     "--framework",
     type=click.Choice(FRAMEWORKS),
@@ -67,15 +95,7 @@ class Variable(click.ParamType[tuple[str, str]]):
     metavar="SECONDS",
     help="With --minSize: the time between two restarts for a larger number.  [default: 300]",
 )
-@click.option(
-    "--pool",
-    default="/DefaultResPool",
-    envvar="PELOTON_POOL",
-    show_envvar=True,
-    show_default=True,
-    shell_complete=live_pools,
-    help="Path of the resource pool.",
-)
+@POOL
 @click.option("--cpus", type=CORES, default=1.0, show_default=True, help="Cores of each process.")
 @click.option(
     "--mem", type=MEGABYTES, default=512.0, show_default=True, help="Memory of each process, in MB."
@@ -118,6 +138,9 @@ class Variable(click.ParamType[tuple[str, str]]):
 def run(
     session: Session,
     command: tuple[str, ...],
+    yes: bool,
+    detach: bool,
+    batch_size: int | None,
     framework: str,
     processes: int,
     least: int | None,
@@ -134,14 +157,18 @@ def run(
     grace: int | None,
     name: str,
 ) -> int:
-    """Run COMMAND on the cluster as if it ran here, such as `peloton run -n 4 -- python train.py`.
+    """Run the job of a spec, or COMMAND as if it ran here: `peloton run -n 4 -- python train.py`.
 
-    A batch job is created; what its processes write is printed, behind their ranks where there are several.
-    Ctrl-C stops the job, each process within its grace period; Ctrl-C again leaves without waiting.
+    FILE (.yaml, .yml, or `-` for standard input) is the spec of a job or service. On a terminal, what would
+    happen is shown, as `plan` shows it, and you are asked. The job is created, or the service of this name
+    that runs in the pool is updated, and followed until it runs or has ended. The exit code is 0 only if that
+    went well.
 
-    The exit code is 0 where all processes succeed, else that of the process that failed first, 128 and the
-    signal where a signal ended it. The program runs in this folder on each host: give it by --uri where hosts
-    have other files.
+    With COMMAND, a batch job is created. What its processes write is printed, behind their ranks where there
+    are several. Ctrl-C stops the job, each process within its grace period; Ctrl-C again leaves without
+    waiting. The exit code is 0 where all processes succeed, else that of the process that failed first, 128
+    and the signal where a signal ended it. The program runs in this folder on each host: give it by --uri
+    where hosts have other files.
     """
     from peloton.api.v0.job import job_pb2
     from peloton.cli.colours import has_colours
@@ -149,6 +176,11 @@ def run(
     from peloton.cli.job_run import JobRun
     from peloton.cli.output import say
 
+    if is_spec(command):
+        _check_flags(command)
+        return run_file(session, command[0], pool, yes, detach, batch_size)
+    if yes or detach or batch_size is not None:
+        raise click.UsageError("--yes, --detach and --batchSize go with a FILE, not with a COMMAND")
     if not session.plain:
         raise click.UsageError("run prints the output of processes: -o and -j do not go with it")
     if least is not None and least > processes:
@@ -190,3 +222,17 @@ def run(
         has_colours(sys.stdout),
     )
     return following.follow()
+
+
+def _check_flags(words: tuple[str, ...]) -> None:
+    """Raise UsageError for more than one file, and for flags that only a program has."""
+    from click.core import ParameterSource
+
+    if len(words) > 1:
+        raise click.UsageError(f"{words[0]} is a spec: {words[1]} behind it has no meaning")
+    context = click.get_current_context()
+    for param in context.command.params:
+        name = param.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in _WITH_FILE and param.expose_value:
+            raise click.UsageError(f"{param.opts[-1]} does not go with a FILE: the spec says it")
