@@ -41,14 +41,6 @@ from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
-from hostmgr.mesos.call_pipeline import CallPipeline
-from hostmgr.mesos.calls import Call
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.http import READ_BYTES, Requests
-from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.session import Session
-from hostmgr.mesos.stream import EventDecoder, split_offers
 from hostmgr.services.events import EventStream
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.watches import Watches
@@ -57,7 +49,15 @@ from mesos.v1.master import master_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.clock import SystemClock
 from peloton.eventstream import EventRing
+from peloton.mesos.call_pipeline import CallPipeline
+from peloton.mesos.calls import Call
+from peloton.mesos.codec import codec
+from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.http import READ_BYTES, Requests
+from peloton.mesos.operator import OperatorClient
+from peloton.mesos.session import Session
+from peloton.mesos.stream import EventDecoder, split_offers
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from hostmgr.core.state.states import CLAIM, LIFE
-from hostmgr.mesos.session import MACHINE as SUBSCRIPTION
 from jobmgr.core.state.job_states import MACHINE as JOB
 from jobmgr.core.state.job_states import SERVICE_MACHINE as SERVICE
 from jobmgr.core.state.task_states import MACHINE as TASK
 from jobmgr.core.workflow.states import MACHINE as WORKFLOW
+from peloton.mesos.session import MACHINE as SUBSCRIPTION
 from peloton.statemachine import StateMachine
 from resmgr.core.state.task_states import STATES as SCHEDULING
 

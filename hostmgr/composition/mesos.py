@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from hostmgr.config import HostmgrSettings, MesosSettings
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
-from hostmgr.mesos.calls import Framework
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.connection import Handler, MesosDriver
 from hostmgr.mesos.host_names import HostNames
-from hostmgr.mesos.http import basic
 from hostmgr.mesos.maintenance import MaintenanceCalls
-from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.session import Session
-from hostmgr.mesos.tls import Tls, contexts
 from peloton.config.errors import ConfigError
 from peloton.config.private import require_private
 from peloton.daemon.lifecycle import Daemon
+from peloton.mesos.calls import Framework
+from peloton.mesos.codec import codec
+from peloton.mesos.connection import Handler, MesosDriver
 from peloton.mesos.detector import MasterDetector
+from peloton.mesos.http import basic
+from peloton.mesos.operator import OperatorClient
+from peloton.mesos.session import Session
+from peloton.mesos.tls import Tls, contexts
 
 
 @dataclass(frozen=True, slots=True)

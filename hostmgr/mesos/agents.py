@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from hostmgr.backend.interface import AgentMap
 from hostmgr.core.state.columns import Agent
 from hostmgr.mesos.host_names import HostNames
-from hostmgr.mesos.operator import Agent as AgentMessage
-from hostmgr.mesos.operator import OperatorClient
 from hostmgr.mesos.translate import KIND_OF, AgentTranslator
+from peloton.mesos.operator import Agent as AgentMessage
+from peloton.mesos.operator import OperatorClient
 from peloton.model.resources import milli
 
 AGENTS_AT_ONCE = 200

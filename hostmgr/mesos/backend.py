@@ -22,18 +22,18 @@ from hostmgr.core.state.offers import Offer, OfferedVolume, Taken
 from hostmgr.core.state.operations import HostOperation
 from hostmgr.mesos import volumes
 from hostmgr.mesos.agents import AgentReader
-from hostmgr.mesos.calls import Call, Calls
-from hostmgr.mesos.connection import Handler, MesosDriver
 from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
-from hostmgr.mesos.stream import Event
 from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, task_info
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.mesos_pb2 import Resource
 from peloton.errors import Unavailable
+from peloton.mesos.calls import Call, Calls
+from peloton.mesos.connection import Handler, MesosDriver
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.stream import Event
 from peloton.model.ids import MesosTaskId
 from peloton.model.task import Launch
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hostmgr.core.agents.draining import Machine, MasterStatus
 from hostmgr.mesos.host_names import HostNames
-from hostmgr.mesos.operator import Call, OperatorClient
 from mesos.v1 import mesos_pb2
 from mesos.v1.maintenance import maintenance_pb2
+from peloton.mesos.operator import Call, OperatorClient
 from peloton.model.cluster import mesos_hostname
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from hostmgr.core.state.columns import Agent, PortRanges
 from hostmgr.core.state.offers import CPU, PORTS, SCALARS, Entry, Free, Offer, Taken, free_of
-from hostmgr.mesos.utf8 import replace_invalid_attributes
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
+from peloton.mesos.utf8 import replace_invalid_attributes
 from peloton.model.constraint import Label
 from peloton.model.resources import KINDS, MILLI, ZERO, Resources, milli
 from peloton.wire.hosts import labels_from

@@ -32,12 +32,17 @@ log = logging.getLogger(__name__)
 
 def open_membership(settings: ZooKeeperMembershipSettings) -> ZooKeeperMembership:
     """Open the adapter. Raises ConfigError for unreadable credentials and invalid addresses."""
+    connection, root = connection_of(settings)
+    return ZooKeeperMembership(connection, root, settings.session_seconds, settings.stuck_seconds)
+
+
+def connection_of(settings: ZooKeeperMembershipSettings) -> tuple[Connection, str]:
+    """Return a connection that is not open yet, and the root of our nodes. Raises ConfigError."""
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
     # kazoo's chroot cannot create its own root node.
     hosts, slash, below = settings.servers.partition("/")
     connection = Connection(hosts, settings.session_seconds, credentials, _tls(settings.tls))
-    root = f"{slash}{below}".rstrip("/") + settings.root
-    return ZooKeeperMembership(connection, root, settings.session_seconds, settings.stuck_seconds)
+    return connection, f"{slash}{below}".rstrip("/") + settings.root
 
 
 def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:

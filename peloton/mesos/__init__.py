@@ -1,1 +1,1 @@
-"""What hostmgr and the minicluster share of Mesos."""
+"""What frameworks and the minicluster share of Mesos: the session with the master, its calls and messages."""

@@ -147,7 +147,7 @@ def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
 
 
 def recorded_driver(driver: Any, journal: Journal) -> Any:
-    """The class `hostmgr.mesos.connection.MesosDriver` with a record of its calls."""
+    """The class `peloton.mesos.connection.MesosDriver` with a record of its calls."""
 
     class RecordedDriver(driver):  # type: ignore[misc]
         held = 0.0

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hostmgr.mesos.calls import Call
-from hostmgr.mesos.connection import Handler
-from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from mesos.v1.maintenance import maintenance_pb2
 from mesos.v1.master import master_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.errors import Unavailable
+from peloton.mesos.calls import Call
+from peloton.mesos.connection import Handler
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.stream import Event
 
 FRAMEWORK = "f-0000"
 ADDRESS = MasterAddress("127.0.0.1", 5050)

@@ -14,12 +14,6 @@ from google.protobuf.message import Message
 
 from hostmgr.drivers.load_sources import scores_from_query
 from hostmgr.mesos.agents import AgentReader
-from hostmgr.mesos.codec import MalformedMessage, codec
-from hostmgr.mesos.http import BrokenHttp
-from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.session import Session, SessionBroken
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
-from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from jobmgr.clients.matching import agent_from
 from jobmgr.services.common.agent_listings import directories, files
 from jobmgr.services.common.sandbox import address_of
@@ -32,7 +26,13 @@ from peloton.client.spec import parse_spec
 from peloton.client.yamltree import SpecError, read_text
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.membership.interface import Address
+from peloton.mesos.codec import MalformedMessage, codec
 from peloton.mesos.detector import announced
+from peloton.mesos.http import BrokenHttp
+from peloton.mesos.operator import OperatorClient
+from peloton.mesos.session import Session, SessionBroken
+from peloton.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
+from peloton.mesos.utf8 import replace_invalid_agent_text
 from peloton.model.ids import MesosTaskId
 from peloton.recordio import MalformedStream, RecordParser, frame
 from tests.fuzz import texts, values

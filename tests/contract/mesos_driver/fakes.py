@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from hostmgr.mesos.calls import Framework
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.session import RetryPauses, Session
-from hostmgr.mesos.stream import Event
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.mesos.calls import Framework
+from peloton.mesos.codec import codec
+from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress, StaticMaster
+from peloton.mesos.session import RetryPauses, Session
+from peloton.mesos.stream import Event
 
 WIRE = codec("protobuf")
 Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter, scheduler_pb2.Call], Awaitable[None]]

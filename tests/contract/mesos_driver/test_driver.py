@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hostmgr.mesos.calls import Calls, Framework
-from hostmgr.mesos.connection import CONNECT_SECONDS, MAX_REDIRECTS, MesosDriver
-from hostmgr.mesos.http import Requests, location
-from hostmgr.mesos.session import RetryPauses, Session
-from hostmgr.mesos.stream import OFFERS_AT_ONCE, Event
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
+from peloton.mesos.calls import Calls, Framework
+from peloton.mesos.connection import CONNECT_SECONDS, MAX_REDIRECTS, MesosDriver
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.http import Requests, location
+from peloton.mesos.session import RetryPauses, Session
+from peloton.mesos.stream import OFFERS_AT_ONCE, Event
 from tests.contract.mesos.unreachable import connecting, full
 from tests.contract.mesos_driver.fakes import (
     GOOD,

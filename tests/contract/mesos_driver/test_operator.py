@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.http import basic
-from hostmgr.mesos.operator import OperatorClient
 from mesos.v1.master import master_pb2
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.mesos.codec import codec
 from peloton.mesos.detector import MasterAddress, StaticMaster
+from peloton.mesos.http import basic
+from peloton.mesos.operator import OperatorClient
 from tests.contract.mesos_driver import recordings
 
 

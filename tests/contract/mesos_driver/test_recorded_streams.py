@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.http import BrokenHttp
-from hostmgr.mesos.session import Session, SessionBroken, State
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.mesos.codec import codec
+from peloton.mesos.http import BrokenHttp
+from peloton.mesos.session import Session, SessionBroken, State
+from peloton.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
 from peloton.model.states import TaskState
 from peloton.wire.hosts import labels_from
 from peloton.wire.mesos import task_status

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from hostmgr.config import MesosSettings
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.http import BrokenHttp, connect
-from hostmgr.mesos.operator import OperatorClient
-from hostmgr.mesos.tls import contexts
 from mesos.v1 import mesos_pb2
 from peloton.config.errors import ConfigError
 from peloton.config.loading import validated
 from peloton.errors import Unavailable
+from peloton.mesos.codec import codec
 from peloton.mesos.detector import MasterAddress, StaticMaster
+from peloton.mesos.http import BrokenHttp, connect
+from peloton.mesos.operator import OperatorClient
+from peloton.mesos.tls import contexts
 from tests.contract.mesos_driver.certificates import Authority, Identity
 from tests.contract.mesos_driver.processes import Client, Processes, connected, until
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from hostmgr.core.state.columns import Agent
-from hostmgr.mesos.stream import Event
 from hostmgr.services.matching import Matching
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.matching import AgentsClient, MatchingClient
@@ -28,6 +27,7 @@ from peloton.calls.rpc import Caller
 from peloton.clock import SystemClock
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.membership.interface import Role
+from peloton.mesos.stream import Event
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.model.resources import Resources
 from peloton.model.volume import volume_id

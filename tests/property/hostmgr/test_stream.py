@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.mesos.codec import MalformedMessage, codec
-from hostmgr.mesos.http import BrokenHttp
-from hostmgr.mesos.session import Session, SessionBroken
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
+from peloton.mesos.codec import MalformedMessage, codec
+from peloton.mesos.http import BrokenHttp
+from peloton.mesos.session import Session, SessionBroken
+from peloton.mesos.stream import Event, EventDecoder, Redirected, SessionRefused
 from peloton.recordio import MalformedStream
 
 EXPECTED = (BrokenHttp, MalformedMessage, MalformedStream, Redirected, SessionBroken, SessionRefused)

@@ -16,11 +16,11 @@ from hostmgr.core.state.columns import Agent
 from hostmgr.core.state.offers import Offer
 from hostmgr.drivers.agents import FollowedAgents
 from hostmgr.drivers.reconciliation import Reconciliation
-from hostmgr.mesos.stream import Event
 from hostmgr.services.internal import InternalHosts
 from hostmgr.services.leases import Leases
 from hostmgr.services.watches import Watches
 from mesos.v1 import mesos_pb2
+from peloton.mesos.stream import Event
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
 from peloton.rpc.server import RpcServer, Service, service

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from hostmgr.mesos.call_pipeline import ANSWER_SECONDS, CallPipeline
-from hostmgr.mesos.http import Requests
+from peloton.mesos.call_pipeline import ANSWER_SECONDS, CallPipeline
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.http import Requests
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
 

@@ -19,14 +19,14 @@ from hostmgr.core.state.table import HostTable
 from hostmgr.drivers.agents import FollowedAgents
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
-from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.operator import Agent, Agents, OperatorClient
 from hostmgr.services.internal import filter_from
 from hostmgr.services.query import hosts_by_query
 from mesos.v1 import mesos_pb2
 from mesos.v1.quota import quota_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.mesos.connection import MesosDriver
+from peloton.mesos.operator import Agent, Agents, OperatorClient
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.model.resources import Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2

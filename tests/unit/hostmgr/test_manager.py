@@ -19,16 +19,16 @@ from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
-from hostmgr.mesos.calls import Call
-from hostmgr.mesos.connection import MesosDriver
-from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.eventstream import EventRing, Numbered
+from peloton.mesos.calls import Call
+from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.stream import Event
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2

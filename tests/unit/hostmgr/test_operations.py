@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from hostmgr.core.state.columns import Agent
-from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
+from peloton.mesos.stream import Event
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from tests.unit.hostmgr.served import Served, refused, serving
 from tests.unit.hostmgr.test_manager import JOB

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostmgr.mesos.session import RetryPauses, Session, SessionBroken, State
+from peloton.mesos.session import RetryPauses, Session, SessionBroken, State
 from peloton.recordio import MalformedStream, RecordParser
 
 

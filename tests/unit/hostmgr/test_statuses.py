@@ -19,14 +19,14 @@ from hostmgr.core.state.table import HostTable
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agents import AgentReader
 from hostmgr.mesos.backend import MesosBackend
-from hostmgr.mesos.calls import Call
-from hostmgr.mesos.connection import MesosDriver
 from hostmgr.mesos.statuses import status_from
 from hostmgr.services.early_acknowledgements import EarlyAcknowledgements
 from hostmgr.services.events import EventStream
 from mesos.v1 import mesos_pb2
 from peloton.errors import Unavailable
 from peloton.eventstream import EventRing, StreamChanged
+from peloton.mesos.calls import Call
+from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.hostmgr.passing import passing_pb2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hostmgr.mesos.codec import Encoding, codec
-from hostmgr.mesos.session import Session
-from hostmgr.mesos.stream import EventDecoder
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import InvalidArgument
+from peloton.mesos.codec import Encoding, codec
+from peloton.mesos.session import Session
+from peloton.mesos.stream import EventDecoder
 from peloton.wire.mesos import task_status
 
 Event = scheduler_pb2.Event

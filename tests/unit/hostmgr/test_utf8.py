@@ -7,13 +7,13 @@ from typing import TypeVar
 import pytest
 from google.protobuf.message import Message
 
-from hostmgr.mesos.codec import codec
-from hostmgr.mesos.session import Session
-from hostmgr.mesos.stream import Event, EventDecoder, SessionRefused
 from hostmgr.mesos.translate import agent_from
-from hostmgr.mesos.utf8 import replace_invalid_agent_text
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
+from peloton.mesos.codec import codec
+from peloton.mesos.session import Session
+from peloton.mesos.stream import Event, EventDecoder, SessionRefused
+from peloton.mesos.utf8 import replace_invalid_agent_text
 from peloton.wire import eventstream
 from tests.unit.hostmgr.test_manager import Fixture
 

@@ -8,9 +8,9 @@ import pytest
 
 from hostmgr.core.state.columns import Agent
 from hostmgr.core.state.offers import DISK, Entry, InsufficientOffers, Need, Offer, free, take
-from hostmgr.mesos.stream import Event
 from mesos.v1 import mesos_pb2
 from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
+from peloton.mesos.stream import Event
 from peloton.model.resources import Resources
 from peloton.model.volume import VolumeMount
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hostmgr.mesos.codec import MalformedMessage, codec
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import InvalidArgument
 from peloton.membership.interface import Address
+from peloton.mesos.codec import MalformedMessage, codec
 from peloton.mesos.detector import announced
 from peloton.model.resources import MAX_AMOUNT, milli
 from peloton.model.states import TaskState

@@ -168,7 +168,7 @@ async def test_hostmgr_traces_a_launch_until_the_agent_reports(spans: Collected)
 
 
 def _update(status: mesos_pb2.TaskStatus) -> Any:
-    from hostmgr.mesos.stream import Event
+    from peloton.mesos.stream import Event
 
     event = Event(type=Event.UPDATE)
     event.update.status.CopyFrom(status)

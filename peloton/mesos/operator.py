@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import (
+from mesos.v1.maintenance import maintenance_pb2
+from mesos.v1.master import master_pb2
+from mesos.v1.quota import quota_pb2
+from peloton.errors import Unavailable
+from peloton.mesos.codec import Codec, MalformedMessage
+from peloton.mesos.detector import MasterAddress, MasterDetector
+from peloton.mesos.http import (
     READ_BYTES,
     BrokenHttp,
     HttpResponse,
@@ -15,13 +20,8 @@ from hostmgr.mesos.http import (
     connect,
     location,
 )
-from hostmgr.mesos.tls import Tls
-from hostmgr.mesos.utf8 import replace_invalid_agent_text
-from mesos.v1.maintenance import maintenance_pb2
-from mesos.v1.master import master_pb2
-from mesos.v1.quota import quota_pb2
-from peloton.errors import Unavailable
-from peloton.mesos.detector import MasterAddress, MasterDetector
+from peloton.mesos.tls import Tls
+from peloton.mesos.utf8 import replace_invalid_agent_text
 
 PATH = "/api/v1"
 MAX_REDIRECTS = 3

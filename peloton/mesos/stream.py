@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_BYTES, BrokenHttp, ResponseParser, location
-from hostmgr.mesos.session import Session
-from hostmgr.mesos.utf8 import replace_invalid_text
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.mesos.codec import Codec, MalformedMessage
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.http import READ_BYTES, BrokenHttp, ResponseParser, location
+from peloton.mesos.session import Session
+from peloton.mesos.utf8 import replace_invalid_text
 from peloton.recordio import RecordParser
 
 Event = scheduler_pb2.Event

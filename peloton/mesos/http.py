@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from hostmgr.mesos.tls import describe
 from peloton.mesos.detector import MasterAddress
+from peloton.mesos.tls import describe
 from peloton.model.amounts import byte_size
 
 READ_BYTES = 256 * 1024

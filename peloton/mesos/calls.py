@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from hostmgr.core.cluster_manager.events import Acknowledgement
 from mesos.v1 import mesos_pb2
 from mesos.v1.scheduler import scheduler_pb2
 
@@ -15,7 +15,7 @@ _Capability = mesos_pb2.FrameworkInfo.Capability
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """The framework as which hostmgr registers with Mesos (docs/behaviour/hosts.md)."""
+    """The framework as which a program registers with Mesos; hostmgr by default (docs/behaviour/hosts.md)."""
 
     user: str = "root"
     name: str = "Peloton"
@@ -50,6 +50,25 @@ class Framework:
         if framework_id:
             info.id.value = framework_id
         return info
+
+
+class Acknowledgeable(Protocol):
+    """What an ACKNOWLEDGE needs of a status."""
+
+    @property
+    def run(self) -> str:
+        """The id of the task."""
+        ...
+
+    @property
+    def agent_id(self) -> str:
+        """The agent that sent it."""
+        ...
+
+    @property
+    def uuid(self) -> bytes:
+        """By which the agent knows it."""
+        ...
 
 
 def subscribe(framework: Framework, framework_id: str | None) -> Call:
@@ -99,7 +118,7 @@ class Calls:
             ),
         )
 
-    def acknowledge(self, status: Acknowledgement) -> Call:
+    def acknowledge(self, status: Acknowledgeable) -> Call:
         """Return an ACKNOWLEDGE of a status with a uuid; statuses of the master have none and get none."""
         call = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
         acknowledge = call.acknowledge

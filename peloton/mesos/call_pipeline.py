@@ -11,9 +11,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from hostmgr.mesos.http import READ_BYTES, BrokenHttp, HeaderlessParser, Requests
-from hostmgr.mesos.session import SessionBroken
 from peloton.errors import Unavailable
+from peloton.mesos.http import READ_BYTES, BrokenHttp, HeaderlessParser, Requests
+from peloton.mesos.session import SessionBroken
 
 MAX_OUTSTANDING = 4096
 """Number of unanswered calls from which senders wait."""

@@ -12,15 +12,15 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
-from hostmgr.mesos.call_pipeline import CallPipeline
-from hostmgr.mesos.calls import Call, Framework, subscribe
-from hostmgr.mesos.codec import Codec, MalformedMessage
-from hostmgr.mesos.http import READ_BYTES, BrokenHttp, Requests, connect
-from hostmgr.mesos.session import RetryPauses, Session, SessionBroken
-from hostmgr.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
-from hostmgr.mesos.tls import Tls
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.mesos.call_pipeline import CallPipeline
+from peloton.mesos.calls import Call, Framework, subscribe
+from peloton.mesos.codec import Codec, MalformedMessage
 from peloton.mesos.detector import MasterAddress, MasterDetector
+from peloton.mesos.http import READ_BYTES, BrokenHttp, Requests, connect
+from peloton.mesos.session import RetryPauses, Session, SessionBroken
+from peloton.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
+from peloton.mesos.tls import Tls
 from peloton.recordio import MalformedStream
 
 PATH = "/api/v1/scheduler"
@@ -30,7 +30,7 @@ SUBSCRIBE_SECONDS = 30.0
 WATCH_SECONDS = 0.5
 MAX_REDIRECTS = 3
 _BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
-"""Errors that end a subscription but not hostmgr. InvalidArgument: an amount in an offer is no number."""
+"""Errors that end a subscription but not the program. InvalidArgument: an amount in an offer is no number."""
 log = logging.getLogger(__name__)
 
 
