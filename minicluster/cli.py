@@ -75,6 +75,7 @@ def minicluster() -> None:
     "--images", metavar="refuse|docker|plain", help="What becomes of a task that asks for an image."
 )
 @click.option("--secure", is_flag=True, help="With TLS, asking callers who they are.")
+@click.option("--bare", is_flag=True, help="Mesos and the servers only, for `peloton deploy`.")
 @click.option("--free-ports", is_flag=True, help="Take any free ports, as `ports: free` does.")
 @TIMEOUT
 def up(
@@ -82,6 +83,7 @@ def up(
     config: Path | None,
     free_ports: bool,
     secure: bool,
+    bare: bool,
     timeout: int | None,
     **given: str | None,
 ) -> None:
@@ -94,6 +96,8 @@ def up(
     overrides: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if secure:
         overrides["secure"] = True
+    if bare:
+        overrides["bare"] = True
     if free_ports:
         overrides["ports"] = "free"
     cluster = _cluster(directory, timeout)

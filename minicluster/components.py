@@ -93,7 +93,8 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
             )
     for number, further in enumerate(cluster.clusters):
         found += _further_mesos(number, further, cluster, layout, ports)
-    found += _daemons(cluster, layout, ports, master)
+    if not cluster.bare:
+        found += _daemons(cluster, layout, ports, master)
     return tuple(found)
 
 

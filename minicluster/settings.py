@@ -115,6 +115,8 @@ class ClusterSettings(Settings):
     """A whole cluster on one machine."""
 
     agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+    bare: bool = False
+    """Whether only Mesos and the servers run, without any daemon: `peloton deploy` can start these."""
     instances: Instances = Instances()
     ports: Literal["default", "free"] = "default"
     settings: DaemonSettings = DaemonSettings()

@@ -55,6 +55,7 @@ GROUPS = {
         "peloton.cli.commands.certs:certs", "A small authority, for tests and small clusters."
     ),
     "minicluster": LazyEntry("", "A whole cluster on this machine."),
+    "deploy": LazyEntry("", "Deploy Peloton itself on a Mesos cluster."),
 }
 
 

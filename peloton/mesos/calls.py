@@ -156,3 +156,15 @@ class Calls:
             if agent_id:
                 task.agent_id.value = agent_id
         return call
+
+    def revive(self) -> Call:
+        """Return a REVIVE, after which offers come again."""
+        return Call(framework_id=self._id, type=Call.REVIVE)
+
+    def suppress(self) -> Call:
+        """Return a SUPPRESS, after which no offers come."""
+        return Call(framework_id=self._id, type=Call.SUPPRESS)
+
+    def teardown(self) -> Call:
+        """Return a TEARDOWN, which ends the framework and all its tasks."""
+        return Call(framework_id=self._id, type=Call.TEARDOWN)
