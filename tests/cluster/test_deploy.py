@@ -1,0 +1,224 @@
+"""`peloton deploy` on Mesos: daemons as tasks of a framework of their own, changed while they serve."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.mesos.agent.cleanup import kill_tasks
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from tests.cluster.conftest import Harness, wait_for
+from tests.cluster.deploying import Deployer, bare_cluster
+from tests.servers.zookeeper import ZooKeeperServer
+
+UPGRADES = int(os.environ.get("PELOTON_TEST_UPGRADES", "20"))
+TASKS, INSTANCES = 2000, 50
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with bare_cluster(tmp_path_factory.mktemp("deploy") / "cluster", zookeeper) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def deployer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Deployer:
+    return Deployer(tmp_path_factory.mktemp("installation"), cluster)
+
+
+@pytest.fixture
+def deployed(deployer: Deployer, cluster: Cluster) -> Iterator[Harness]:
+    """An installation, with a pool; each test begins with the first environment."""
+    deployer("apply", deployer.file())
+    harness = Harness(cluster)
+    yield harness
+    harness.client.close()
+    deployer("destroy", deployer.file(), "--yes")
+
+
+def test_from_nothing_to_a_first_job_and_back(deployer: Deployer, cluster: Cluster) -> None:
+    file = deployer.file()
+    assert "start one of jobmgr: jobmgr has 0 daemons of 2" in deployer("plan", file)
+    assert "test is not deployed" in deployer("status", file, code=1)
+    began = time.monotonic()
+    deployer("apply", file)
+    harness = Harness(cluster)
+    try:
+        job = harness.create(harness.config("true", 10))
+        assert harness.ended(job).state == job_pb2.SUCCEEDED
+    finally:
+        harness.client.close()
+    took = time.monotonic() - began
+    print(f"from nothing to the end of a first job: {took:.1f} s")
+    assert took < 90
+    assert "nothing is to be done" in deployer("plan", file)
+    again, said = deployer.timed("apply", file)
+    assert "start" not in said and again < 20, said
+    found = deployer.status(file)
+    assert found["whole"] and found["wanted"] == 1
+    assert len(found["daemons"]) == 8
+    assert {each["group"] for each in found["daemons"] if each["leads"]} == {"hostmgr", "resmgr", "jobmgr"}
+    for group in ("hostmgr", "resmgr", "jobmgr", "placement"):
+        assert len({each["host"] for each in found["daemons"] if each["group"] == group}) == 2, found
+    deployer("destroy", file, "--yes")
+    assert "there is no installation test" in deployer("destroy", file, "--yes", code=1)
+
+
+class Calls:
+    """Calls that are made all the time, as a user's program makes them."""
+
+    def __init__(self, harness: Harness, job: str) -> None:
+        self._harness, self._job = harness, job
+        self._stop = threading.Event()
+        self.made, self.failed, self.longest = 0, list[str](), 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            began = time.monotonic()
+            try:
+                self._harness.runtime(self._job)
+                self.made += 1
+            except Exception as error:  # noqa: BLE001 - the test tells of any
+                self.failed.append(repr(error))
+            self.longest = max(self.longest, time.monotonic() - began)
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+
+def service(harness: Harness) -> str:
+    config = harness.config("sleep 100000", INSTANCES, type=job_pb2.SERVICE)
+    config.defaultConfig.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=0.02, memLimitMb=8))
+    return harness.create(config)
+
+
+def runs_of(harness: Harness, job: str) -> set[str]:
+    return {task.runtime.mesosTaskId.value for task in harness.tasks(job).values()}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Harness) -> None:
+    harness, files = deployed, [deployer.file(deployer.environment("second")), deployer.file()]
+    lasting = service(harness)
+    wait_for(lambda: harness.runtime(lasting).state == job_pb2.RUNNING, 90)
+    wait_for(lambda: harness.runtime(lasting).taskStats.get("RUNNING") == INSTANCES, 90)
+    before, calls = runs_of(harness, lasting), Calls(harness, lasting)
+    took: list[float] = []
+    for number in range(UPGRADES):
+        config = harness.config("sleep 0.2", TASKS)
+        config.defaultConfig.restartPolicy.maxFailures = 0
+        config.defaultConfig.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=0.02, memLimitMb=8))
+        job = harness.create(config)
+        seconds, _ = deployer.timed("apply", files[number % 2])
+        took.append(seconds)
+        print(
+            f"upgrade {number + 1}: {seconds:.1f} s, {calls.made} calls, load {os.getloadavg()[0]:.0f}",
+            flush=True,
+        )
+        ended = harness.ended(job, 300)
+        assert (ended.state, dict(ended.taskStats)["SUCCEEDED"]) == (job_pb2.SUCCEEDED, TASKS)
+    calls.end()
+    print(f"{UPGRADES} upgrades: {min(took):.1f} to {max(took):.1f} s")
+    print(f"{calls.made} calls, the longest one {calls.longest:.1f} s")
+    assert not calls.failed
+    assert runs_of(harness, lasting) == before, "no instance of the service was started again"
+    assert max(took) <= 60
+
+
+@pytest.mark.long
+def test_a_version_that_does_not_start_goes_back_while_it_serves(
+    deployer: Deployer, deployed: Harness
+) -> None:
+    lasting = service(deployed)
+    calls, file = Calls(deployed, lasting), deployer.file()
+    before = {each["name"] for each in deployer.status(file)["daemons"]}
+    said = deployer("apply", deployer.file(deployer.broken_environment()), code=1)
+    calls.end()
+    assert "went back to revision 1: hostmgr: 2 daemons failed" in said
+    found = deployer.status(file)
+    assert {each["name"] for each in found["daemons"]} == before, "no daemon that served was touched"
+    assert found["whole"] and "2 daemons failed" in found["went_back"]
+    assert calls.made and not calls.failed
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_deployers_that_die_at_each_step_are_continued(deployer: Deployer, deployed: Harness) -> None:
+    lasting = service(deployed)
+    file, calls, kills = deployer.file(deployer.environment("second")), Calls(deployed, lasting), 0
+    for _ in range(60):
+        process = deployer.begin("apply", file)
+        assert process.stdout is not None
+        acted = next((line for line in process.stdout if " start test." in line or " end test." in line), "")
+        if not acted:
+            assert process.wait(10) == 0
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        kills += 1
+    calls.end()
+    print(f"{kills} deployers were killed")
+    assert kills > 10
+    found = deployer.status(file)
+    assert found["whole"] and len(found["daemons"]) == 8 and {d["revision"] for d in found["daemons"]} == {2}
+    assert not calls.failed
+
+
+@pytest.mark.long
+def test_one_deployer_works_at_a_time(deployer: Deployer, deployed: Harness) -> None:
+    first = deployer.begin("apply", deployer.file(deployer.environment("second")))
+    try:
+        assert first.stdout is not None
+        next(line for line in first.stdout if " start test." in line)
+        said = deployer("apply", deployer.file(), code=1)
+        assert (
+            "another deployer is at work: `peloton deploy apply` of" in said
+            and f"process {first.pid}" in said
+        )
+        first.stdout.read()
+        assert first.wait(120) == 0
+    finally:
+        first.kill()
+        first.wait()
+    said = deployer("rollback", deployer.file())
+    assert "is whole" in said
+
+
+@pytest.mark.long
+def test_daemons_of_a_dead_host_come_up_elsewhere(
+    deployer: Deployer, deployed: Harness, cluster: Cluster
+) -> None:
+    file = deployer.file()
+    host = next(d["host"] for d in deployer.status(file)["daemons"] if d["group"] == "jobmgr" and d["leads"])
+    name = f"mesos-{host}"
+    process = deployer.begin("apply", file, "--keep")
+    try:
+        wait_for(lambda: deployer.status(file)["deployer"] != "", 30)
+        cluster.kill([name])
+        kill_tasks(cluster.layout.work_of(name))
+
+        def elsewhere() -> bool:
+            found = deployer.status(file, code=None)
+            return bool(found["whole"]) and all(each["host"] != host for each in found["daemons"])
+
+        wait_for(elsewhere, 90)
+        job = deployed.create(deployed.config("true", 10))
+        assert deployed.ended(job).state == job_pb2.SUCCEEDED
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+        cluster.start([name])
