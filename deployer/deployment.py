@@ -71,6 +71,8 @@ class Deployment:
         self._asked = -1
         """The subscription in which Mesos was asked for the state of all daemons."""
         self._settled_at = 0.0
+        self._unanswered: set[str] = set()
+        """Daemons of whose state Mesos has not told since it was asked."""
         self._killed: dict[str, float] = {}
         self._told = ("", 0.0)
         self._changes: list[tuple[Callable[[Record], Record], asyncio.Future[None]]] = []
@@ -150,8 +152,9 @@ class Deployment:
             self._asked = self.framework.subscriptions
             self._settled_at = self._clock.monotonic() + (SETTLE_SECONDS if self.record.instances else 0)
             self.framework.reconcile((name, each.agent) for name, each in self.record.instances.items())
+            self._unanswered = set(self.record.instances)
         await self._take_reports()
-        if self._clock.monotonic() < self._settled_at:
+        if self._unanswered and self._clock.monotonic() < self._settled_at:
             return self._waiting("Mesos is asked for the state of all daemons")
         await self._probe()
         assert self._wanted is not None, "want comes first"
@@ -190,6 +193,7 @@ class Deployment:
     async def _take_reports(self) -> None:
         record = self.record
         for report in self.framework.take():
+            self._unanswered.discard(report.id)
             started = record.instances.get(report.id)
             if started is None:
                 self._end_unknown(report)
@@ -220,7 +224,7 @@ class Deployment:
     def _migrated(self, record: Record, started: Started, report: TaskReport) -> Record:
         if report.succeeded:
             self._report("the schema of the store is up to date")
-            return replace(record, schema=started.digest, schema_failure="")
+            return record.with_schema(started.digest)
         if report.lost:
             return record
         return replace(
@@ -389,7 +393,7 @@ def situation(record: Record, answers: dict[str, Answer], healthy_since: dict[st
     return Situation(
         instances_of(record, answers, healthy_since),
         record.failures,
-        record.schema,
+        frozenset(record.schemas),
         record.schema_failure,
         record.reached,
     )

@@ -71,7 +71,8 @@ class Record:
     """Why the wanted revision is an earlier one; empty where somebody wanted it."""
     launched: int = 0
     """Daemons started so far."""
-    schema: str = ""
+    schemas: tuple[str, ...] = ()
+    """Digests of the last schemas that were brought about; a later one serves the versions before it."""
     schema_failure: str = ""
     instances: dict[str, Started] = field(default_factory=dict)
     failures: dict[str, Failures] = field(default_factory=dict)
@@ -106,6 +107,11 @@ class Record:
         """Want a revision that there is. Raises NotFound."""
         self.revision(number)
         return replace(self, wanted=number, reached=False, went_back=why, failures={}, schema_failure="")
+
+    def with_schema(self, digest: str) -> Record:
+        """Note that a schema was brought about."""
+        others = [each for each in self.schemas if each != digest]
+        return replace(self, schemas=(*others, digest)[-MOST_REVISIONS:], schema_failure="")
 
     def whole(self) -> Record:
         """Note that the wanted revision is whole."""
@@ -152,6 +158,7 @@ def from_json(text: bytes) -> Record:
         return Record(
             **{
                 **held,
+                "schemas": tuple(held["schemas"]),
                 "revisions": tuple(Revision(**each) for each in held["revisions"]),
                 "instances": {
                     name: Started(**{**each, "ports": tuple(each["ports"])})

@@ -14,9 +14,9 @@ OUTPUT = frozenset({"json", "output", "watch", "interval"})
 
 
 def commands() -> dict[Path, click.Command]:
-    """Return the commands by their names; those of the minicluster have tests of their own."""
+    """Return the commands by their names; `minicluster` and `deploy` have tests of their own."""
     found = dict(_below(cli, click.Context(cli), ()))
-    return {path: command for path, command in found.items() if path[0] != "minicluster"}
+    return {path: command for path, command in found.items() if path[0] not in ("minicluster", "deploy")}
 
 
 def options(command: click.Command) -> list[click.Option]:

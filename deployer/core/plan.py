@@ -98,7 +98,7 @@ class _Planner:
         failed = "" if self._found.converged else self._failed()
         if failed and self._wanted.fallback is not None:
             return Plan((RollBack(self._wanted.fallback, failed),))
-        if self._wanted.schema not in ("", self._found.schema):
+        if self._wanted.schema and self._wanted.schema not in self._found.schemas:
             if failed:
                 return Plan(blocked=failed)
             return Plan((Migrate("the wanted version may need another schema of the store"),))
@@ -113,7 +113,7 @@ class _Planner:
 
     def _failed(self) -> str:
         """Return why the wanted revision counts as failed; empty where it does not."""
-        if self._found.schema_failure and self._wanted.schema != self._found.schema:
+        if self._found.schema_failure and self._wanted.schema not in self._found.schemas:
             return f"the schema of the store was not brought up to date: {self._found.schema_failure}"
         for group in self._wanted.groups:
             failures = self._failures(group)
@@ -269,7 +269,7 @@ def foresee(wanted: Wanted, now_is: Situation, now: float, most: int = 1000) -> 
 
 def _succeeded(step: Step, wanted: Wanted, found: Situation, now: float, name: str) -> Situation:
     if isinstance(step, Migrate):
-        return replace(found, schema=wanted.schema)
+        return replace(found, schemas=found.schemas | {wanted.schema})
     if isinstance(step, Stop):
         return replace(found, instances=tuple(e for e in found.instances if e.id != step.instance))
     assert isinstance(step, Start), step

@@ -83,8 +83,8 @@ class Situation:
     instances: tuple[Instance, ...] = ()
     failures: Mapping[str, Failures] = field(default_factory=dict)
     """By group; those of another digest than the wanted one count no more."""
-    schema: str = ""
-    """The last schema that was brought about."""
+    schemas: frozenset[str] = frozenset()
+    """The schemas that were brought about."""
     schema_failure: str = ""
     """Why the wanted schema could not be brought about; empty where it was not tried."""
     converged: bool = False

@@ -85,7 +85,7 @@ def reference() -> str:
     """Return the page, as Markdown."""
     root = click.Context(cli, info_name="peloton")
     parts = [_HEAD, "## Global flags\n", *_flags(cli, root), _CLUSTERS.rstrip()]
-    members = {name: cli.get_command(root, name) for name in GROUPS if name not in ("minicluster", "deploy")}
+    members = {name: cli.get_command(root, name) for name in GROUPS if name != "minicluster"}
     parts += ["\n## Beside the groups\n"]
     for name, command in members.items():
         if command is not None and not isinstance(command, click.Group):

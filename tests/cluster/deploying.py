@@ -77,6 +77,10 @@ class Deployer:
             "upgrade": {"canary": 2},
         }
 
+    def new_store(self) -> None:
+        """Let the next installation begin with nothing stored."""
+        self.tree["storage"] = {"kind": "sqlite", "path": str(self._folder / f"{uuid.uuid4().hex}.db")}
+
     def environment(self, name: str) -> Path:
         """Return an environment of this version, by a path of its own."""
         place = self._folder / name

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 
@@ -35,7 +36,8 @@ def deployer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Depl
 
 @pytest.fixture
 def deployed(deployer: Deployer, cluster: Cluster) -> Iterator[Harness]:
-    """An installation, with a pool; each test begins with the first environment."""
+    """An installation with a store of its own and a pool; each test begins with the first environment."""
+    deployer.new_store()
     deployer("apply", deployer.file())
     harness = Harness(cluster)
     yield harness
@@ -94,6 +96,12 @@ class Calls:
     def end(self) -> None:
         self._stop.set()
         self._thread.join(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.end()
 
 
 def service(harness: Harness) -> str:

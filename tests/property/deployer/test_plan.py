@@ -35,7 +35,9 @@ class World:
     went_back: bool = False
 
     def situation(self) -> Situation:
-        return Situation(tuple(self.instances.values()), dict(self.failures), self.schema, "", self.converged)
+        return Situation(
+            tuple(self.instances.values()), dict(self.failures), frozenset({self.schema}), "", self.converged
+        )
 
     def turn(self, crash: bool) -> Plan:
         """One turn of a deployer, which may die within it."""

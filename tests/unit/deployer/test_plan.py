@@ -36,11 +36,11 @@ def test_everything_that_is_missing_is_started_at_once() -> None:
 
 def test_the_schema_comes_before_all_daemons() -> None:
     assert isinstance(plan(wanted(schema="s2"), Situation(), NOW).steps[0], Migrate)
-    assert isinstance(plan(wanted(schema="s2"), Situation(schema="s2"), NOW).steps[0], Start)
+    assert isinstance(plan(wanted(schema="s2"), Situation(schemas=frozenset({"s2"})), NOW).steps[0], Start)
 
 
 def test_a_schema_that_cannot_be_made_ends_the_change_before_any_daemon_is_touched() -> None:
-    found = Situation(whole(), schema="s1", schema_failure="no such keyspace")
+    found = Situation(whole(), schemas=frozenset({"s1"}), schema_failure="no such keyspace")
     assert plan(wanted(schema="s2"), found, NOW).steps == (
         RollBack(1, "the schema of the store was not brought up to date: no such keyspace"),
     )

@@ -23,7 +23,7 @@ DAEMONS = ("jobmgr", "resmgr", "hostmgr", "placement")
 
 
 def installation(**changes: Any) -> Installation:
-    daemons = {name: {"count": 1, "mem": 300} for name in (*DAEMONS, "archiver", "web")}
+    daemons: dict[str, Any] = {name: {"count": 1, "mem": 300} for name in (*DAEMONS, "archiver", "web")}
     daemons["services"] = {"role": "placement", "settings": {"task_type": ["stateless"]}}
     tree = {**TREE, "daemons": daemons, "version": {"environment": sys.prefix}, "settings": {}, **changes}
     return installation_from(tree, "file")
