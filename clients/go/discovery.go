@@ -96,10 +96,10 @@ type zooKeeper struct {
 	cluster string
 	tls     *encryptedZooKeeper // nil: not encrypted
 
-	mu     sync.Mutex
-	conn   *zk.Conn
-	closed bool
-	reads  sync.WaitGroup
+	mu      sync.Mutex
+	session *session
+	closed  bool
+	reads   sync.WaitGroup
 }
 
 func newZooKeeper(text, root, mesosCluster string, encryption *tls.Config) (*zooKeeper, error) {
@@ -127,31 +127,29 @@ type nolog struct{}
 
 func (nolog) Printf(string, ...any) {}
 
-func (z *zooKeeper) connected() (*zk.Conn, error) {
+// connected returns the session, a new one where the last was lost. The caller says by reads.Done when it has read.
+func (z *zooKeeper) connected() (*session, error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.closed {
 		return nil, ErrClosed
 	}
-	if z.conn == nil {
-		conn, err := z.connect()
+	if z.session == nil || z.session.ended() {
+		made, err := z.connect()
 		if err != nil {
 			return nil, newError(codes.Unavailable, "", fmt.Sprintf("ZooKeeper (%s): %v", z.text, err), err)
 		}
-		z.conn = conn
+		z.session = made
 	}
 	z.reads.Add(1)
-	return z.conn, nil
+	return z.session, nil
 }
 
-func (z *zooKeeper) connect() (conn *zk.Conn, err error) {
+func (z *zooKeeper) connect() (*session, error) {
 	if z.tls == nil {
-		conn, _, err = zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false))
-		return conn, err
+		return newSession(z.servers, zk.NewDNSHostProvider(), net.DialTimeout)
 	}
-	conn, _, err = zk.Connect(z.servers, zooKeeperTimeout, zk.WithLogger(nolog{}), zk.WithLogInfo(false),
-		zk.WithDialer(z.tls.dial), zk.WithHostProvider(z.tls))
-	return conn, err
+	return newSession(z.servers, z.tls, z.tls.dial)
 }
 
 func (z *zooKeeper) address(ctx context.Context, role Role, _ string) (string, error) {
@@ -182,7 +180,7 @@ func (z *zooKeeper) node(role Role) string {
 // watch tells the address of each new leader. What ZooKeeper has while it cannot be reached is told afterwards.
 func (z *zooKeeper) watch(ctx context.Context, role Role, tell func(address string)) {
 	for ctx.Err() == nil {
-		changed, err := z.tellOnce(z.node(role), tell)
+		changed, err := z.tellOnce(ctx, z.node(role), tell)
 		if errors.Is(err, ErrClosed) {
 			return
 		}
@@ -198,16 +196,19 @@ func (z *zooKeeper) watch(ctx context.Context, role Role, tell func(address stri
 }
 
 // tellOnce tells who leads, and returns what says that it has changed.
-func (z *zooKeeper) tellOnce(node string, tell func(address string)) (<-chan zk.Event, error) {
-	conn, err := z.connected()
+func (z *zooKeeper) tellOnce(ctx context.Context, node string, tell func(address string)) (<-chan zk.Event, error) {
+	session, err := z.connected()
 	if err != nil {
 		return nil, err
 	}
 	defer z.reads.Done()
-	value, _, changed, err := conn.GetW(node)
+	if err := session.settled(ctx); err != nil {
+		return nil, err
+	}
+	value, _, changed, err := session.conn.GetW(node)
 	if errors.Is(err, zk.ErrNoNode) {
 		var there bool
-		if there, _, changed, err = conn.ExistsW(node); err == nil && !there {
+		if there, _, changed, err = session.conn.ExistsW(node); err == nil && !there {
 			tell("")
 		}
 		return changed, err
@@ -237,7 +238,7 @@ func leaderAddress(node string, value []byte) (string, error) {
 
 // read ends with ctx: the library's Get waits for a connection as long as it takes.
 func (z *zooKeeper) read(ctx context.Context, node string) ([]byte, error) {
-	conn, err := z.connected()
+	session, err := z.connected()
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ func (z *zooKeeper) read(ctx context.Context, node string) ([]byte, error) {
 	results := make(chan result, 1)
 	go func() {
 		defer z.reads.Done()
-		value, _, err := conn.Get(node)
+		value, _, err := session.conn.Get(node)
 		results <- result{value, err}
 	}()
 	select {
@@ -261,11 +262,11 @@ func (z *zooKeeper) read(ctx context.Context, node string) ([]byte, error) {
 
 func (z *zooKeeper) close() {
 	z.mu.Lock()
-	conn := z.conn
-	z.conn, z.closed = nil, true
+	session := z.session
+	z.session, z.closed = nil, true
 	z.mu.Unlock()
-	if conn != nil {
-		conn.Close()
+	if session != nil {
+		session.conn.Close()
 		z.reads.Wait()
 	}
 }
