@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml test-workloads minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 

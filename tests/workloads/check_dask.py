@@ -216,6 +216,17 @@ def test_workers_go_on_elsewhere_when_their_agent_ends(harness: Harness) -> None
         run.tell()
 
 
+def test_workers_go_on_elsewhere_when_their_host_is_drained(harness: Harness) -> None:
+    with program(harness, "watched") as run:
+        _, job, *_ = run.expect("workers")
+        host = host_of(harness, job, 0)
+        run.tell()
+        peloton(harness, "host", "maintenance", "start", host)
+        assert run.expect("now") == ["now", "0", "1"]
+        assert host_of(harness, job, 0) != host
+        run.tell()
+
+
 def test_a_cluster_whose_job_is_stopped_says_so(harness: Harness) -> None:
     with program(harness, "lost") as run:
         _, job = run.expect("workers")
