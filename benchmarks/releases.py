@@ -1,12 +1,12 @@
 """Adds instances to a batch job one at a time and releases them, many times over, on real daemon processes.
 
-    python benchmarks/releases.py --rounds 100 --count 1000 --hosts 100 [--storage cassandra]
+    python benchmarks/releases.py --rounds 100 --count 1000 --hosts 100 [--storage cassandra] [--cache-mb 4]
 
 Prints one figure per line: for the first, the second and the last round the milliseconds of an Update that
 adds one instance (p50, p99), the seconds until all run and until all numbers are free, and the memory of each
 process; the rows in SQLite; and what a run leaves in memory in the second half of the rounds. The first round
-makes the numbers: from the second one on they are used again. jobmgr's memory grows until SQLite's caches
-of pages (96 MB) hold the newest history, as it does by any runs.
+makes the numbers: from the second one on they are used again. jobmgr's memory grows until SQLite's caches of
+pages (`storage.cache_mb`) hold the newest history, as it does by any runs: with a small cache it is flat.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import psutil
 from benchmarks.throughput import client_of, create, make_pool, settings_of, tell
 from minicluster.cluster import Cluster
 from minicluster.processes import load
+from minicluster.settings import ClusterSettings, DaemonSettings
 from minicluster.temporary import run_program, temporary_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
@@ -68,6 +69,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=100, help="instances that each round adds and releases")
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--storage", default="sqlite", metavar="sqlite|cassandra[=HOST:PORT,…]")
+    parser.add_argument("--cache-mb", type=int, default=128, help="of SQLite, in each daemon")
     parser.add_argument("--membership", default="local", metavar="local|zookeeper[=HOST:PORT,…]")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds until a round is given up")
     parser.add_argument("--seconds", type=float, default=7200.0, help="no round begins later than this")
@@ -79,7 +81,7 @@ def arguments() -> argparse.Namespace:
 def measure(options: argparse.Namespace) -> int:
     rounds: list[Round] = []
     with (
-        temporary_cluster(settings_of(options), tell, options.keep_logs) as cluster,
+        temporary_cluster(with_cache(options), tell, options.keep_logs) as cluster,
         client_of(cluster) as client,
     ):
         driver = Driver(client, create(client, make_pool(client), 1, TASK, "true"), options)
@@ -88,6 +90,15 @@ def measure(options: argparse.Namespace) -> int:
             rounds.append(driver.round(cluster, len(rounds) + 1))
             tell(told(len(rounds), rounds[-1]))
     return report(rounds, driver)
+
+
+def with_cache(options: argparse.Namespace) -> ClusterSettings:
+    """Return the settings of the cluster, with the cache of SQLite that is asked for."""
+    made = settings_of(options)
+    if options.storage != "sqlite":
+        return made
+    own = {role: {"storage": {"cache_mb": options.cache_mb}} for role in ("jobmgr", "resmgr", "hostmgr")}
+    return made.model_copy(update={"settings": DaemonSettings(**own)})
 
 
 class Driver:

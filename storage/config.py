@@ -32,6 +32,9 @@ class SqliteSettings(Settings):
     """Connections for reads, each with a thread of its own."""
     max_queued_writes: int = Field(default=1024, ge=1)
     """Most writes that are accepted and not yet committed; further callers wait."""
+    cache_mb: int = Field(default=128, ge=1, le=65536)
+    """Memory in MB in which a process keeps pages of the database: one half for writes, the other for reads.
+    It fills as history is written."""
     secret_keys_file: Path | None = None
     """File, mode 0600, with the keys that encrypt the secrets of jobs: on each line 32 bytes in Base64. The
     first one encrypts, and all decrypt. Without it, secrets are stored as they are."""

@@ -28,26 +28,26 @@ def prepare_directory(path: Path) -> None:
         raise Unavailable(f"database {path} is not writable")
 
 
-def writer_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
+def writer_connection(path: Path, busy_timeout: float, cache_kb: int = 65536) -> sqlite3.Connection:
     """Open a connection whose commits are on disk when they return (WAL, synchronous=FULL).
 
-    Transactions are explicit.
+    Transactions are explicit. `cache_kb`: for pages of the database.
     """
     db = _connect(path, busy_timeout)
     with translation():
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_BETWEEN_CHECKPOINTS}")
         db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG_BYTES}")
-        db.execute("PRAGMA cache_size = -65536")
+        db.execute(f"PRAGMA cache_size = -{cache_kb}")
     return db
 
 
-def reader_connection(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """Open a read-only connection."""
+def reader_connection(path: Path, busy_timeout: float, cache_kb: int = 32768) -> sqlite3.Connection:
+    """Open a read-only connection. `cache_kb`: for pages of the database."""
     db = _connect(path, busy_timeout)
     with translation():
         db.execute("PRAGMA query_only = ON")
-        db.execute("PRAGMA cache_size = -32768")
+        db.execute(f"PRAGMA cache_size = -{cache_kb}")
     return db
 
 

@@ -115,12 +115,14 @@ async def open_sqlite(settings: SqliteSettings) -> SqliteStore:
 def _connections(settings: SqliteSettings) -> tuple[sqlite3.Connection, list[sqlite3.Connection]]:
     """Open the connections of the writer and the readers to a database with the current schema."""
     prepare_directory(settings.path)
-    path, timeout = settings.path, settings.busy_timeout
+    path, timeout, half = settings.path, settings.busy_timeout, settings.cache_mb * 512
     with ExitStack() as opened:
         try:
-            db = opened.enter_context(closing(writer_connection(path, timeout)))
+            db = opened.enter_context(closing(writer_connection(path, timeout, half)))
             migrate(db, migrations(), timeout)
-            readers = [reader_connection(path, timeout) for _ in range(settings.readers)]
+            readers = [
+                reader_connection(path, timeout, half // settings.readers) for _ in range(settings.readers)
+            ]
         except PelotonError as error:
             raise type(error)(f"{path}: {error}") from error
         opened.pop_all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,8 +12,6 @@ from hostmgr.core.runs.on_agents import Runs
 from peloton.errors import Refused
 from peloton.model.ids import MesosTaskId
 
-MAX_KILLS = 100_000
-"""Most kills that are remembered, to be repeated after a new connection."""
 CALLS_AT_ONCE = 1000
 """Calls that are queued before waiting for room."""
 KILLS_DISABLED = "killing tasks is disabled; a restart of hostmgr enables it"
@@ -36,7 +33,6 @@ class Kills:
         """Whether an operator has disabled kills."""
         self._hosts = hosts
         self._runs = runs
-        self._sent: OrderedDict[MesosTaskId, None] = OrderedDict()
 
     def require_enabled(self) -> None:
         """Raise Refused while kills are disabled."""
@@ -49,9 +45,8 @@ class Kills:
 
     def sent(self, kill: Kill) -> None:
         """Remember the runs of a call that was sent: the connection may end before it arrives."""
-        self._sent.update((run, None) for run, _ in kill.runs)
-        while len(self._sent) > MAX_KILLS:
-            self._sent.popitem(last=False)
+        for run, _ in kill.runs:
+            self._runs.kill_sent(run)
 
     def hold(self, runs: Mapping[MesosTaskId, HoldRequest], now: float) -> Held:
         """Hold room of a host for the next run of the instance of each run, which was killed."""
@@ -68,9 +63,7 @@ class Kills:
 
         Other work may run between two of them.
         """
-        for run in [run for run in self._sent if not self._runs.agent(run)]:
-            del self._sent[run]
-        due = list(self._sent)
+        due = self._runs.killed()
         for start in range(0, len(due), CALLS_AT_ONCE):
             part = due[start : start + CALLS_AT_ONCE]
             yield Kill(tuple((run, agent) for run in part if (agent := self._runs.agent(run))))

@@ -11,6 +11,8 @@ from peloton.model.ids import MesosTaskId
 MAX_GIVEN_UP = 100_000
 MAX_ENDED = 10_000
 """Runs whose end is remembered: calls about them may come until jobmgr has learnt of it."""
+MAX_KILLS = 100_000
+"""Most kills that are remembered, to be repeated after a new connection."""
 MAX_LOST = 20_000
 """Lost runs that are kept until they are taken."""
 
@@ -25,6 +27,8 @@ class Runs:
         self._info: dict[MesosTaskId, RunInfo] = {}
         self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
         self._ended: OrderedDict[MesosTaskId, None] = OrderedDict()
+        self._killed: OrderedDict[MesosTaskId, None] = OrderedDict()
+        """Runs to which a kill was sent, until they end."""
         self._lost: deque[tuple[MesosTaskId, str]] = deque(maxlen=MAX_LOST)
 
     def __len__(self) -> int:
@@ -58,6 +62,20 @@ class Runs:
         """Return launched runs that Mesos has not reported, with their agents."""
         return [(run, self._agent[run]) for run in self._unconfirmed]
 
+    def kill_sent(self, run: MesosTaskId) -> None:
+        """Note that a kill of a run was sent; the run may become known later only."""
+        if self.has_ended(run):
+            return
+        self._killed[run] = None
+        if len(self._killed) > MAX_KILLS:
+            self._killed.popitem(last=False)
+
+    def killed(self) -> list[MesosTaskId]:
+        """Return the live runs to which a kill was sent, in order; forget those that are not known."""
+        for run in [run for run in self._killed if run not in self._agent]:
+            del self._killed[run]
+        return list(self._killed)
+
     def put(self, run: MesosTaskId, agent_id: str) -> None:
         """Note on which agent a run is."""
         before = self._agent.get(run)
@@ -72,6 +90,7 @@ class Runs:
         """Remove a run that ended."""
         self._unconfirmed.discard(run)
         self._info.pop(run, None)
+        self._killed.pop(run, None)
         agent_id = self._agent.pop(run, None)
         if agent_id is not None:
             self._leave(run, agent_id)

@@ -29,7 +29,7 @@ from storage.sqlite import events
 from storage.sqlite.connection import reader_connection, writer_connection
 from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
-from storage.sqlite.store import open_sqlite
+from storage.sqlite.store import _connections, open_sqlite
 from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
@@ -59,6 +59,15 @@ async def test_a_place_that_cannot_hold_a_database(tmp_path: Path, place: str) -
     (tmp_path / "directory").mkdir()
     with pytest.raises((Refused, Unavailable), match=str(tmp_path / place.partition("/")[0])):
         await open_store(settings(tmp_path / place))
+
+
+async def test_the_caches_of_all_connections_together_have_the_size_that_is_set(tmp_path: Path) -> None:
+    made = SqliteSettings(path=tmp_path / "peloton.db", cache_mb=6, readers=3)
+    writer, readers = _connections(made)
+    sizes = [db.execute("PRAGMA cache_size").fetchone()[0] for db in (writer, *readers)]
+    for db in (writer, *readers):
+        db.close()
+    assert sizes == [-3072, -1024, -1024, -1024]
 
 
 async def test_a_short_read_does_not_wait_for_many_long_ones(tmp_path: Path) -> None:
