@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FIRST_POLL, LONGEST_POLL = 0.1, 2.0
 FOLLOW_SECONDS = 0.5
 INSTANCES_PER_CALL = 1000
+MOST_FOUND = 20
+"""Jobs of one name whose ids are told."""
 TRIES_PER_PAGE = 5
 
 
@@ -85,6 +87,40 @@ class AsyncJobs(AsyncWatches):
             found = await self._checked(self._client.stateless_svc.GetJob, wanted)
             _check_name(exists, found.job_info.spec.name, config.name)
         return job_id
+
+    async def find(self, reference: str, pool: str = "") -> str:
+        """Return the id of the job of a name, or whose id begins so, in all pools or in the one at a path.
+
+        Raises CallError: NOT_FOUND where there is none, FAILED_PRECONDITION with the ids for several.
+        """
+        from peloton.api.v0.job import job_pb2
+        from peloton.api.v0.query import query_pb2
+        from peloton.model.ids import is_uuid, may_begin_id
+
+        if is_uuid(reference):
+            return reference
+        page = query_pb2.PaginationSpec(limit=MOST_FOUND + 1)
+        spec = job_pb2.QuerySpec(reference=reference, pagination=page)
+        spec.respool.value = pool
+        request = job_pb2.QueryRequest(spec=spec, summaryOnly=True)
+        answer = await self._checked(self._client.job_svc.Query, request)
+        # A server that does not know the field answers with other jobs, too.
+        begins = reference.lower() if may_begin_id(reference) else None
+        found = [
+            job.id.value
+            for job in answer.results
+            if job.name == reference or (begins and job.id.value.lower().startswith(begins))
+        ]
+        if len(found) == 1:
+            return str(found[0])
+        where = f" in the pool {pool}" if pool else ""
+        if not found:
+            raise CallError(
+                CODES.NOT_FOUND, f"no job{where} has the name {reference!r}, or an id that begins so"
+            )
+        more = ", …" if len(found) > MOST_FOUND else ""
+        ids = ", ".join(found[:MOST_FOUND])
+        raise CallError(CODES.FAILED_PRECONDITION, f"{reference!r} may be several jobs{where}: {ids}{more}")
 
     async def get(self, job_id: str, timeout: float | None = None) -> JobInfo:
         """Return config and runtime of a batch job."""

@@ -42,6 +42,13 @@ class Jobs:
         """Create a service as `create` does a batch job; return its id."""
         return run(self._jobs.create_service(pool, spec, job_id))
 
+    def find(self, reference: str, pool: str = "") -> str:
+        """Return the id of the job of a name, or whose id begins so, in all pools or in the one at a path.
+
+        Raises CallError: NOT_FOUND where there is none, FAILED_PRECONDITION with the ids for several.
+        """
+        return run(self._jobs.find(reference, pool))
+
     def get(self, job_id: str, timeout: float | None = None) -> JobInfo:
         """Return config and runtime of a batch job."""
         return run(self._jobs.get(job_id, timeout))

@@ -39,7 +39,7 @@ from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
 from peloton.web.api.door import Door
 from peloton.web.metrics import STREAMS, Measured
-from peloton.web.pages import Found, Page
+from peloton.web.pages import Found, Moved, Page
 from peloton.web.requests import Parts, auth_of, parts, render
 from peloton.web.sessions import ByProxy, LoggedIn, Sessions
 from peloton.web.templating import STATIC, Templates
@@ -92,7 +92,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
             Middleware(LoggedIn, sessions=sessions, name_of=partial(_name_of, made)),
             Middleware(_Defects),
         ],
-        exception_handlers={PelotonError: _failed, HTTPException: _http_error},
+        exception_handlers={Moved: _moved, PelotonError: _failed, HTTPException: _http_error},
     )
     app.state.parts = made
     app.state.sessions = sessions
@@ -151,6 +151,11 @@ def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIA
         return HTMLResponse(templates.page("error.html", {**variables, "navigation": (), "user": ""}), status)
 
     return deny
+
+
+async def _moved(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Moved)
+    return RedirectResponse(error.url, 307, headers={"cache-control": "no-store"})
 
 
 async def _failed(request: Request, error: Exception) -> Response:

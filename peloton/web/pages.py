@@ -105,6 +105,14 @@ class Found:
         return cls(page, values, pairs, f"{encoded}?{urlencode(pairs)}" if pairs else encoded)
 
 
+class Moved(Exception):
+    """What an address names has another address, which the browser is sent to."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+
 @dataclass(slots=True)
 class Reader:
     """Finds pages by their addresses, reads what they show, and renders them."""

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
@@ -251,3 +252,26 @@ async def test_a_watch_ends(daemons: FakeDaemons, address: str, end: str) -> Non
             await work
     release.set()
     await client.close()
+
+
+async def test_a_job_is_found_by_its_name(daemons: FakeDaemons, address: str, ask: Ask) -> None:
+    def named(*jobs: tuple[str, str]) -> job_pb2.QueryResponse:
+        results = [job_pb2.JobSummary(id=v0.JobID(value=job_id), name=name) for job_id, name in jobs]
+        return job_pb2.QueryResponse(results=results)
+
+    async def find(*arguments: str) -> str:
+        return str(await ask(lambda client: client.jobs.find(*arguments), jm_url=address))
+
+    one, two = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0", "92b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a1"
+    assert await find(one) == one and not daemons.asked
+    daemons.answers["Query"] = named((one, "web"), (two, "of an older server, which does not know the field"))
+    assert await find("web", "/a") == await find("91b1EE") == one
+    sent = daemons.requests("Query")[0].spec
+    assert (sent.reference, sent.respool.value) == ("web", "/a")
+    with pytest.raises(CallError, match="no job in the pool /a has the name 'wbe'") as refused:
+        await find("wbe", "/a")
+    assert refused.value.code == grpc.StatusCode.NOT_FOUND
+    daemons.answers["Query"] = named((one, "web"), (two, "web"))
+    with pytest.raises(CallError, match=f"may be several jobs: {one}, {two}") as refused:
+        await find("web")
+    assert refused.value.code == grpc.StatusCode.FAILED_PRECONDITION

@@ -441,3 +441,19 @@ def test_html_in_names_labels_and_messages_does_nothing(path: str) -> None:
     answer = browser(application(found)).get(path)
     assert answer.status_code == 200, answer.text
     assert "<script>alert" not in answer.text and "<img" not in answer.text
+
+
+@pytest.mark.parametrize(("jobs", "place"), [(1, f"/jobs/{JOB}"), (2, "/jobs?name=the+mill%2F%3C"), (0, "")])
+def test_a_job_has_an_address_by_its_name(
+    found: FakeCluster, client: TestClient, jobs: int, place: str
+) -> None:
+    job = job_pb2.JobSummary(id={"value": JOB}, name="the mill/<")  # type: ignore[arg-type]
+    found.answers[web.QUERY_JOBS] = job_pb2.QueryResponse(results=[job] * jobs)
+    answer = client.get("/jobs/the mill<", follow_redirects=False)
+    if place:
+        assert (answer.status_code, answer.headers["location"]) == (307, place.replace("%2F", ""))
+    else:
+        assert answer.status_code == 404 and "no job has the name" in answer.text
+        assert "mill<" not in answer.text
+    (sent,) = asked(found, "Query")
+    assert sent.spec.reference == "the mill<"

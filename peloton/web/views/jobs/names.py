@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from urllib.parse import urlencode
 
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
-from peloton.calls.web import GET_JOB_V1ALPHA
-from peloton.errors import PelotonError
+from peloton.calls.web import GET_JOB_V1ALPHA, QUERY_JOBS
+from peloton.errors import NotFound, PelotonError, shown
 from peloton.web.cluster import Calls
 
 NAME_AGE = 30.0
 """How old the name of a job may be, in seconds."""
+
+
+async def address_of(calls: Calls, reference: str) -> str:
+    """Return the address of the job of a name, or whose id begins so; of the list of them for several.
+
+    Raises NotFound where there is none, PelotonError.
+    """
+    spec = job_pb2.QuerySpec(reference=reference, pagination=query_pb2.PaginationSpec(limit=2))
+    answer = await calls.read(QUERY_JOBS, job_pb2.QueryRequest(spec=spec, summaryOnly=True))
+    if len(answer.results) > 1:
+        return f"/jobs?{urlencode({'name': reference})}"
+    for job in answer.results:
+        return f"/jobs/{job.id.value}"
+    raise NotFound(f"no job has the name {shown(reference)}, or an id that begins so")
 
 
 async def job_names(calls: Calls, job_ids: Iterable[str]) -> dict[str, str]:

@@ -25,15 +25,16 @@ from peloton.calls.web import (
     QUERY_TASKS,
 )
 from peloton.errors import NotFound, PelotonError
+from peloton.model.ids import is_uuid
 from peloton.present.why import task_query
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
-from peloton.web.pages import Page, Subject
+from peloton.web.pages import Moved, Page, Subject
 from peloton.web.permissions import refusals
 from peloton.web.views.jobs.actions import actions, methods_of
 from peloton.web.views.jobs.events import job_events
 from peloton.web.views.jobs.job import PAGE, JobHead, TaskRow, TaskSearch, TaskTable, job_head, task_table
-from peloton.web.views.jobs.names import job_names
+from peloton.web.views.jobs.names import address_of, job_names
 from peloton.web.views.jobs.search import PAGE as JOBS_PAGE
 from peloton.web.views.jobs.search import SPANS, STATES, JobSearch, job_list
 from peloton.web.views.jobs.versions import chosen, compare, config_version, spec_yaml, versions
@@ -104,6 +105,8 @@ async def read_job(calls: Calls, job_id: str, age: float | None = None) -> Read:
 async def load_job(subject: Subject) -> Mapping[str, Any]:
     """Return a job with a page of its instances."""
     job_id = subject.path["job_id"]
+    if not is_uuid(job_id):
+        raise Moved(await address_of(subject.calls, job_id))
     search = TaskSearch.of(job_id, subject.query)
     read, table = await asyncio.gather(read_job(subject.calls, job_id), _table(subject.calls, search))
     head = read.head
