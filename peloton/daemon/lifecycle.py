@@ -31,7 +31,7 @@ from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Group, Member, Role
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN
+from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN, VERSION
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
@@ -114,7 +114,7 @@ class Daemon(Generic[S]):
 
         `cluster` is the Mesos cluster whose host manager is called.
         """
-        metadata = [(INSTANCE, f"{self.role.value}/{self.id}")]
+        metadata = [(INSTANCE, f"{self.role.value}/{self.id}"), (VERSION, __version__)]
         if (leadership := self._terms.leadership) is not None:
             metadata.append((EPOCH, f"{self.group}:{leadership.term}"))
         if self._token:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peloton.errors import Fenced, InvalidArgument
+from peloton import __version__
+from peloton.errors import Fenced, InvalidArgument, Refused
+from peloton.model.versions import mismatch
 
 INSTANCE = "peloton-instance"
 EPOCH = "peloton-epoch"
 TOKEN = "peloton-token"
+VERSION = "peloton-version"
 Metadata = tuple[tuple[str, str], ...]
 
 
@@ -23,20 +26,24 @@ class CallerIdentity:
     instance: str = ""
     role: str = ""
     term: int = 0
+    version: str = ""
+    """The version of the caller's program; empty where it says none."""
 
 
 def caller_of(metadata: Iterable[tuple[str, str | bytes]]) -> CallerIdentity:
     """Read the caller from metadata. Raises InvalidArgument for a term that is not `<role>:<number>`."""
-    instance, role, term = "", "", 0
+    instance, role, term, version = "", "", 0, ""
     for key, value in metadata:
         if key == INSTANCE:
             instance = str(value)
+        elif key == VERSION:
+            version = str(value)
         elif key == EPOCH:
             role, colon, number = str(value).rpartition(":")
             if not (colon and role and number.isascii() and number.isdigit()):
                 raise InvalidArgument(EPOCH, value, "<role>:<number>")
             term = int(number)
-    return CallerIdentity(instance, role, term)
+    return CallerIdentity(instance, role, term, version)
 
 
 class Terms:
@@ -46,7 +53,9 @@ class Terms:
         self._newest: dict[str, int] = {}
 
     def check(self, caller: CallerIdentity) -> None:
-        """Raise Fenced for a caller whose successor has called before."""
+        """Raise Fenced for a caller whose successor has called, Refused for a daemon that is too old."""
+        if caller.instance and (why := mismatch(__version__, caller.version)):
+            raise Refused(f"{caller.instance}: {why}")
         if not caller.term:
             return
         newest = self._newest.get(caller.role, 0)

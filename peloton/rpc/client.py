@@ -8,12 +8,14 @@ from typing import Any
 
 import grpc
 
+from peloton import __version__
 from peloton.backoff import shortened
 from peloton.calls.rpc import Answer, Request, Rpc
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.leaders import DAEMON, JITTER, PROGRAM, Failure, Tries, failure_of, left
 from peloton.membership.interface import Group, Membership, Role, groups
 from peloton.model.cluster import UNNAMED
+from peloton.model.versions import mismatch
 from peloton.rpc.caller import INSTANCE, Metadata
 from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
@@ -172,6 +174,8 @@ class LeaderClient:
         leader = self._membership.leader(*self._group)
         if leader is None:
             raise Unavailable(f"no leader of {self._group} is known")
+        if why := mismatch(__version__, leader.version):
+            raise Refused(f"the {self._group} at {leader.target}: {why}")
         self._fence()
         channel = self._channels.to(leader.target)
         if channel is not self._channel:
