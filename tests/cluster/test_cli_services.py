@@ -247,6 +247,7 @@ NOBODY = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def walk(peloton: Peloton, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Walk:
+    monkeypatch.setenv("VISUAL", "true")
     return Walk(capfd, monkeypatch)
 
 
@@ -295,6 +296,10 @@ def walk_pools_and_offline_commands(walk: Walk, files: Files) -> None:
     walk("respool create -f /walk", pool, says="Resource pool /walk created")
     walk("respool create /walk", pool, code=1, says="/walk")
     walk("respool update -f /walk", files("pool2", POOL.replace("limit: 4", "limit: 6")), says="updated")
+    walk("respool list", says="/walk")
+    walk("respool tree /walk", says="/walk")
+    walk("respool get /walk", says="owningTeam: walkers")
+    walk("respool edit -f /walk", says="is as it was")
     pools = json.loads(walk("respool dump --format json"))
     assert [each["path"]["value"] for each in pools].count("/walk") == 1
 
@@ -306,6 +311,7 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     secret = ("--secret-path", "/etc/secret", "--secret-data", f"@{quick}")
     wait_for(lambda: "2 would be placed now" in walk("job create /walk", slow, "--dry-run"), SECONDS)
     walk("job create /nowhere", slow, "--dry-run", code=1, says="no resource pool")
+    walk("plan --pool /walk", slow, says="2 would be placed now")
     walk("job create /walk", slow, *secret, code=1, says="secret")
     walk("job create /walk", failing, "--follow", code=4, says="FAILED")
     done, job = (f"00000000-0000-4000-8000-00000000000{number}" for number in (1, 2))
@@ -375,6 +381,28 @@ def walk_instances(walk: Walk, job: str) -> None:
     walk(f"pod start {pod}", says="being started")
 
 
+def walk_stale_versions(walk: Walk, job: str, spec: str) -> None:
+    """Call what takes an entity version with one that is not the present one."""
+    stale = "--entity-version 9-9-9"
+    says = "9-9-9 is not its present entity version"
+    versioned = (
+        "start",
+        "stop",
+        "delete -f",
+        "restart",
+        "workflow pause",
+        "workflow resume",
+        "workflow abort",
+    )
+    for command in versioned:
+        walk(f"job stateless {command} {job} {stale}", code=1, says=says)
+    walk(f"job stateless replace-diff {stale} {job}", spec, "/walk", code=1, says=says)
+    walk(f"job stateless replace --follow {stale} {job}", spec, "1", "/walk", code=1, says=says)
+    walk(
+        f"job stateless rollback --override --follow {job} 1 {stale}", code=1, says="has no config version 9"
+    )
+
+
 def walk_services(walk: Walk, files: Files) -> None:
     text = SPEC.read_text().replace("name: web", "name: walked\nlabels: [{key: team, value: walk}]", 1)
     first, second = files("web1", text), files("web2", text.replace("version 1", "version 2"))
@@ -385,6 +413,8 @@ def walk_services(walk: Walk, files: Files) -> None:
         SECONDS,
     )
     walk("job stateless create /walk", first, "0", "--start-paused", "-i", job, *create.split(), says=job)
+
+    walk("job stateless create --follow /walk", first, "0", "-i", job, code=1, says=job)
 
     def version() -> str:
         answer = json.loads(walk(f"job stateless get {job} --summaryonly -j"))
@@ -409,13 +439,14 @@ def walk_services(walk: Walk, files: Files) -> None:
     walk(f"job stateless workflow abort {job} {version()} --opaque-data b")
     walk(f"job stateless workflow events {job} 0 -l 5")
     walk(f"job stateless restart {job} {version()} -r 0:1 --batch-size 1 --in-place --opaque-data c")
-    walk(f"job stateless start {job} 9-9-9", code=1, says="9-9-9 is not its present entity version")
+    walk_stale_versions(walk, job, second)
     first_line = walk.streamed(f"watch job {job} -l team=walk")
     assert first_line.startswith("watch ")
     walk(f"watch cancel {first_line.split()[1]}", code=1, says=first_line.split()[1])
     assert walk.streamed(f"watch pod {job} {job}-0 -l team=walk").startswith("watch ")
     walk("job stateless stop --owner team-hello -l team=walk -y", says=f"Job {job} is being stopped")
-    walk(f"job stateless start {job} {version()}", says=job)
+    walk(f"job stateless start {job} --follow", says="RUNNING 3")
+    walk(f"job stateless restart {job} --follow", says="SUCCEEDED  3/3 done")
     walk("job stateless delete --owner team-hello -l team=walk -f -y", says=f"Job {job}")
     wait_for(lambda: job not in walk("job stateless list"), SECONDS)
 
@@ -433,6 +464,7 @@ def walk_old_updates(walk: Walk, files: Files) -> None:
     walk(f"update resume {update} --opaque-data b")
     walk(f"update abort {update} --opaque-data c")
     walk(f"update get {NOBODY}", code=1, says=NOBODY)
+    walk(f"update create --override --follow {NOBODY}", config, "1", "/walk", code=1, says=NOBODY)
     for command in ("restart", "stop", "start"):
         walk(f"job rolling-{command} {job} 1 -r 0:1 --resourceVersion 999", code=1)
     walk(f"job stop {job}")
