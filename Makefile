@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -87,13 +87,19 @@ demo-secure: $(READY)
 demo-elastic: $(READY)
 	@$(BIN)/python -m minicluster.demo.elastic
 
-# Programs of others, such as JAX, in an environment of their own; the first time it is downloaded.
+# Programs of others, each in an environment of its own; the first time they are downloaded: JAX, 150 MB in
+# workloads, TensorFlow, 350 MB, and Ray, 90 MB.
 WORKLOADS := build/workloads
+FRAMEWORKS := $(patsubst %,build/%/.ready,workloads tensorflow ray)
 
-$(WORKLOADS)/.ready: locks/workloads.txt
-	test -x $(WORKLOADS)/bin/pip || $(PYTHON) -m venv $(WORKLOADS)
-	$(WORKLOADS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/workloads.txt
+$(FRAMEWORKS): build/%/.ready: locks/%.txt
+	test -x build/$*/bin/pip || $(PYTHON) -m venv build/$*
+	build/$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/$*.txt
 	touch $@
+
+# Open MPI, mpi4py and PyTorch are Debian's: needs root.
+frameworks:
+	@tools/frameworks
 
 demo-ml: $(READY) $(WORKLOADS)/.ready
 	@$(BIN)/python -m minicluster.demo.training $(WORKLOADS)/bin/python
@@ -112,7 +118,8 @@ test-hosts: $(READY) build/host-dask/.ready build/host-airflow/.ready
 	build/host-dask/$(INSTALL) $(WHEELS)/dask_peloton-*.whl
 	build/host-airflow/$(INSTALL) $(WHEELS)/airflow_provider_peloton-*.whl
 
-test-workloads: $(READY) $(WORKLOADS)/.ready test-hosts
+# ARGS="-k jax" tries one of them; PELOTON_KILLS=20 kills members that often.
+test-workloads: $(READY) $(FRAMEWORKS) frameworks test-hosts
 	$(BIN)/python -m pytest tests/workloads -o python_files='check_*.py' --timeout 600 $(ARGS)
 
 minicluster: $(READY)

@@ -4,9 +4,10 @@
 
 `locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
 `make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run,
-`locks/dask.txt` and `locks/airflow.txt` what the tests of the packages for Dask and Airflow run. Versions
-are those of pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform
-that has wheels, and name no index: any may serve what has these hashes. Needs uv.
+`locks/tensorflow.txt` and `locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and
+`locks/airflow.txt` what the tests of the packages for Dask and Airflow run. Versions are those of
+pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that has wheels,
+and name no index: any may serve what has these hashes. Needs uv.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 PYTHON = "3.11"
 """The oldest one that is supported; uv adds markers for the newer ones."""
-WORKLOADS = ("jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")
-"""What the examples of training run, in an environment of their own."""
+WORKLOADS = {
+    "workloads.txt": ("jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1"),
+    "tensorflow.txt": ("tensorflow-cpu==2.21.0", "numpy==2.4.6"),
+    "ray.txt": ("ray==2.60.0",),
+}
+"""What the examples of training run, each file in an environment of its own."""
 HOSTS = {
     "dask": ("dask[dataframe,distributed]==2026.8.0", "numpy==2.4.6"),
     "airflow": ("apache-airflow==3.3.2",),
@@ -56,10 +61,11 @@ def main() -> None:
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing",))
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
-        workloads.write("\n".join(WORKLOADS))
-        workloads.flush()
-        lock("workloads.txt", workloads.name, within=None)
+    for name, wanted in WORKLOADS.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
+            workloads.write("\n".join(wanted))
+            workloads.flush()
+            lock(name, workloads.name, within=None)
     for client in HOSTS:
         lock_host(client)
 
