@@ -44,7 +44,8 @@ def bare_cluster(folder: Path, zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
             bare=True,
             agents=agents(),
             membership=f"zookeeper={zookeeper.address}/{uuid.uuid4().hex}",
-            master_flags=("--agent-ping-timeout=1", "--max-agent-ping-timeouts=5"),
+            # Shorter than usual, and longer than a busy machine delays an agent by: its tasks are lost else.
+            master_flags=("--agent-ping-timeout=8", "--max-agent-ping-timeouts=5"),
         )
     )
     try:

@@ -223,7 +223,7 @@ def test_daemons_of_a_dead_host_come_up_elsewhere(
             found = deployer.status(file, code=None)
             return bool(found["whole"]) and all(each["host"] != host for each in found["daemons"])
 
-        wait_for(elsewhere, 90)
+        wait_for(elsewhere, 180)
         job = deployed.create(deployed.config("true", 10))
         assert deployed.ended(job).state == job_pb2.SUCCEEDED
         process.send_signal(signal.SIGINT)
