@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -118,8 +118,32 @@ test-hosts: $(READY) build/host-dask/.ready build/host-airflow/.ready
 	build/host-dask/$(INSTALL) $(WHEELS)/dask_peloton-*.whl
 	build/host-airflow/$(INSTALL) $(WHEELS)/airflow_provider_peloton-*.whl
 
+# Spark of each version, which PyPI has as PySpark, with our jar among its own. Needs Java 17 and Maven.
+SPARK_SOURCES := $(shell find clients/spark clients/java proto/peloton/api -path '*/target' -prune -o -type f -print)
+
+build/clients/spark/.ready: $(SPARK_SOURCES) | $(READY)
+	$(BIN)/python -m tools.clients spark
+	@touch $@
+
+build/spark-%/.installed: locks/spark-%.txt locks/spark-build.txt
+	test -x build/spark-$*/bin/pip || $(PYTHON) -m venv build/spark-$*
+	build/spark-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/spark-build.txt
+	build/spark-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r $<
+	@touch $@
+
+build/spark-%/.ready: build/spark-%/.installed build/clients/spark/.ready
+	cd build/spark-$*/lib/python3*/site-packages/pyspark/jars && rm -f peloton-spark-*.jar && cp $(abspath build/clients/spark)/peloton-spark-$*-*.jar .
+	@touch $@
+
+.PRECIOUS: build/spark-%/.installed
+
+spark: build/spark-3.5/.ready build/spark-4.1/.ready
+
+demo-spark: $(READY) build/spark-4.1/.ready
+	@$(BIN)/python -m minicluster.demo.spark $(abspath build/spark-4.1)
+
 # ARGS="-k jax" tries one of them; PELOTON_KILLS=20 kills members that often.
-test-workloads: $(READY) $(FRAMEWORKS) frameworks test-hosts
+test-workloads: $(READY) $(FRAMEWORKS) frameworks test-hosts spark
 	$(BIN)/python -m pytest tests/workloads -o python_files='check_*.py' --timeout 600 $(ARGS)
 
 minicluster: $(READY)

@@ -3,6 +3,7 @@
     python -m tools.clients go           # the Go module
     python -m tools.clients python       # the wheels of the Python client, and of what is built on it
     python -m tools.clients java         # the jar of the Java client, with its sources and its POM
+    python -m tools.clients spark        # a jar for each version of Spark, which holds the Java client
     python -m tools.clients table        # write clients/calls.json, and the table in the docs
 
 Nothing that is generated is committed.
@@ -51,7 +52,7 @@ GO_TOOLS = (
 def main(arguments: Sequence[str]) -> int:
     """Build what the arguments name."""
     for name in arguments:
-        {"go": build_go, "python": build_python, "java": build_java, "table": write_table}[name]()
+        BUILDS[name]()
     return 0
 
 
@@ -143,6 +144,18 @@ def build_java() -> None:
         text = (project / name).read_text()
         (target / name).write_text(text.replace(f"<version>{VERSION_HERE}<", f"<version>{version()}<"))
     print(target.relative_to(ROOT))
+
+
+def build_spark() -> None:
+    """Make the jars of Spark's cluster manager; the Java client is built on the way."""
+    project, target = CLIENTS / "spark", OUTPUT / "spark"
+    unneeded = ("-Dmaven.javadoc.skip=true", "-Dmaven.source.skip=true")
+    _run("mvn", "-q", "-B", "package", "-DskipTests", *unneeded, cwd=project)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file in project.glob(f"spark-*/target/peloton-spark-*-{VERSION_HERE}.jar"):
+        shutil.copy(file, target / file.name.replace(VERSION_HERE, version()))
+        print((target / file.name.replace(VERSION_HERE, version())).relative_to(ROOT))
 
 
 def build_python() -> None:
@@ -241,6 +254,15 @@ def _copy(source: Path, target: Path) -> None:
 
 def _run(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
     subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, check=True)
+
+
+BUILDS = {
+    "go": build_go,
+    "python": build_python,
+    "java": build_java,
+    "spark": build_spark,
+    "table": write_table,
+}
 
 
 if __name__ == "__main__":

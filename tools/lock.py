@@ -5,9 +5,10 @@
 `locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
 `make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run,
 `locks/tensorflow.txt` and `locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and
-`locks/airflow.txt` what the tests of the packages for Dask and Airflow run. Versions are those of
-pyproject.toml and constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that has wheels,
-and name no index: any may serve what has these hashes. Needs uv.
+`locks/airflow.txt` what the tests of the packages for Dask and Airflow run, `locks/spark-*.txt` what
+`make spark` installs and builds PySpark by. Versions are those of pyproject.toml and constraints.txt. The
+files hold for Python 3.11 to 3.13 on every platform that has wheels, and name no
+index: any may serve what has these hashes. Needs uv.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ HOSTS = {
 }
 """Projects of others that a client is a part of, by the folder of the client: an environment for each."""
 
+SPARK = {
+    "spark-build.txt": ("setuptools==80.9.0", "wheel==0.45.1"),
+    "spark-3.5.txt": ("pyspark==3.5.9",),
+    "spark-4.1.txt": ("pyspark==4.1.3",),
+}
+"""Each version of Spark in an environment of its own, with the versions of clients/spark."""
+
 
 def lock(
     name: str, *sources: str, extras: Sequence[str] = (), within: str | None = "constraints.txt"
@@ -61,7 +69,7 @@ def main() -> None:
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing",))
-    for name, wanted in WORKLOADS.items():
+    for name, wanted in {**WORKLOADS, **SPARK}.items():
         with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
             workloads.write("\n".join(wanted))
             workloads.flush()

@@ -22,6 +22,7 @@ GROUPS = {
         "peloton.cli.commands.run:run", "Run a job from its spec, or a program as if it ran here."
     ),
     "plan": LazyEntry("peloton.cli.commands.run_file:plan", "Show what `run FILE` would do with a spec."),
+    "spark": LazyEntry("peloton.cli.commands.spark:spark", "Run applications of Apache Spark."),
     "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."

@@ -209,7 +209,9 @@ class JobRun:
 
         if ended(self.session, info) == DONE:
             return DONE
-        tasks = self.session.call(RPCS.task_svc.List, task_pb2.ListRequest(jobId=self._id())).result.value
+        request = task_pb2.ListRequest(jobId=self._id())
+        request.range.to = self.processes
+        tasks = self.session.call(RPCS.task_svc.List, request).result.value
         return exit_code(task.runtime for task in tasks.values())
 
 

@@ -77,7 +77,7 @@ def test_each_flag_refuses_what_is_no_value_of_it(refused: Refused, path: Path) 
         if isinstance(option.type, PARSED):
             said = refused(*path, flag, WRONG, *values(command))
             assert flag in said and WRONG in said
-        if not {"exec", "run"} & set(path):
+        if not {"exec", "run", "submit"} & set(path):
             assert "requires an argument" in refused(*path, *values(command), flag)
 
 
