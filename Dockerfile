@@ -29,6 +29,7 @@ COPY archiver archiver
 COPY storage storage
 COPY minicluster minicluster
 COPY deployer deployer
+COPY simulator simulator
 # Our own code, with the stubs made from proto/.
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /opt/peloton/bin/python install --no-index --no-deps /wheels/*.whl

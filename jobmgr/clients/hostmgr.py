@@ -8,15 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from jobmgr.clients.answers import CALL_SECONDS, until_answered
 from jobmgr.clients.launches import LaunchWriter, answer_from
 from jobmgr.clients.matching import MatchingClient
+from jobmgr.core.launch_answers import LaunchAnswer, LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.ports.hostmgr import (
     Failures,
     HeldKill,
     Hold,
-    LaunchAnswer,
     LaunchCall,
     LaunchedTask,
-    LaunchResult,
     Maintenance,
     StatusBatch,
     StreamBroken,

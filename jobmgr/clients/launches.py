@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from jobmgr.clients.rendezvous import tell
 from jobmgr.clients.task_configs import TaskConfigs
+from jobmgr.core.launch_answers import LaunchAnswer, LaunchResult
 from jobmgr.core.state.instructions import Launch
-from jobmgr.ports.hostmgr import LaunchAnswer, LaunchedTask, LaunchResult
+from jobmgr.ports.hostmgr import LaunchedTask
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.constraint import Label

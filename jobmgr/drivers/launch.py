@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from jobmgr.core.launch_answers import MAX_CALL_FAILURES, outcome
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
     Event,
@@ -28,7 +29,7 @@ from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.task_access import NOTHING, TaskAccess
 from jobmgr.engine.transient import TRANSIENT, backoff
-from jobmgr.ports.hostmgr import LaunchAnswer, LaunchedTask, Launches, LaunchResult
+from jobmgr.ports.hostmgr import LaunchedTask, Launches
 from jobmgr.ports.resmgr import PlacedTasks
 from peloton.daemon.tracing import TRACES
 from peloton.errors import PelotonError
@@ -44,8 +45,6 @@ POLL_SECONDS = 10.0
 RUNS_UNSTORED = 50_000
 """Limit of placed runs that lanes have not stored; beyond it no placements are taken."""
 LAUNCHES_AT_ONCE = 16
-MAX_CALL_FAILURES = 10
-"""Failures of hostmgr in a launch after which Mesos is asked for the outcome."""
 RELEASES_PER_CALL = 500
 RUNS_PER_SETTLEMENT = 5000
 log = logging.getLogger(__name__)
@@ -169,7 +168,7 @@ class Launcher:
         delays, failures, uncertain = backoff(), 0, False
         while failures < MAX_CALL_FAILURES:
             try:
-                return _outcome(launch, await call(), uncertain)
+                return outcome(launch.runs, await call(), uncertain)
             except PelotonError as error:
                 uncertain = True
                 failures += not isinstance(error, TRANSIENT)
@@ -244,15 +243,3 @@ def _volume(job: CachedJob, task: TaskRuntime, spec: TaskSpec) -> VolumeMount | 
     new = volume is not None and volume.state is VolumeState.INITIALIZED
     size = spec.volume.size_mb * MILLI if volume is None else volume.size_mb * MILLI
     return VolumeMount(task.volume_id, size, spec.volume.container_path, new)
-
-
-def _outcome(launch: Launch, answer: LaunchAnswer, uncertain: bool) -> Event:
-    """Return the outcome of the last try. An `uncertain` earlier one may have reached another leader."""
-    result = answer.result
-    if result is LaunchResult.LAUNCHED:
-        return Launched(launch.runs)
-    if result is LaunchResult.FAULTY:
-        return LaunchRefused(launch.runs, answer.message, faulty=True)
-    if result is LaunchResult.UNCERTAIN or uncertain:
-        return LaunchUncertain(launch.runs)
-    return LaunchRefused(launch.runs, answer.message, faulty=False)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from jobmgr.core.launch_answers import LaunchAnswer
 from jobmgr.core.state.instructions import Launch, Release
 from peloton.errors import PelotonError
 from peloton.model.constraint import Constraint, Label
@@ -38,24 +38,6 @@ class LaunchedTask(NamedTuple):
     """Variables beside those of the spec, which they replace."""
     told: Mapping[str, str] = MappingProxyType({})
     """Variables about other tasks of the job, which those of the spec replace."""
-
-
-class LaunchResult(Enum):
-    """What hostmgr answers to a launch."""
-
-    LAUNCHED = auto()
-    CLAIM_OVER = auto()
-    """Nothing was launched."""
-    FAULTY = auto()
-    """The tasks cannot be launched at all."""
-    UNCERTAIN = auto()
-
-
-class LaunchAnswer(NamedTuple):
-    """The answer to a launch, with the reason where it is refused."""
-
-    result: LaunchResult
-    message: str = ""
 
 
 LaunchCall = Callable[[], Awaitable[LaunchAnswer]]

@@ -57,6 +57,7 @@ GROUPS = {
     ),
     "minicluster": LazyEntry("", "A whole cluster on this machine."),
     "deploy": LazyEntry("", "Deploy Peloton itself on a Mesos cluster."),
+    "simulate": LazyEntry("", "What a cluster would do with a workload."),
 }
 
 

@@ -71,6 +71,8 @@ tells which one; without it they call that of the cluster without a name.
 `-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
 file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, or `token: TEXT`, as YAML.
 """
+OF_OTHERS = ("minicluster", "simulate")
+"""Commands of other packages, which are found by their entry points."""
 _TAIL = """
 ## minicluster
 
@@ -78,6 +80,11 @@ A whole cluster on this machine: `peloton minicluster up`, `down`, `status`, `lo
 `restart`; see `peloton minicluster COMMAND --help`. `up --storage cassandra --membership zookeeper` runs it
 on a Cassandra and a ZooKeeper of its own, `=HOST:PORT,…` behind either on ones that run already; see
 [operations.md](operations.md).
+
+## simulate
+
+`peloton simulate --trace FILE --cluster FILE` shows what a cluster would do with a workload: waits by pool
+and class, use, fairness, preemption; see `peloton simulate --help` and [simulator.md](simulator.md).
 """
 
 
@@ -85,7 +92,7 @@ def reference() -> str:
     """Return the page, as Markdown."""
     root = click.Context(cli, info_name="peloton")
     parts = [_HEAD, "## Global flags\n", *_flags(cli, root), _CLUSTERS.rstrip()]
-    members = {name: cli.get_command(root, name) for name in GROUPS if name != "minicluster"}
+    members = {name: cli.get_command(root, name) for name in GROUPS if name not in OF_OTHERS}
     parts += ["\n## Beside the groups\n"]
     for name, command in members.items():
         if command is not None and not isinstance(command, click.Group):

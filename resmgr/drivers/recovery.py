@@ -14,11 +14,10 @@ from peloton.backoff import Backoff
 from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.ids import JobId, PoolId, Run
-from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
+from resmgr.core import restoring
 from resmgr.core.state.needs import NewAlone, NewTask
 from resmgr.core.state.pool import Pool
-from resmgr.core.state.task_states import ON_HOST
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.metrics import SETTLED
 from resmgr.drivers.store_reader import Backlog, Page, Reader
@@ -126,47 +125,27 @@ class Recovery:
     def take_in(self, page: Page, instance: int, runtime: TaskRuntime) -> bool:
         """Take in a task on a host; return whether it was not known as such."""
         scheduler, now = self._driver.scheduler, self._driver.now()
-        known = scheduler.registry.current(page.job_id, instance)
-        if known is not None and known.run >= runtime.run:
-            return (
-                known.run == runtime.run
-                and known.state not in ON_HOST
-                and scheduler.observe(known.key, runtime.state, now)
-            )
+        if not restoring.is_unknown_on_host(scheduler, page.job_id, instance, runtime.run):
+            run = Run(page.job_id, instance, runtime.run)
+            return restoring.observe_on_host(scheduler, run, runtime.state, now)
         pool = self._pool(page.pool_id, page.job_id)
         if pool is None:
             return False
-        scheduler.restore(pool, page.config.new_task(instance, runtime), runtime.state, runtime.host, now)
-        return True
+        new = page.config.new_task(instance, runtime)
+        return restoring.take_in(scheduler, pool, new, runtime.state, runtime.host, now)
 
     def forget_ended(self, page: Page) -> int:
         """Forget the runs that have ended according to the store; return how many."""
-        scheduler, count = self._driver.scheduler, 0
-        for instance, runtime in page.runtimes.items():
-            known = scheduler.registry.current(page.job_id, instance)
-            if known is None:
-                continue
-            ended = known.run == runtime.run and runtime.state.terminal
-            if ended or (known.run < runtime.run and known.state in ON_HOST):
-                scheduler.observe(known.key, TaskState.LOST, self._driver.now())
-                count += 1
-        return count
+        driver = self._driver
+        return restoring.forget_ended(driver.scheduler, page.job_id, page.runtimes, driver.now())
 
     def held(self) -> list[Run]:
         """Return the runs known to be on hosts, orphans included."""
-        registry = self._driver.scheduler.registry
-        return [*(task.key for task in registry if task.state in ON_HOST), *registry.orphans]
+        return restoring.held(self._driver.scheduler)
 
     def forget_absent(self, before: Iterable[Run], stored: Mapping[JobId, Collection[int]]) -> int:
-        """Forget runs held before the store was read that it does not list; return how many.
-
-        Forget orphans too: their ends may be among the missed events.
-        """
-        scheduler, count = self._driver.scheduler, 0
-        for run in before:
-            if run in scheduler.registry.orphans or run.instance not in stored.get(run.job_id, ()):
-                count += scheduler.observe(run, TaskState.LOST, self._driver.now())
-        return count
+        """Forget runs held before the store was read that it does not list; return how many."""
+        return restoring.forget_absent(self._driver.scheduler, before, stored, self._driver.now())
 
     def _pool(self, pool_id: PoolId, job_id: JobId) -> Pool | None:
         try:

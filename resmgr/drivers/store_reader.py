@@ -11,24 +11,14 @@ from peloton.daemon.progress import Progress
 from peloton.errors import InvalidArgument, NotFound
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec
-from peloton.model.states import ON_HOST_TASK_STATES, TaskState
+from peloton.model.states import ON_HOST_TASK_STATES
 from peloton.model.task import TaskRuntime
 from peloton.wire.resmgr import resmgr_task
+from resmgr.core.restoring import WAITING
 from resmgr.core.state.needs import Needs, NewAlone, NewTask
 from resmgr.wire.tasks import Translator
 from storage.interface import Jobs, Tasks
 
-WAITING = frozenset(
-    {
-        TaskState.PENDING,
-        TaskState.READY,
-        TaskState.PLACING,
-        TaskState.PLACED,
-        TaskState.LAUNCHING,
-        TaskState.RESERVED,
-    }
-)
-"""States that are enqueued again; INITIALIZED ones are jobmgr's to enqueue."""
 JOBS_AT_ONCE = 16
 """Jobs whose first pages are read together: each takes a few round trips to the store."""
 ALIKE_AT_ONCE = 500

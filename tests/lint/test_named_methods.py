@@ -15,7 +15,9 @@ from peloton.client.seeking import SERVED
 from peloton.identity.methods import ACCESS, FOR_USERS, LOCKDOWN, SCOPED, interface
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("peloton", "jobmgr", "resmgr", "placement", "hostmgr", "archiver", "storage", "minicluster")
+PROGRAMS = (
+    "peloton", "jobmgr", "resmgr", "placement", "hostmgr", "archiver", "storage", "minicluster", "simulator"
+)  # fmt: skip
 TABLES = {
     "peloton/identity/methods.py",
     "peloton/cli/methods_by_verb.py",

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("peloton", "jobmgr", "resmgr", "placement", "hostmgr", "archiver", "storage", "minicluster")
+PROGRAMS = (
+    "peloton", "jobmgr", "resmgr", "placement", "hostmgr", "archiver", "storage", "minicluster", "simulator"
+)  # fmt: skip
 SIZE = re.compile(r"\* 1024\b|<< (10|20)\b")
 UNITS = {
     "Bytes": "BYTES",

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("jobmgr", "resmgr", "placement", "hostmgr", "storage", "archiver", "minicluster", "peloton")
+PROGRAMS = (
+    "jobmgr", "resmgr", "placement", "hostmgr", "storage", "archiver", "minicluster", "simulator", "peloton"
+)  # fmt: skip
 GENERATED = ("peloton/api", "peloton/private")
 PARTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "find"}
 PATTERNS = {"match", "search", "fullmatch", "findall", "finditer"}

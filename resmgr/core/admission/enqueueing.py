@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peloton.errors import Refused
+from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from resmgr.core.admission.checks import beyond_limit
 from resmgr.core.state.entities import Gang, Task
@@ -107,6 +108,9 @@ class Enqueueing:
         """Take in a run that is on a host already, with its allocation."""
         if not self._newer(new):
             return
+        orphan = self._registry.orphans.get(Run(new.job_id, new.instance, new.run))
+        if orphan is not None:  # the run that replaced it was taken back: it is the current one again
+            self._lifecycle.forget(orphan)
         task = self._create(pool, new, state, now)
         task.enqueued = 0.0
         pool.charge(task.needs.charge)

@@ -13,8 +13,9 @@ from hostmgr.services.events import EventStream
 from hostmgr.services.holds import HoldService
 from hostmgr.services.reconcile import ReconcileTasks
 from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.core.launch_answers import LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
-from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, LaunchResult, StreamBroken
+from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, StreamBroken
 from mesos.v1 import mesos_pb2
 from peloton.membership.interface import Role
 from peloton.model.ids import Run, task_id

@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from jobmgr.core.launch_answers import MAX_CALL_FAILURES, LaunchAnswer, LaunchResult
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.drivers import launch, secret_files
-from jobmgr.drivers.launch import MAX_CALL_FAILURES, Launcher
+from jobmgr.drivers.launch import Launcher
 from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.task_access import TOKEN, TaskAccess
-from jobmgr.ports.hostmgr import LaunchAnswer, LaunchCall, LaunchedTask, Launches, LaunchResult
+from jobmgr.ports.hostmgr import LaunchCall, LaunchedTask, Launches
 from mesos.v1 import mesos_pb2
 from peloton.backoff import Backoff
 from peloton.clock import NANOSECONDS

@@ -146,6 +146,20 @@ def test_a_gang_is_handed_over_whole_even_beyond_the_limit() -> None:
     assert world.hand_over() == []
 
 
+def test_an_orphan_that_is_the_current_run_again_is_charged_once() -> None:
+    """Its replacement was taken back, because it lives on (simulator/faults, seed 660)."""
+    world = World()
+    world.launch(0)
+    world.enqueue(0, run=2)
+    world.scheduler.kill(JOB, 0)
+    world.scheduler.enqueue(world.pool(), [NewTask(JOB, 0, 1, needs(), host="h1")], world.now)
+    assert not world.scheduler.registry.orphans
+    assert world.cpu() == 1
+    assert world.observe(0, S.SUCCEEDED)
+    assert world.cpu() == 0
+    assert list(world.scheduler.registry) == []
+
+
 def test_an_orphan_that_was_being_preempted_holds_its_allocation_until_it_ends() -> None:
     world = World()
     world.scheduler.restore(world.pool(), NewTask(JOB, 0, 1, needs(10)), S.PREEMPTING, "h1", world.now)

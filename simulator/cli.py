@@ -1,0 +1,225 @@
+"""`peloton simulate`: a workload through the production cores, on a virtual clock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulator.workloads.forms import FORMATS
+
+if TYPE_CHECKING:
+    from simulator.jobs import SimJob
+    from simulator.results.figures import Figures
+    from simulator.results.recorder import Record
+    from simulator.simulation import Options, Simulation
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+MOST_SEEDS = 1000
+MOST_DAYS = 3650.0
+
+
+@click.command()
+@click.option("--trace", type=FILE, required=True, help="The jobs: JSON lines, SWF, or Philly's CSV.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("auto", *FORMATS)),
+    default="auto",
+    show_default="by the ending of the file",
+    help="What the trace is.",
+)
+@click.option("--cluster", type=FILE, required=True, help="Hosts and pools, as YAML.")
+@click.option("--resmgr", type=FILE, help="Settings of the resource manager, as YAML.")
+@click.option("--compare", type=FILE, help="Hosts and pools of another cluster, to compare with.")
+@click.option("--compare-resmgr", type=FILE, help="Settings of the resource manager, to compare with.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, MOST_SEEDS),
+    default=1,
+    show_default=True,
+    help="How many runs, each with other small delays of jobs.",
+)
+@click.option(
+    "--jitter",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Most delay of a job by a seed; the first run has none.",
+)
+@click.option("--jobs", "most", type=click.IntRange(0), default=0, help="Only the first jobs; 0: all.")
+@click.option(
+    "--days",
+    type=click.FloatRange(0, MOST_DAYS, min_open=True),
+    default=MOST_DAYS,
+    show_default=True,
+    help="End after so many days, though jobs wait or run.",
+)
+@click.option("--csv", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files.")
+@click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page.")
+@click.option(
+    "--decisions",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what becomes of each job and run, as JSON lines.",
+)
+def simulate(
+    trace: Path,
+    form: str,
+    cluster: Path,
+    resmgr: Path | None,
+    compare: Path | None,
+    compare_resmgr: Path | None,
+    seeds: int,
+    jitter: float,
+    most: int,
+    days: float,
+    folder: Path | None,
+    page: Path | None,
+    decisions: Path | None,
+) -> None:
+    """Show what a cluster would do with a workload: waits, use, fairness, preemption.
+
+    The decisions are those of the cores that run in the daemons, on a virtual clock. The same input gives the
+    same result. With --compare or --compare-resmgr two configurations are run on the same workload, and their
+    differences are shown with the spread over the seeds.
+    """
+    from peloton.errors import PelotonError
+    from simulator.results.files import write_csv, write_page
+    from simulator.workloads.jobs import read_jobs
+
+    try:
+        jobs = read_jobs(trace, form, most)
+        first = _runs(jobs, cluster, resmgr, seeds, jitter, days, decisions)
+        record, figures = first[0]
+        if compare is not None or compare_resmgr is not None:
+            other = _runs(jobs, compare or cluster, compare_resmgr or resmgr, seeds, jitter, days, None)
+            _show_comparison([each for _, each in first], [each for _, each in other])
+        else:
+            _show(figures, len(jobs))
+        if folder is not None:
+            write_csv(folder, record, figures)
+        if page is not None:
+            write_page(page, f"{trace.name} on {cluster.name}", record, figures)
+    except (PelotonError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _runs(
+    jobs: Sequence[SimJob],
+    cluster: Path,
+    resmgr: Path | None,
+    seeds: int,
+    jitter: float,
+    days: float,
+    decisions: Path | None,
+) -> list[tuple[Record, Figures]]:
+    """Run a configuration with each seed."""
+    return [
+        _run(_delayed(jobs, seed, jitter), cluster, resmgr, seed, days, None if seed else decisions)
+        for seed in range(seeds)
+    ]
+
+
+def _delayed(jobs: Sequence[SimJob], seed: int, jitter: float) -> list[SimJob]:
+    """Return the jobs, each delayed a little where the seed is not 0."""
+    from dataclasses import replace
+
+    if not seed:
+        return list(jobs)
+    random = Random(seed)
+    moved = [replace(job, submit=job.submit + random.uniform(0, jitter)) for job in jobs]
+    return sorted(moved, key=lambda job: job.submit)
+
+
+def _run(
+    jobs: Sequence[SimJob], cluster: Path, resmgr: Path | None, seed: int, days: float, decisions: Path | None
+) -> tuple[Record, Figures]:
+    from simulator.results.decisions import follow
+    from simulator.results.figures import figures_of
+    from simulator.results.recorder import Recorder
+    from simulator.simulation import Simulation
+    from simulator.workloads.cluster import hosts_of, pools_of, read_cluster
+
+    settings = read_cluster(cluster)
+    hosts = hosts_of(settings)
+    pools = pools_of(settings, hosts, [job.pool for job in jobs])
+    simulation = Simulation(hosts, pools, jobs, _options(resmgr))
+    recorder = Recorder(simulation)
+    if seed:
+        random = Random(seed)
+        simulation.universe.shorten = lambda seconds, share: seconds * (1 - share * random.random())
+    if decisions is None:
+        _run_with_progress(simulation, days)
+    else:
+        with decisions.open("w", encoding="utf-8") as file:
+            follow(simulation, file)
+            _run_with_progress(simulation, days)
+    if not recorder.record.jobs:
+        raise click.ClickException(f"no job has ended within {days:g} days of the simulated time")
+    return recorder.record, figures_of(recorder.record)
+
+
+def _run_with_progress(simulation: Simulation, days: float) -> None:
+    """Run, with a bar of the jobs that have ended where somebody looks."""
+    most = days * 86_400
+    if not sys.stderr.isatty():
+        simulation.run(most)
+        return
+    with click.progressbar(length=len(simulation.jobs), label="jobs", file=sys.stderr) as bar:
+        note = simulation.on_end
+
+        def ended(job: Any) -> None:
+            note(job)
+            bar.update(1)
+
+        simulation.on_end = ended
+        simulation.run(most)
+
+
+def _options(resmgr: Path | None) -> Options:
+    """Return the options of the daemons, by the settings of the resource manager where they are given."""
+    from simulator.settings import options_of
+
+    return options_of(resmgr)
+
+
+def _show(figures: Figures, jobs: int) -> None:
+    ended = figures.groups[0].jobs
+    if ended < jobs:
+        click.echo(f"jobs that have ended: {ended} of {jobs}")
+    for name, value in figures.main.items():
+        click.echo(f"{name:>22}  {value:,.3f}")
+    click.echo()
+    head = "".join(f"{name:>12}" for name in ("mean wait", "p50", "p99", "completion"))
+    click.echo(f"{'pool':<16}{'class':<16}{'jobs':>9}{head}")
+    for each in figures.groups:
+        numbers = (each.mean_wait, each.median_wait, each.p99_wait, each.mean_completion)
+        values = "".join(f"{number:>12,.1f}" for number in numbers)
+        click.echo(f"{each.pool:<16}{each.kind:<16}{each.jobs:>9,}{values}")
+
+
+def _show_comparison(first: Sequence[Figures], other: Sequence[Figures]) -> None:
+    """Show the means of both configurations, and their difference with its spread over the seeds."""
+    click.echo(f"{'':>22}{'first':>16}{'other':>16}{'difference':>16}{'± spread':>14}")
+    rows: Mapping[str, float] = first[0].main
+    for name in rows:
+        pairs = [(a.main[name], b.main[name]) for a, b in zip(first, other, strict=True) if name in b.main]
+        if not pairs:
+            continue
+        differences = [b - a for a, b in pairs]
+        mean = sum(differences) / len(pairs)
+        spread = _deviation(differences)
+        one, two = (sum(pair[at] for pair in pairs) / len(pairs) for at in (0, 1))
+        click.echo(f"{name:>22}{one:>16,.3f}{two:>16,.3f}{mean:>+16,.3f}{spread:>14,.3f}")
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample; 0 for a single value."""
+    from statistics import stdev
+
+    return stdev(values) if len(values) > 1 else 0.0

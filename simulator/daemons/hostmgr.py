@@ -1,0 +1,533 @@
+"""The host manager in the simulated world: interprets the core of one term.
+
+The backend is the simulated cluster: calls to it cannot fail while the connection stands. What other daemons
+ask for is answered by the methods `on_…`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.claims.claim import Claim, InvalidOffers
+from hostmgr.core.claims.holds import HoldRequest, beside
+from hostmgr.core.cluster_manager.acknowledgements import Acknowledgements
+from hostmgr.core.cluster_manager.events import Acknowledgement, BackendEvent, StatusUpdate
+from hostmgr.core.cluster_manager.reconciliation import ReconcileKind
+from hostmgr.core.reservations.queue import Progress
+from hostmgr.core.reservations.replanning import Replanning
+from hostmgr.core.runs.ends import info_of, to_read
+from hostmgr.core.runs.stored import agent_of, of_cluster
+from hostmgr.core.state.feasibility import GangShape, shortage
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.offers import need_of
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term, TermLimits
+from peloton.errors import Fenced, InvalidArgument, NotFound, PelotonError, Unavailable
+from peloton.eventstream import Added, EventRing
+from peloton.model.cluster import UNNAMED
+from peloton.model.host_class import HostClass
+from peloton.model.ids import MesosTaskId, Run, TaskId, parse_mesos_task_id
+from peloton.model.resources import Resources
+from peloton.model.shortage import Shortage
+from peloton.model.task import Launch, TaskStatus
+from simulator.world.kernel import Life, Timer
+from simulator.world.network import LATER, Caller, Reply
+from simulator.world.universe import Universe
+
+ROLE = "hostmgr"
+EXPIRE_SECONDS = 1.0
+RECONCILE_SECONDS = 0.5
+AGENTS_SECONDS = 10.0
+CLIENTS = ("jobmgr", "resmgr")
+EVENT_RING = 100_000
+RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FreeHost:
+    """A claimed host, with what is free of it."""
+
+    claim: Claim
+    free: Resources
+    labels: tuple[tuple[str, str], ...]
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Claimed hosts, and the others by result."""
+
+    hosts: tuple[FreeHost, ...]
+    counts: Mapping[str, int]
+    is_open: bool = False
+    """Whether any reserved host is open to tasks that end in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """How far a reservation is."""
+
+    progress: Progress
+    hosts: tuple[FreeHost, ...]
+    hostnames: tuple[str, ...]
+    start: float | None
+    next: float | None
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What all hosts have."""
+
+    total: Resources
+    classes: Mapping[HostClass, tuple[Resources, int]]
+
+
+@dataclass(slots=True)
+class _Poll:
+    """A client that waits for statuses."""
+
+    begin: int
+    limit: int
+    reply: Reply
+    timer: Timer | None = None
+
+    def end(self) -> None:
+        """Cancel the end of the wait."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+@dataclass(slots=True)
+class HostmgrOptions:
+    """Settings of the host manager that the simulation knows."""
+
+    limits: TermLimits = field(default_factory=TermLimits)
+    scarce_gpu: bool = True
+    takeover: float = 3.0
+    """Seconds after a change of leader in which no hosts are claimed."""
+
+
+class Hostmgr:
+    """One term of the host manager."""
+
+    def __init__(self, universe: Universe, life: Life, term: int, options: HostmgrOptions) -> None:
+        self.life = life
+        self.term = term
+        self._universe = universe
+        self._kernel = universe.kernel
+        self._cluster = universe.cluster
+        self._options = options
+        limits = options.limits
+        table = HostTable(options.scarce_gpu, concurrent_launches=limits.launches.concurrent)
+        self.core = Term(table, limits, universe.framework_id)
+        self.sight = ClusterSight(self.core.hosts, self.core.reconciler)
+        self._ring: EventRing[tuple[Acknowledgement, TaskStatus]] = EventRing(
+            f"stream-{term}", CLIENTS, "jobmgr", universe.ring
+        )
+        self._acknowledgements = Acknowledgements()
+        self._ids: Iterator[str] = (f"claim-{term}-{number}" for number in count(1))
+        self._replanning = Replanning()
+        self._polls: dict[str, _Poll] = {}
+        self._terms: dict[str, int] = {}
+        """The newest term of each role that has called."""
+        self._acknowledging = self._expiring = False
+        self.acknowledges_early = False
+        """Whether statuses are acknowledged when they arrive. This and what follows are bugs to plant."""
+        self.reconciles = True
+        """Whether the states of runs are ever requested."""
+
+    # The life of a term.
+
+    def start(self) -> None:
+        """Begin to lead."""
+        if self.term > 1:
+            self.core.postpone_claims(self._kernel.now + self._options.takeover)
+        self._connect()
+        self._read_agents()
+        if not self._universe.quiet:
+            self._expire_later()
+            self._kernel.after(RECONCILE_SECONDS, self.life, self._reconcile_again)
+
+    def _reconcile_again(self) -> None:
+        self._reconcile()
+        self._kernel.after(RECONCILE_SECONDS, self.life, self._reconcile_again)
+
+    def _connect(self) -> None:
+        try:
+            registration = self._cluster.subscribe(self)
+        except Unavailable:
+            self._kernel.after(RETRY_SECONDS, self.life, self._connect)
+            return
+        instruction = self.core.connecting(registration)
+        if instruction is not None:
+            self._universe.framework_id = instruction.framework_id
+            self.core.framework_stored(instruction.framework_id)
+        self.core.connected(registration, self._kernel.now)
+        self._acknowledgements.connected()
+
+    def on_disconnected(self, reason: str) -> None:
+        """Drop what is void without a connection; connect again while this instance leads."""
+        self.core.disconnected(reason)
+        self._acknowledgements.disconnected()
+        if self._universe.leads(self):
+            self._kernel.after(RETRY_SECONDS, self.life, self._connect)
+
+    def _require(self) -> None:
+        self.core.connection.require(self._cluster.connected(self))
+
+    def _read_agents(self) -> None:
+        now = self._kernel.now
+        was_settled = self.sight.is_settled(now)
+        self.sight.take(self._cluster.listed(), True, frozenset(), now, was_settled, now)
+        if not self._universe.quiet:
+            self._kernel.after(AGENTS_SECONDS, self.life, self._read_agents)
+
+    def on_events(self, events: Sequence[BackendEvent]) -> None:
+        """Take what the cluster reports."""
+        now = self._kernel.now
+        statuses = self.core.on_events(events, now)
+        if not statuses:
+            return
+        handling = self.core.statuses.judge(statuses, now)
+        for each in handling.publish:
+            self._publish(each)
+        for acknowledgement in handling.skip:
+            self._acknowledge_later(acknowledgement)
+        for client in list(self._polls):
+            self._answer_poll(client)
+
+    def _publish(self, update: StatusUpdate) -> None:
+        acknowledgement = update.acknowledgement
+        added = self._ring.append((acknowledgement, update.status), acknowledgement.uuid)
+        if added is Added.PASSED or self.acknowledges_early:
+            self._acknowledge_later(acknowledgement)
+        elif added is Added.FULL:
+            self.core.statuses.missed(acknowledgement, self._kernel.now)
+
+    def _acknowledge_later(self, acknowledgement: Acknowledgement) -> None:
+        if self._acknowledgements.add(acknowledgement) and not self._acknowledging:
+            self._acknowledging = True
+            self._kernel.after(0.0, self.life, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        self._acknowledging = False
+        while batch := self._acknowledgements.batch():
+            self._kernel.point(self.life, "before it acknowledges statuses")
+            if not self._cluster.connected(self):
+                return
+            self._cluster.acknowledge(batch)
+            self._acknowledgements.sent(len(batch))
+
+    def _expire_later(self) -> None:
+        if not self._expiring:
+            self._expiring = True
+            self._kernel.after(EXPIRE_SECONDS, self.life, self._expire)
+
+    def _expire(self) -> None:
+        self._expiring = False
+        self.core.expire(self._universe.present("placement"), self._kernel.now)
+        reservations = self.core.reservations
+        reservations.expire(self._kernel.now)
+        if len(reservations):
+            self._learn()
+            self._replan()
+        hosts = self.core.hosts
+        if not self._universe.quiet or len(hosts.claims) or len(hosts.holds) or len(reservations):
+            self._expire_later()
+
+    # Reconciliation.
+
+    def _reconcile(self) -> None:
+        if not self.core.connection.up:
+            return
+        core, now = self.core, self._kernel.now
+        try:
+            again = core.reconciler.due_retries(now)
+            if again:
+                self._request(again)
+            kind = core.reconciler.next_reconciliation(now)
+            if kind is ReconcileKind.EXPLICIT:
+                self._explicit()
+            elif kind is ReconcileKind.IMPLICIT:
+                self._request([])
+        except Unavailable:
+            core.reconciler.reconcile_soon(now)
+
+    def _explicit(self) -> None:
+        self._require()
+        for kill in self.core.kills.to_repeat():
+            self._cluster.kill(kill.runs)
+        due = []
+        wall = self._kernel.wall(self.life)
+        for job_id, job in self._universe.store.active_jobs().items():
+            own = of_cluster(job.tasks, UNNAMED)
+            due += self.core.reconciler.to_reconcile(job_id, own, self._kernel.now, wall)
+        if due:
+            self._request(due)
+
+    def _request(self, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
+        self._require()
+        if not self.reconciles:
+            return
+        request = self.core.request(runs)
+        self._cluster.reconcile(request.runs)
+        self.core.requested(request)
+
+    # Requests: claims.
+
+    def _check(self, caller: Caller) -> None:
+        """Raise Fenced for a leader whose successor has called."""
+        role = caller.instance.partition("/")[0]
+        newest = self._terms.get(role, 0)
+        if caller.term < newest:
+            raise Fenced(f"term {caller.term} of {caller.instance} is over, the newest is {newest}")
+        self._terms[role] = caller.term
+
+    def on_acquire(self, caller: Caller, reply: Reply, want: HostFilter) -> Found:
+        """Claim hosts."""
+        self._check(caller)
+        acquired = self.core.acquire(want, self._ids, self._kernel.now, caller.instance)
+        self._expire_later()
+        hosts = tuple(self._host(claim, want.held_for) for claim in acquired.claims)
+        return Found(hosts, {reason.value: count for reason, count in acquired.counts.items()})
+
+    def _host(self, claim: Claim, held_for: Iterable[TaskId] = ()) -> FreeHost:
+        hosts = self.core.hosts
+        row = hosts.table.row(claim.agent_id)
+        assert row is not None, claim
+        free = hosts.table.free(row)
+        if hosts.holds.is_held(claim.hostname):
+            free = beside(free, hosts.holds.kept(claim.hostname, frozenset(held_for)))
+        offers = hosts.offers.of(claim.agent_id)
+        labels = offers[0].labels if offers else ()
+        return FreeHost(claim, free.normal, labels, self.core.launches.room(claim.agent_id))
+
+    def on_release(self, caller: Caller, reply: Reply, claim_ids: Sequence[str]) -> None:
+        """End claims."""
+        for each in claim_ids:
+            self.core.hosts.claims.release(each)
+
+    def on_shortages(
+        self, caller: Caller, reply: Reply, shapes: Sequence[GangShape]
+    ) -> tuple[int, list[Shortage | None]]:
+        """Return the version of the hosts, and for each gang why it does not fit on empty ones."""
+        table = self.core.hosts.table
+        return table.version, [shortage(table, shape) for shape in shapes]
+
+    def on_shorten_claims(self, caller: Caller, reply: Reply, older_than: float) -> int:
+        """Shorten the claims of daemons that are older than this."""
+        now = self._kernel.now
+        return self.core.hosts.claims.shorten_older(now - older_than, now)
+
+    def on_capacity(self, caller: Caller, reply: Reply) -> Capacity:
+        """Return what all agents have. Raises Unavailable before they are known."""
+        if not self.sight.known:
+            raise Unavailable("the agents are not known yet")
+        hosts = self.core.hosts
+        return Capacity(hosts.agents.capacity.total, hosts.table.capacity_by_class())
+
+    # Requests: reservations.
+
+    def on_reserve(
+        self, caller: Caller, reply: Reply, wishes: Sequence[tuple[str, GangShape]]
+    ) -> list[Reserved]:
+        """Make or renew reservations."""
+        self._check(caller)
+        now = self._kernel.now
+        reservations = self.core.reservations
+        new = [id for id, shape in wishes if reservations.renew(id, shape, now, caller.instance)]
+        self._expire_later()
+        if self._replanning.is_due(bool(new), now):
+            self._learn()
+            self._replan()
+        return [self._reserved(id, caller.instance) for id, _ in wishes]
+
+    def _reserved(self, id: str, owner: str) -> Reserved:
+        now = self._kernel.now
+        try:
+            found = self.core.reservations.progress(id, self._ids, now, owner)
+        except NotFound:
+            found = Progress()
+        later = [part.free_from for part in found.parts if part.free_from is None or part.free_from > now]
+        known = [each for each in later if each is not None]
+        return Reserved(
+            found,
+            tuple(map(self._host, found.claims)),
+            tuple(self.core.hosts.hostname(part.agent_id) for part in found.parts),
+            None if found.start is None else max(0.0, found.start - now),
+            min(known) - now if known else None,
+            len(found.parts) - len(later),
+        )
+
+    def on_cancel_reservations(self, caller: Caller, reply: Reply, ids: Sequence[str]) -> None:
+        """End reservations."""
+        self.core.reservations.cancel(ids)
+
+    def on_backfill(self, caller: Caller, reply: Reply, run_id: MesosTaskId, want: HostFilter) -> Found:
+        """Claim hosts, reserved ones among them, for a run that ends in time."""
+        self._check(caller)
+        reservations, now = self.core.reservations, self._kernel.now
+        if not reservations.open_for(0, now):
+            return Found((), {})
+        longest = self._longest(parse_mesos_task_id(run_id))
+        opened = reservations.open_for(longest, now) if longest else frozenset()
+        if not opened:
+            return Found((), {}, True)
+        acquired = self.core.acquire(
+            replace(want, opened=opened), self._ids, now, caller.instance, float(longest)
+        )
+        return Found(tuple(map(self._host, acquired.claims)), {}, True)
+
+    def _longest(self, run: Run) -> int:
+        job = self._universe.store.jobs.get(run.job_id)
+        if job is None or run.instance not in job.tasks:
+            return 0
+        return job.specs[job.tasks[run.instance].config_version].sla.max_running_time
+
+    def _learn(self) -> None:
+        runs, kernel = self.core.runs, self._kernel
+        for text in to_read(self.core.reservations.candidates(), runs):
+            run = parse_mesos_task_id(text)
+            job = self._universe.store.jobs.get(run.job_id)
+            runtime = job.tasks.get(run.instance) if job is not None else None
+            if job is None or runtime is None:
+                continue
+            spec = job.specs[runtime.config_version]
+            info = info_of(run, runtime, spec, kernel.now, kernel.wall(self.life))
+            if info is not None:
+                runs.learn(text, info)
+
+    def _replan(self) -> None:
+        if self._replanning.begin(self._kernel.now):
+            self.core.reservations.replan(self._kernel.now)
+            self._replanning.end()
+
+    # Requests: runs.
+
+    def on_launch(
+        self,
+        caller: Caller,
+        reply: Reply,
+        claim_id: str,
+        host: str,
+        agent_id: str,
+        launches: Sequence[Launch],
+    ) -> None:
+        """Launch on a claimed host. Raises InvalidOffers, InvalidArgument, Unavailable."""
+        self._check(caller)
+        needs = [need_of(each) for each in launches]
+        launching, now = self.core.launching, self._kernel.now
+        try:
+            try:
+                self._require()
+                plan = launching.plan(claim_id, host, agent_id, needs)
+                if plan is None:
+                    return
+                self._kernel.point(self.life, "before it launches")
+                self._cluster.launch(plan, launches)
+                self._kernel.point(self.life, "after it has launched")
+                launching.launched(plan, needs)
+            except (InvalidOffers, InvalidArgument):
+                launching.refused(claim_id, host, now)
+                raise
+        except Unavailable:
+            launching.postponed([each.task_id for each in needs], now)
+            raise
+
+    def on_kill(self, caller: Caller, reply: Reply, runs: Sequence[MesosTaskId]) -> None:
+        """Kill runs, known here or not."""
+        self._check(caller)
+        self._locate(runs)
+        self._require()
+        kill = self.core.kills.plan(runs)
+        self._kernel.point(self.life, "before it kills")
+        self._cluster.kill(kill.runs)
+        self.core.kills.sent(kill)
+
+    def on_kill_and_hold(self, caller: Caller, reply: Reply, runs: Mapping[MesosTaskId, HoldRequest]) -> None:
+        """Kill runs, and hold room of their hosts."""
+        self.on_kill(caller, reply, list(runs))
+        self.core.kills.hold(runs, self._kernel.now)
+
+    def on_release_holds(self, caller: Caller, reply: Reply, instances: Sequence[TaskId]) -> None:
+        """End what is held for instances."""
+        self.core.hosts.holds.release(instances)
+
+    def on_shut_down(self, caller: Caller, reply: Reply, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
+        """Shut executors down."""
+        self._check(caller)
+        self._require()
+        self._cluster.shut_down(runs)
+
+    def on_reconcile(self, caller: Caller, reply: Reply, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
+        """Request the states of runs."""
+        self._check(caller)
+        self._request(runs)
+
+    def _locate(self, runs: Sequence[MesosTaskId]) -> None:
+        """Learn from the store on which agents runs are."""
+        known = self.core.runs
+        for text in runs:
+            if known.agent(text) or known.has_ended(text):
+                continue
+            run = parse_mesos_task_id(text)
+            try:
+                runtime = self._universe.store.task(run.job_id, run.instance)
+            except NotFound:
+                continue
+            if agent_id := agent_of(runtime, run.run, UNNAMED):
+                known.put(text, agent_id)
+
+    # Requests: the stream of statuses.
+
+    def on_open_stream(self, caller: Caller, reply: Reply, client: str) -> tuple[str, int]:
+        """Return the stream and the first offset for a client: resmgr also reads what it has purged before.
+
+        What jobmgr has not stored yet is in the stream, and in no store.
+        """
+        first, purged = self._ring.start(client)
+        return self._ring.stream_id, max(first, purged) if client == "jobmgr" else first
+
+    def on_statuses(
+        self,
+        caller: Caller,
+        reply: Reply,
+        client: str,
+        stream: str,
+        begin: int,
+        purge: int,
+        limit: int,
+        wait: float,
+    ) -> Any:
+        """Return events from `begin` on with their offsets, waiting for some. Raises as the ring does."""
+        for passed in self._ring.purge(client, stream, begin, purge):
+            self._acknowledge_later(passed.event[0])
+        former = self._polls.pop(client, None)
+        if former is not None:
+            former.end()
+            former.reply(())
+        if begin < self._ring.end or wait <= 0:
+            return self._read(begin, limit)
+        poll = self._polls[client] = _Poll(begin, limit, reply)
+        if wait < math.inf:
+            poll.timer = self._kernel.after(wait, self.life, self._answer_poll, client)
+        return LATER
+
+    def _read(self, begin: int, limit: int) -> tuple[tuple[int, TaskStatus], ...]:
+        return tuple((each.offset, each.event[1]) for each in self._ring.read(begin, limit))
+
+    def _answer_poll(self, client: str) -> None:
+        poll = self._polls.pop(client, None)
+        if poll is None:
+            return
+        poll.end()
+        try:
+            poll.reply(self._read(poll.begin, poll.limit))
+        except PelotonError as error:
+            poll.reply(error)

@@ -1,0 +1,272 @@
+"""The job manager in the simulated world: one lane around the core, as `jobmgr.engine.lane` is.
+
+A cycle is stored before its instructions are carried out, and the next one begins after that. Calls of
+clients are answered once what they ask for is stored.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobmgr.core.cycle import Core
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Cycle
+from jobmgr.core.state.events import Event, JobGoalRequested, Now, StopRequested
+from jobmgr.core.state.limits import Limits
+from peloton.errors import AlreadyExists, Fenced, NotFound, PelotonError, Unavailable
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.states import JobState, JobType
+from simulator.daemons.jobmgr_calls import Instructions
+from simulator.daemons.jobmgr_streams import Streams
+from simulator.daemons.translate import NeedsOfTasks
+from simulator.world.kernel import Life, Timer
+from simulator.world.network import LATER, Caller, Reply
+from simulator.world.store import StoredJob
+from simulator.world.universe import Universe
+
+ROLE = "jobmgr"
+EVENTS_PER_CYCLE = 2000
+RETRY_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class JobmgrOptions:
+    """Settings of the job manager that the simulation knows."""
+
+    limits: Limits = field(default_factory=Limits)
+    reasons: bool = True
+    """Whether it follows why tasks wait. No decision depends on the reasons."""
+
+
+class Jobmgr:
+    """One term of the job manager."""
+
+    def __init__(
+        self, universe: Universe, life: Life, term: int, options: JobmgrOptions, needs: NeedsOfTasks
+    ) -> None:
+        self.life = life
+        self.term = term
+        self.universe = universe
+        self.core = Core(options.limits)
+        self.caller = Caller(life, term)
+        self.on_end: Callable[[CachedJob], None] | None = None
+        """Called with each job that has ended."""
+        self.early = False
+        """Whether a request is answered before it is stored. This and what follows are bugs to plant."""
+        self.acts_early = False
+        """Whether instructions are carried out before the decisions behind them are stored."""
+        self._kernel = universe.kernel
+        self._store = universe.store
+        self._options = options
+        self._inbox: deque[tuple[Event, Callable[[Any], None] | None]] = deque()
+        self._storing = False
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._ready = False
+        """Whether the list of active jobs is read, so that calls are answered."""
+        self._instructions = Instructions(self, needs)
+        self.streams = Streams(self, options.reasons)
+
+    # The life of a term.
+
+    def start(self) -> None:
+        """Begin to lead: read the active jobs."""
+        self.submit_write(lambda: self._store.begin_term(ROLE, self.term), self._begun)
+
+    def submit_write(self, write: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Have something written in this term."""
+        if not self.universe.leads(self):
+            self._kernel.after(0.0, self.life, done, Fenced("this job manager no longer leads"))
+            return
+        self._store.submit(self.life, ROLE, self.term, write, done)
+
+    def _begun(self, answer: Any) -> None:
+        if isinstance(answer, Fenced):
+            self._step_down()
+        elif isinstance(answer, PelotonError):
+            self._kernel.after(RETRY_SECONDS, self.life, self.start)
+        else:
+            self._store.read(self.life, self._store.active_jobs, self._recover)
+
+    def _recover(self, jobs: Mapping[JobId, StoredJob]) -> None:
+        for job_id, stored in jobs.items():
+            self.core.recover(cached(job_id, stored))
+        self._ready = True
+        self.streams.start()
+        self._wake()
+
+    def _step_down(self) -> None:
+        """End: another instance leads."""
+        self.life.ended = True
+        self._kernel.on_crash(self.life)
+
+    # The lane.
+
+    def post(self, event: Event, done: Callable[[Any], None] | None = None) -> None:
+        """Hand over an event; `done` gets the core's reply once it is stored."""
+        self._inbox.append((event, done))
+        self._wake()
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        """Return an active job."""
+        work = self.core.active.jobs.get(job_id)
+        return None if work is None else work.job
+
+    def _wake(self) -> None:
+        self._cycle_at(self._kernel.now)
+
+    def _cycle_at(self, when: float) -> None:
+        if self._storing:
+            return
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._kernel.after(max(0.0, when - self._kernel.now), self.life, self._run_cycle)
+
+    def _run_cycle(self) -> None:
+        self._timer = None
+        batch = [self._inbox.popleft() for _ in range(min(len(self._inbox), EVENTS_PER_CYCLE))]
+        kernel = self._kernel
+        kernel.point(self.life, "before a cycle")
+        cycle = self.core.run_cycle([event for event, _ in batch], Now(kernel.wall(self.life), kernel.now))
+        self._storing = True
+        changes = [change for change in cycle.changes.values() if not change.empty]
+        if self.early:
+            _reply(batch, cycle)
+        if self.acts_early:
+            self._act(cycle)
+        if not changes:
+            self._stored(cycle, batch)
+            return
+        left = len(changes)
+
+        def done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._stored(cycle, batch)
+
+        for change in changes:
+            self._write(change, done)
+
+    def _write(self, change: Change, done: Callable[[], None]) -> None:
+        """Store a change, however often that has to be tried."""
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, Fenced):
+                self._step_down()
+            elif isinstance(answer, Unavailable):
+                self._kernel.after(RETRY_SECONDS, self.life, self._write, change, done)
+            elif isinstance(answer, NotFound):
+                raise AssertionError(f"a job is changed that is not stored: {answer}")
+            else:
+                done()
+
+        self.submit_write(lambda: self._store.write_all(change), answered)
+
+    def _stored(self, cycle: Cycle, batch: Sequence[tuple[Event, Callable[[Any], None] | None]]) -> None:
+        self._storing = False
+        self._kernel.point(self.life, "after a cycle is stored")
+        for job in self.core.commit(cycle):
+            if self.on_end is not None:
+                self.on_end(job)
+        if not self.acts_early:
+            self._act(cycle)
+        if not self.early:
+            _reply(batch, cycle)
+        if self._inbox or cycle.more:
+            self._wake()
+        elif (due := self.core.idle_until()) is not None:
+            self._cycle_at(max(due, self._kernel.now))
+
+    def _act(self, cycle: Cycle) -> None:
+        for instruction in cycle.instructions:
+            self._instructions.carry_out(instruction)
+
+    # Calls of clients.
+
+    def on_create(self, caller: Caller, reply: Reply, job_id: JobId, spec: JobSpec) -> Any:
+        """Store a new job and take it on. Raises AlreadyExists."""
+        self._require_ready()
+        now = self._kernel.wall(self.life)
+        runtime = JobRuntime(
+            state=JobState.INITIALIZED,
+            goal=JobState.SUCCEEDED if spec.type is JobType.BATCH else JobState.RUNNING,
+            config_version=spec.version,
+            creation_time=now,
+            updated_at=now,
+        )
+
+        def done(answer: Any) -> None:
+            if isinstance(answer, Fenced):
+                self._step_down()
+            elif isinstance(answer, AlreadyExists | Unavailable):
+                self._adopt(job_id)
+                reply(answer)
+            elif isinstance(answer, PelotonError):
+                reply(answer)
+            else:
+                self._kernel.point(self.life, "after a job is stored")
+                self.core.create(job_id, spec, runtime, None)
+                self._wake()
+                reply(None)
+
+        if self.early:
+            reply(None)
+        self.submit_write(lambda: self._store.create(job_id, spec, runtime, None), done)
+        return LATER
+
+    def _adopt(self, job_id: JobId) -> None:
+        """Take a job that may be stored although its creation failed."""
+
+        def done(stored: StoredJob | None) -> None:
+            if self._storing:  # a cycle may be about it: it is looked for again afterwards
+                self._kernel.after(RETRY_SECONDS, self.life, self._adopt, job_id)
+            elif stored is not None and not stored.runtime.state.terminal and self.job(job_id) is None:
+                self.core.recover(cached(job_id, stored))
+                self._wake()
+
+        self._store.read(self.life, lambda: self._store.jobs.get(job_id), done)
+
+    def on_stop(self, caller: Caller, reply: Reply, job_id: JobId) -> Any:
+        """Stop a job. Raises NotFound for one that is not stored."""
+        self._require_ready()
+        job = self.job(job_id)
+        if job is None:
+            if job_id not in self._store.jobs:
+                raise NotFound(f"job {job_id} is not stored")
+            if not self._store.jobs[job_id].runtime.state.terminal:
+                self._adopt(job_id)
+                raise Unavailable(f"job {job_id} is being read")
+            return None
+        if job.spec.type is JobType.BATCH:
+            self.post(StopRequested(job_id, None), reply)
+        else:
+            self.post(JobGoalRequested(job_id, JobState.KILLED), reply)
+        return LATER
+
+    def _require_ready(self) -> None:
+        if not self._ready:
+            raise Unavailable("this job manager reads what is stored")
+
+
+def cached(job_id: JobId, stored: StoredJob) -> CachedJob:
+    """Return a stored job as it is kept in memory."""
+    runtime = stored.runtime
+    job = CachedJob(job_id, stored.specs[runtime.config_version], runtime, stored.workflow)
+    job.fill(stored.tasks)
+    job.specs.update({version: stored.specs[version] for version in job.versions() - job.specs.keys()})
+    return job
+
+
+def _reply(batch: Sequence[tuple[Event, Callable[[Any], None] | None]], cycle: Cycle) -> None:
+    for (_, done), reply in zip(batch, cycle.replies, strict=True):
+        if done is not None:
+            done(reply)

@@ -1,0 +1,317 @@
+"""A placement engine in the simulated world: interprets the activities of `placement.core.rounds`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from peloton.errors import PelotonError
+from peloton.model.hostcounts import refusals
+from peloton.model.ids import mesos_task_id
+from peloton.model.states import TaskType
+from placement.core import batch, service
+from placement.core.events import (
+    CallFailed,
+    Event,
+    GangsGone,
+    GangsTaken,
+    GivenBack,
+    HostsClaimed,
+    LabelsKnown,
+    Rejection,
+    Reported,
+    ReservationAnswer,
+    ReservationsAnswered,
+    ReservedClaimed,
+    ShortagesKnown,
+    Tick,
+)
+from placement.core.giving_up import Rules
+from placement.core.instructions import (
+    Activity,
+    AskLabels,
+    AwaitRoom,
+    Begin,
+    CancelReservations,
+    Claim,
+    ClaimReserved,
+    Compare,
+    FreeSlot,
+    GiveBack,
+    GiveBackLater,
+    Instruction,
+    LeaveDesiredHost,
+    Release,
+    Report,
+    ReportReservations,
+    Reserve,
+    ShowLife,
+    Take,
+    TakeSlot,
+    Wait,
+)
+from placement.core.model import Host, HostClass, Shape, Unplaced
+from placement.core.reservation_reasons import Reserved
+from placement.core.rounds import Rounds, SignsOfLife
+from placement.core.strategy import Strategy
+from resmgr.core.state.placements import PlacementFailure, ReservedGang
+from simulator.daemons.hostmgr import Found, FreeHost
+from simulator.daemons.hostmgr import Reserved as Progress
+from simulator.daemons.translate import gang_shape, host_filter, host_of, proposal_of, runs_of
+from simulator.world.kernel import Life
+from simulator.world.network import Caller
+from simulator.world.universe import Universe
+
+ROLE = "placement"
+FAMILIES_AT_ONCE = 16
+DEQUEUE_WAIT = 5.0
+
+
+def strategy_of(kind: TaskType) -> Strategy:
+    """Return how tasks of a type are placed."""
+    if kind is TaskType.BATCH:
+        return batch.Batch()
+    return service.Service(kind, service.LONGEST)
+
+
+@dataclass(slots=True, eq=False)
+class _Driven:
+    """An activity, and what is left of its instructions."""
+
+    activity: Activity
+    left: deque[Instruction] = field(default_factory=deque)
+    parked: bool = False
+    """Whether its pause lasts until there is something to do."""
+
+
+class Placement:
+    """One engine."""
+
+    def __init__(self, universe: Universe, life: Life, kind: TaskType, rules: Rules | None = None) -> None:
+        self.life = life
+        self.kind = kind
+        self._kernel = universe.kernel
+        self._network = universe.network
+        self._universe = universe
+        self._caller = Caller(life, 0)
+        self.rounds = Rounds(rules or Rules(strategy_of(kind)))
+        self._slots = FAMILIES_AT_ONCE
+        self._for_slot: deque[_Driven] = deque()
+        self._for_room: list[_Driven] = []
+        self._parked: list[tuple[_Driven, float]] = []
+
+    def start(self) -> None:
+        """Begin to work."""
+        for activity in self.rounds.activities():
+            self._begin(activity)
+
+    def _begin(self, activity: Activity) -> None:
+        driven = _Driven(activity)
+        self._kernel.after(0.0, self.life, self._handle, driven, Tick())
+
+    def _handle(self, driven: _Driven, event: Event) -> None:
+        driven.left.extend(driven.activity.handle(event, self._kernel.now))
+        self._go_on(driven)
+
+    def _go_on(self, driven: _Driven) -> None:
+        """Carry out instructions up to one whose answer is waited for."""
+        left = driven.left
+        while left:
+            instruction = left.popleft()
+            self._kernel.point(self.life, f"before {type(instruction).__name__}")
+            if self._carry_out(driven, instruction):
+                break
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        rounds = self.rounds
+        if self._for_room and rounds.room > 0:
+            waiting, self._for_room = self._for_room, []
+            for each in waiting:
+                self._kernel.after(0.0, self.life, self._handle, each, Tick())
+        if self._parked and (rounds.waiting or rounds.undelivered):
+            parked, self._parked = self._parked, []
+            for each, seconds in parked:
+                self._kernel.after(seconds, self.life, self._handle, each, Tick())
+
+    def _carry_out(self, driven: _Driven, instruction: Instruction) -> bool:
+        """Carry out an instruction; return whether its answer is waited for."""
+        match instruction:
+            case Take() | AskLabels() | Report() | GiveBack() | ShowLife() | ReportReservations():
+                self._ask_resmgr(driven, instruction)
+                return True
+            case Claim() | ClaimReserved() | Compare() | Reserve():
+                self._ask_hostmgr(driven, instruction)
+                return True
+            case TakeSlot():
+                self._for_slot.append(driven)
+                self._grant_slots()
+                return True
+            case AwaitRoom():
+                self._for_room.append(driven)
+                return True
+            case Wait(seconds, jitter):
+                self._pause(driven, self._universe.shorten(seconds, jitter))
+                return True
+            case _:
+                self._do(instruction)
+                return False
+
+    def _pause(self, driven: _Driven, seconds: float) -> None:
+        rounds = self.rounds
+        idle = not rounds.waiting and not rounds.undelivered
+        if idle and isinstance(driven.activity, SignsOfLife):
+            # It would only pause again: nothing is due until gangs are taken.
+            self._parked.append((driven, seconds))
+        else:
+            self._kernel.after(seconds, self.life, self._handle, driven, Tick())
+
+    def _do(self, instruction: Instruction) -> None:
+        """Carry out an instruction that has no answer."""
+        match instruction:
+            case Release(hosts):
+                self._call("hostmgr", "on_release", ([host.offer_id for host in hosts],), _ignore)
+            case CancelReservations(ids):
+                self._call("hostmgr", "on_cancel_reservations", (ids,), _ignore)
+            case GiveBackLater(unplaced):
+                self.rounds.undelivered.extend(unplaced)
+            case LeaveDesiredHost(gangs):
+                for begin in self.rounds.place(gangs, self._kernel.now):
+                    self._do(begin)
+            case Begin(activity):
+                self._begin(activity)
+            case FreeSlot():
+                self._slots += 1
+                self._grant_slots()
+            case _:
+                raise AssertionError(f"an engine has no use for {instruction}")
+
+    def _grant_slots(self) -> None:
+        while self._slots and self._for_slot:
+            self._slots -= 1
+            self._kernel.after(0.0, self.life, self._handle, self._for_slot.popleft(), Tick())
+
+    # Calls.
+
+    def _call(self, role: str, method: str, args: tuple[Any, ...], done: Callable[[Any], None]) -> None:
+        self._network.call(self._caller, role, method, args, done)
+
+    def _asked(
+        self,
+        driven: _Driven,
+        instruction: Instruction,
+        role: str,
+        method: str,
+        args: tuple[Any, ...],
+        event: Callable[[Any], Event],
+    ) -> None:
+        """Make a call, and have its answer handled as an event."""
+
+        def done(answer: Any) -> None:
+            if isinstance(answer, PelotonError):
+                self._handle(driven, self._failed(instruction, str(answer)))
+            else:
+                self._handle(driven, event(answer))
+
+        self._call(role, method, args, done)
+
+    def _failed(self, instruction: Instruction, error: str) -> Event:
+        if isinstance(instruction, GiveBack):
+            self.rounds.undelivered.extend(instruction.unplaced)
+            return GivenBack()
+        return CallFailed(error)
+
+    def _ask_resmgr(self, driven: _Driven, it: Instruction) -> None:
+        match it:
+            case Take(limit):
+                self._asked(
+                    driven,
+                    it,
+                    "resmgr",
+                    "on_take",
+                    (self.kind, limit, self._universe.patience(DEQUEUE_WAIT)),
+                    GangsTaken,
+                )
+            case AskLabels(hostnames):
+                self._asked(driven, it, "resmgr", "on_labels", (hostnames,), LabelsKnown)
+            case Report(placements):
+                proposals = [proposal_of(each, self.kind) for each in placements]
+                self._asked(driven, it, "resmgr", "on_propose", (proposals,), _reported)
+            case GiveBack(unplaced):
+                failures = [_failure(each) for each in unplaced]
+                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: GivenBack())
+            case ShowLife(unplaced):
+                failures = [_failure(each) for each in unplaced]
+                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: Tick())
+            case ReportReservations(reports):
+                given = [ReservedGang(runs_of(each.gang), each.reason, each.start) for each in reports]
+
+                def gone(answer: Sequence[int]) -> Event:
+                    return GangsGone([reports[at].gang for at in answer])
+
+                self._asked(driven, it, "resmgr", "on_reserved", (given,), gone)
+            case _:
+                raise AssertionError(it)
+
+    def _ask_hostmgr(self, driven: _Driven, it: Instruction) -> None:
+        match it:
+            case Claim(needs, most, names):
+                want = host_filter(needs, most, names)
+
+                def claimed(found: Found) -> Event:
+                    return HostsClaimed(_hosts(found.hosts, needs.host_class), found.counts)
+
+                self._asked(driven, it, "hostmgr", "on_acquire", (want,), claimed)
+            case ClaimReserved(run_id, needs, most):
+                want = host_filter(needs, most)
+
+                def backfilled(found: Found) -> Event:
+                    return ReservedClaimed(_hosts(found.hosts, needs.host_class), found.is_open)
+
+                self._asked(driven, it, "hostmgr", "on_backfill", (run_id, want), backfilled)
+            case Compare(shapes):
+                given = list(map(gang_shape, shapes))
+                self._asked(
+                    driven, it, "hostmgr", "on_shortages", (given,), lambda found: ShortagesKnown(found[1])
+                )
+            case Reserve(wishes):
+                wanted = [(id, gang_shape(shape)) for id, shape in wishes]
+
+                def reserved(answers: Sequence[Progress]) -> Event:
+                    return ReservationsAnswered(
+                        [_progress(answer, shape) for answer, (_, shape) in zip(answers, wishes, strict=True)]
+                    )
+
+                self._asked(driven, it, "hostmgr", "on_reserve", (wanted,), reserved)
+            case _:
+                raise AssertionError(it)
+
+
+def _ignore(answer: Any) -> None:
+    """Take the answer of a call whose failure changes nothing: claims and reservations expire."""
+
+
+def _reported(rejections: Sequence[tuple[str, Any, str]]) -> Event:
+    return Reported([Rejection(offer, mesos_task_id(*run), text) for offer, run, text in rejections])
+
+
+def _failure(unplaced: Unplaced) -> PlacementFailure:
+    return PlacementFailure(
+        runs_of(unplaced.gang), unplaced.reason, refusals(unplaced.counts), unplaced.shortage
+    )
+
+
+def _hosts(found: Sequence[FreeHost], host_class: HostClass) -> list[Host]:
+    return [host_of(each, host_class) for each in found]
+
+
+def _progress(answer: Progress, shape: Shape) -> ReservationAnswer:
+    classes = [needs.host_class for needs, _ in shape.members]
+    progress = answer.progress
+    reserved = Reserved(
+        len(progress.parts), answer.free, answer.hostnames[:10], answer.start, answer.next, progress.ahead
+    )
+    pairs = zip(answer.hosts, progress.groups, strict=True)
+    return ReservationAnswer(reserved, [host_of(found, classes[at]) for found, at in pairs])

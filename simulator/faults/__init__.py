@@ -1,0 +1,1 @@
+"""Deterministic tests of all daemons together: seeds of faults, invariants after each step, and shrinking."""

@@ -1,0 +1,93 @@
+"""`make simulate-faults`: seeds of faults over all daemons together; `--mutations` shows that bugs are found.
+
+Prints the one line that repeats a failure, shrunk. Exits with 1 where an invariant does not hold, or a
+planted bug is not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from simulator.faults.mutations import MUTATIONS
+from simulator.faults.plan import Plan, draw
+from simulator.faults.search import Failure, attempt, first_failure, shrink
+
+SEEDS = 2000
+MUTATION_SEEDS = 2000
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m simulator.faults", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many seeds to try")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="repeat one seed")
+    parser.add_argument("--faults", help="of that seed, only the faults with these numbers, or none")
+    parser.add_argument("--jobs", help="of that seed, only the jobs with these numbers")
+    parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant a bug")
+    parser.add_argument("--mutations", action="store_true", help="plant each bug in turn; each must be found")
+    parser.add_argument("--whole", action="store_true", help="do not shrink")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is asked for; return the exit code."""
+    options = _arguments(argv)
+    if options.mutations:
+        return _check_mutations(options.first, options.seeds)
+    mutate = MUTATIONS.get(options.mutation or "")
+    if options.seed is not None:
+        plan = _chosen(draw(options.seed), options.faults, options.jobs)
+        failure = attempt(plan, mutate, options.mutation or "")
+        seeds, began = 1, time.monotonic()
+    else:
+        began, seeds = time.monotonic(), options.seeds
+        wanted = range(options.first, options.first + seeds)
+        failure = first_failure(wanted, mutate, options.mutation or "")
+    if failure is None:
+        seconds = time.monotonic() - began
+        print(f"all invariants hold: seeds {options.first} to {options.first + seeds - 1}, {seconds:.1f} s")
+        return 0
+    if not options.whole and options.seed is None:
+        failure = shrink(failure, mutate)
+    _tell(failure)
+    return 1
+
+
+def _chosen(plan: Plan, faults: str | None, jobs: str | None) -> Plan:
+    return plan.only(
+        plan.kept if faults is None else _numbers(faults), plan.numbers if jobs is None else _numbers(jobs)
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    return [] if text == "none" else [int(each) for each in text.split(",")]
+
+
+def _check_mutations(first: int, seeds: int) -> int:
+    missed = []
+    for name, mutate in MUTATIONS.items():
+        failure = first_failure(range(first, first + seeds), mutate, name)
+        if failure is None:
+            missed.append(name)
+            print(f"{name}: not found by {seeds} seeds")
+        else:
+            print(f"{name}: found by seed {failure.plan.seed}: {failure.error}")
+    return 1 if missed else 0
+
+
+def _tell(failure: Failure) -> None:
+    print(failure.error)
+    for job, number in zip(failure.plan.jobs, failure.plan.numbers, strict=True):
+        print(f"  job {number}: {job.job.name}, instances: {job.job.instances}, at {job.job.submit:.1f} s")
+    for fault, number in zip(failure.plan.faults, failure.plan.kept, strict=True):
+        print(f"  fault {number}: {fault}")
+    for line in failure.history:
+        print(f"  {line}")
+    print(f"repeat it with: {failure.line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

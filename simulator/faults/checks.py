@@ -1,0 +1,209 @@
+"""What must hold after each step, whatever fails, and at the end."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Protocol
+
+from jobmgr.core.state.change import Change
+from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
+from peloton.model.resources import KINDS, Resources
+from peloton.model.states import JobState, TaskState
+from resmgr.core.scheduler import Scheduler
+from simulator.daemons.resmgr import Resmgr
+from simulator.faults.elections import Elections
+from simulator.faults.plan import PlannedJob
+from simulator.world.agents import SimRun
+from simulator.world.cluster import Cluster
+from simulator.world.store import Store, StoredJob
+
+_ADMITTED = {TaskState.READY, TaskState.PLACING, TaskState.PLACED}
+EVERY = 20
+"""Events between two comparisons of sums, which take long."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class Case(Protocol):
+    """What is checked."""
+
+    cluster: Cluster
+    store: Store
+    elections: Elections
+    jobs: dict[JobId, PlannedJob]
+    stops_asked: set[JobId]
+
+
+class Checks:
+    """The invariants of one run."""
+
+    def __init__(self, world: Case) -> None:
+        self._world = world
+        self._steps = 0
+        self._before: dict[str, tuple[int, ...]] = {}
+        """What each pool was charged with before the cycle of admission that is under way."""
+        self.acknowledged: set[JobId] = set()
+        """Jobs whose creation was acknowledged."""
+        self.stopped: set[JobId] = set()
+        """Jobs whose stop was acknowledged."""
+        self._succeeded: set[MesosTaskId] = set()
+        """Runs that have ended well on their agents."""
+        self._done: dict[tuple[JobId, int], MesosTaskId] = {}
+        """Instances with a run whose success was acknowledged, and which was never reported as lost."""
+        self._live: defaultdict[tuple[JobId, int], set[MesosTaskId]] = defaultdict(set)
+
+    # What the cluster does.
+
+    def on_launch(self, run: SimRun) -> None:
+        """Check that no other run of the instance lives, but those that were given up."""
+        job_id, instance, _ = parse_mesos_task_id(run.id)
+        cluster = self._world.cluster
+        times = (cluster.launched or {}).get(run.id, 0)
+        if times > 1:
+            raise Violation(f"{run.id} is launched {times} times")
+        done = self._done.get((job_id, instance))
+        if done is not None:
+            raise Violation(f"{run.id} is launched though {done} had succeeded, and that was acknowledged")
+        live = self._live[job_id, instance]
+        for other in sorted(live):
+            held = cluster.runs.get(other)
+            if held is not None and held.live and not held.lost and held.id != run.id:
+                raise Violation(f"{run.id} is launched while {other} lives and was never reported as lost")
+        live.add(run.id)
+
+    def on_end(self, run: SimRun) -> None:
+        """Note that a run has ended."""
+        job_id, instance, _ = parse_mesos_task_id(run.id)
+        self._live[job_id, instance].discard(run.id)
+        if run.state is TaskState.SUCCEEDED:
+            self._succeeded.add(run.id)
+
+    def on_acknowledged(self, run: SimRun, state: TaskState) -> None:
+        """Note an acknowledged success: it must never be lost."""
+        job_id, instance, _ = parse_mesos_task_id(run.id)
+        if state is TaskState.SUCCEEDED and not run.lost:
+            self._done[job_id, instance] = run.id
+
+    def on_write(self, job_id: JobId, job: StoredJob, change: Change) -> None:
+        """Check what is stored: nobody succeeds who has not, and what has ended stays so."""
+        for instance, task in change.tasks.items():
+            if task.state is TaskState.SUCCEEDED:
+                run = f"{job_id}-{instance}-{task.run}"
+                if run not in self._succeeded:
+                    raise Violation(f"{run} is stored as SUCCEEDED and has not ended so")
+
+    # After each step.
+
+    def step(self) -> None:
+        """Check what is cheap after each event, and the sums after some."""
+        self._steps += 1
+        world = self._world
+        for job_id in self.acknowledged:
+            if job_id not in world.store.jobs:
+                raise Violation(f"job {job_id} was acknowledged and is not stored")
+        if self._steps % EVERY:
+            return
+        for agent in world.cluster.agents.values():
+            if not agent.used.fits(agent.spec.resources):
+                raise Violation(f"{agent.id} is used with {agent.used} of {agent.spec.resources}")
+        resmgr = world.elections.leaders.get("resmgr")
+        if isinstance(resmgr, Resmgr) and not resmgr.life.ended:
+            check_sums(resmgr.scheduler)
+
+    def on_admission(self, scheduler: Scheduler, after: bool) -> None:
+        """Check that no pool is admitted beyond its limit.
+
+        A run that was lost and lives on is charged, whatever else was admitted meanwhile.
+        """
+        if not after:
+            self._before = {pool.id: tuple(pool.used) for pool in scheduler.tree.leaves()}
+            return
+        self._check_gangs(scheduler)
+        for pool in scheduler.tree.leaves():
+            for kind, used, before in zip(KINDS, pool.used, self._before[pool.id], strict=True):
+                limit = pool.config.kind(kind).limit
+                if used > before and used > limit:
+                    raise Violation(f"{pool.path} is admitted {used} of {kind}, and its limit is {limit}")
+
+    def _check_gangs(self, scheduler: Scheduler) -> None:
+        """Check that the members of a gang wait together, and are admitted together."""
+        for job_id, planned in self._world.jobs.items():
+            job = scheduler.registry.jobs.get(job_id) if planned.job.gang else None
+            if job is None or any(task.run > 1 for task in job.tasks.values()):
+                continue
+            states = {task.state for task in job.tasks.values()}
+            if TaskState.PENDING in states and states & _ADMITTED:
+                raise Violation(f"the gang of job {job_id} ({planned.job.name}) is admitted in part")
+
+    def settled(self, *states: TaskState) -> None:
+        """Check that resmgr holds each run that is stored in these states.
+
+        Waiting ones it has to hold once nothing has failed for a while. One that was launched while it
+        changed its leader, it may know only after its audits of the store (docs/behaviour/recovery.md).
+        """
+        resmgr = self._world.elections.leaders.get("resmgr")
+        if not isinstance(resmgr, Resmgr) or resmgr.life.ended or not resmgr.recovered:
+            return
+        for job_id, job in self._world.store.active_jobs().items():
+            for instance, task in job.tasks.items():
+                if task.state not in states:
+                    continue
+                known = resmgr.scheduler.registry.current(job_id, instance)
+                if known is None or known.run < task.run:
+                    raise Violation(
+                        f"{job_id}-{instance}-{task.run} is {task.state.name}, and resmgr does not hold it"
+                    )
+
+    # At the end.
+
+    def end(self) -> None:
+        """Check that all that can end has ended, as it should."""
+        world = self._world
+        for job_id in sorted(self.acknowledged):
+            stored = world.store.jobs[job_id]
+            self._check_end(job_id, stored)
+        alive = [run.id for run in world.cluster.runs.values() if run.live]
+        if alive:
+            raise Violation(f"still alive at the end: {', '.join(sorted(alive))}")
+        resmgr = world.elections.leaders.get("resmgr")
+        if isinstance(resmgr, Resmgr):
+            for pool in resmgr.scheduler.tree.leaves():
+                if any(pool.used):
+                    raise Violation(f"nothing runs, and {pool.path} is charged with {Resources(*pool.used)}")
+
+    def _check_end(self, job_id: JobId, stored: StoredJob) -> None:
+        planned = self._world.jobs[job_id]
+        state = stored.runtime.state
+        if not state.terminal:
+            counts = Counter(task.state.name for task in stored.tasks.values())
+            raise Violation(f"job {job_id} ({planned.job.name}) is {state.name} at the end: {dict(counts)}")
+        stopped = job_id in self.stopped
+        asked = job_id in self._world.stops_asked
+        if planned.job.service or (stopped and state is JobState.KILLED):
+            return
+        expected = JobState.SUCCEEDED if planned.end is TaskState.SUCCEEDED else JobState.FAILED
+        # Where a run is lost that would have failed, the next one may do well.
+        allowed = {expected, JobState.SUCCEEDED, *((JobState.KILLED,) if asked else ())}
+        if planned.job.max_failures == 0 or (asked and planned.failing):
+            # A run that had started and is lost is not run again where no failure is allowed; nor is one that
+            # fails, of a job that is stopped.
+            allowed.add(JobState.FAILED)
+        if state not in allowed:
+            raise Violation(f"job {job_id} ({planned.job.name}) is {state.name}, not {expected.name}")
+        if state is JobState.SUCCEEDED and len(stored.tasks) != planned.job.instances:
+            raise Violation(f"job {job_id} has succeeded with {len(stored.tasks)} tasks")
+
+
+def check_sums(scheduler: Scheduler) -> None:
+    """Check that each pool is charged with what its tasks hold."""
+    held: dict[str, list[int]] = {pool.id: [0, 0, 0, 0] for pool in scheduler.tree.leaves()}
+    for task in (*scheduler.registry, *scheduler.registry.orphans.values()):
+        if task.state is TaskState.PENDING:
+            continue
+        for kind, amount in enumerate(task.needs.resources.values()):
+            held[task.pool.id][kind] += amount
+    for pool in scheduler.tree.leaves():
+        if list(pool.used) != held[pool.id]:
+            raise Violation(f"{pool.path} is charged with {pool.used}, and its tasks hold {held[pool.id]}")

@@ -1,0 +1,115 @@
+"""Planted bugs: each takes away a protection, and the seeds must find that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jobmgr.core.state.events import LaunchRefused, LaunchUncertain
+from simulator.daemons.hostmgr import Hostmgr
+from simulator.daemons.jobmgr import Jobmgr
+from simulator.daemons.resmgr import Resmgr
+from simulator.faults.world import FaultWorld
+
+Mutate = Callable[[FaultWorld], None]
+
+
+def _on(kind: type, change: Callable[[Any], None]) -> Mutate:
+    """Return a bug that changes each daemon of a kind."""
+
+    def mutate(world: FaultWorld) -> None:
+        before = world.on_build
+
+        def build(daemon: Any) -> None:
+            before(daemon)
+            if isinstance(daemon, kind):
+                change(daemon)
+
+        world.on_build = build
+
+    return mutate
+
+
+def _no_fence(world: FaultWorld) -> None:
+    world.store.fencing = False
+
+
+def _early(jobmgr: Jobmgr) -> None:
+    jobmgr.early = True
+
+
+def _acts_before_it_stores(jobmgr: Jobmgr) -> None:
+    jobmgr.acts_early = True
+
+
+def _passes_statuses_early(jobmgr: Jobmgr) -> None:
+    jobmgr.streams.early = True
+
+
+def _unknown_is_refused(jobmgr: Jobmgr) -> None:
+    """Count a launch without an answer as one that did not happen."""
+    post = jobmgr.post
+
+    def changed(event: Any, done: Callable[[Any], None] | None = None) -> None:
+        if isinstance(event, LaunchUncertain):
+            event = LaunchRefused(event.runs, "no answer", False)
+        post(event, done)
+
+    jobmgr.post = changed  # type: ignore[method-assign]
+
+
+def _forgets_runs_on_hosts(resmgr: Resmgr) -> None:
+    resmgr.restores = False
+
+
+def _no_reconciliation(hostmgr: Hostmgr) -> None:
+    """Never request the states of runs."""
+    hostmgr.reconciles = False
+
+
+def _unknown_runs_live(hostmgr: Hostmgr) -> None:
+    """Launch a run that was reported as lost before its launch."""
+    hostmgr.core.runs.give_up = lambda run: None  # type: ignore[method-assign]
+
+
+def _gang_in_part(resmgr: Resmgr) -> None:
+    """Queue the members of a gang apart."""
+    enqueue = resmgr.on_enqueue
+
+    def changed(caller: Any, reply: Any, pool_id: str, gangs: Any) -> Any:
+        enqueue(caller, reply, pool_id, [[task] for gang in gangs for task in gang])
+        return {}
+
+    resmgr.on_enqueue = changed  # type: ignore[method-assign]
+
+
+def _no_kill_again(hostmgr: Hostmgr) -> None:
+    """Lose all kills."""
+    hostmgr.on_kill = lambda caller, reply, runs: None  # type: ignore[method-assign]
+
+
+def _no_acknowledgements(hostmgr: Hostmgr) -> None:
+    """Acknowledge statuses as soon as they arrive."""
+    hostmgr.acknowledges_early = True
+
+
+def _no_new_leader(jobmgr: Jobmgr) -> None:
+    """Do not notice a new resmgr."""
+    jobmgr.streams.follows_leader = False
+
+
+MUTATIONS: Mapping[str, Mutate] = {
+    "no-fence": _no_fence,
+    "early-answer": _on(Jobmgr, _early),
+    "acts-before-it-stores": _on(Jobmgr, _acts_before_it_stores),
+    "purges-before-it-stores": _on(Jobmgr, _passes_statuses_early),
+    "unknown-is-refused": _on(Jobmgr, _unknown_is_refused),
+    "forgets-runs-on-hosts": _on(Resmgr, _forgets_runs_on_hosts),
+    "loses-kills": _on(Hostmgr, _no_kill_again),
+    "acknowledges-on-arrival": _on(Hostmgr, _no_acknowledgements),
+    "no-reconciliation": _on(Hostmgr, _no_reconciliation),
+    "unknown-runs-live": _on(Hostmgr, _unknown_runs_live),
+    "gang-in-part": _on(Resmgr, _gang_in_part),
+    "new-leader-unnoticed": _on(Jobmgr, _no_new_leader),
+}
+"""By name."""

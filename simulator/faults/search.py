@@ -1,0 +1,91 @@
+"""Runs seeds, shrinks a failing one, and tells the one line that repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from simulator.faults.plan import Plan, draw
+from simulator.faults.world import FaultWorld
+
+Mutate = Callable[[FaultWorld], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A case that fails."""
+
+    plan: Plan
+    error: str
+    """The kind of the error, and its text."""
+    history: tuple[str, ...] = ()
+    mutation: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The first word of the error: shrinking keeps it."""
+        return self.error.partition(":")[0]
+
+    @property
+    def line(self) -> str:
+        """The command that repeats it."""
+        plan = self.plan
+        words = [f"python -m simulator.faults --seed {plan.seed}"]
+        whole = draw(plan.seed)
+        if plan.kept != whole.kept:
+            words.append(f"--faults {_numbers(plan.kept)}")
+        if plan.numbers != whole.numbers:
+            words.append(f"--jobs {_numbers(plan.numbers)}")
+        if self.mutation:
+            words.append(f"--mutation {self.mutation}")
+        return " ".join(words)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers)) or "none"
+
+
+def attempt(plan: Plan, mutate: Mutate | None = None, mutation: str = "") -> Failure | None:
+    """Run a case; return how it fails, None where it does not."""
+    world = FaultWorld(plan, mutate)
+    try:
+        world.run()
+    except Exception as error:  # noqa: BLE001  whatever a core raises is a finding
+        return Failure(plan, f"{type(error).__name__}: {error}", tuple(world.history), mutation)
+    return None
+
+
+def first_failure(seeds: Iterable[int], mutate: Mutate | None = None, mutation: str = "") -> Failure | None:
+    """Return the failure of the first seed that fails; None where none does."""
+    found = (attempt(draw(seed), mutate, mutation) for seed in seeds)
+    return next((failure for failure in found if failure is not None), None)
+
+
+def shrink(failure: Failure, mutate: Mutate | None = None, tries: int = 200) -> Failure:
+    """Return a failure of the same kind with as few faults and jobs as leaving out each in turn finds."""
+    best, left = failure, tries
+    smaller = True
+    while smaller and left > 0:
+        smaller = False
+        plan = best.plan
+        for faults, jobs in _parts(plan):
+            left -= 1
+            found = attempt(plan.only(faults, jobs), mutate, best.mutation)
+            if found is not None and found.kind == best.kind:
+                best, smaller = found, True
+                break
+            if left <= 0:
+                break
+    return best
+
+
+def _parts(plan: Plan) -> Iterable[tuple[Sequence[int], Sequence[int]]]:
+    """Iterate over smaller choices: half of the faults, then without each fault, then without each job."""
+    half = len(plan.kept) // 2
+    if half:
+        yield plan.kept[:half], plan.numbers
+        yield plan.kept[half:], plan.numbers
+    for number in plan.kept:
+        yield [each for each in plan.kept if each != number], plan.numbers
+    for number in plan.numbers if len(plan.numbers) > 1 else ():
+        yield plan.kept, [each for each in plan.numbers if each != number]

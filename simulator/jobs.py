@@ -1,0 +1,68 @@
+"""Jobs of a workload, and what their runs do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobSpec, Sla
+from peloton.model.payload import ApiVersion, Payload
+from peloton.model.resources import Resources
+from peloton.model.states import JobType, PlacementStrategy
+from peloton.model.task import TaskSpec
+
+_NOTHING = Payload(ApiVersion.V0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class SimJob:
+    """A job of a workload. Times are in seconds."""
+
+    name: str
+    submit: float
+    """When it is created, since the start of the run."""
+    pool: str
+    """The path of its pool."""
+    resources: Resources
+    """What each instance needs."""
+    seconds: float
+    """How long each instance runs."""
+    instances: int = 1
+    gang: bool = True
+    """Whether all instances start together, or not at all."""
+    priority: int = 0
+    preemptible: bool = False
+    longest: int = 0
+    """Its maxRunningTime; 0: it has none."""
+    max_failures: int = 0
+    kind: str = ""
+    """Its class in reports; empty: none."""
+    service: bool = False
+    """Whether it is a service: its instances run until it is stopped."""
+
+    def spec(self, pool_id: PoolId) -> JobSpec:
+        """Return the job's config."""
+        together = self.instances if self.gang and self.instances > 1 else 0
+        return JobSpec(
+            version=1,
+            name=self.name,
+            type=JobType.SERVICE if self.service else JobType.BATCH,
+            pool_id=pool_id,
+            instance_count=self.instances,
+            sla=Sla(
+                priority=self.priority,
+                preemptible=self.preemptible,
+                minimum_running_instances=together,
+                max_running_time=self.longest,
+            ),
+            default=TaskSpec(resources=self.resources, max_failures=self.max_failures),
+            overrides={},
+            payload=_NOTHING,
+            placement_strategy=PlacementStrategy.PACK_HOST,
+        )
+
+
+def job_id_of(number: int) -> JobId:
+    """Return the id of the job at a position of a workload."""
+    return str(UUID(int=(number + 1) | 0x4000_8000_0000_0000_0000))

@@ -1,0 +1,1 @@
+"""What a simulation shows: figures, tables, CSV files and a page."""

@@ -1,0 +1,1 @@
+"""Workloads, hosts and pools, read from files."""

@@ -1,0 +1,149 @@
+"""Hosts and pools of a simulation, from a YAML file.
+
+Raises InvalidArgument with the field of what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field, ValidationError
+
+from peloton.config.base import Settings
+from peloton.errors import InvalidArgument
+from peloton.model.ids import ROOT_POOL
+from peloton.model.pool import KindConfig, PoolConfig, ReservationType, child_path
+from peloton.model.resources import KINDS, Resources, milli, total
+from simulator.world.agents import HostSpec
+
+MAX_HOSTS = 100_000
+Amount = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class HostsSettings(Settings):
+    """Hosts that are alike."""
+
+    count: int = Field(1, ge=1, le=MAX_HOSTS)
+    """How many there are."""
+    cpu: Amount
+    """Cores of each."""
+    memory: Amount = 0.0
+    """MB of each."""
+    disk: Amount = 0.0
+    """MB of each."""
+    gpu: Amount = 0.0
+    """GPUs of each."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """Attributes, which constraints see."""
+
+
+class KindSettings(Settings):
+    """What a pool has of a kind."""
+
+    reservation: Amount = 0.0
+    """Assured, and the most for jobs that are not preemptible."""
+    limit: Amount | None = None
+    """The most for all; all of the cluster unless given."""
+    share: Amount = 1.0
+    """Weight among siblings for what is left over."""
+    static: bool = False
+    """Whether others may not borrow what is reserved."""
+
+
+class PoolSettings(Settings):
+    """A pool."""
+
+    path: str = Field(pattern=r"^/[^/]+(/[^/]+)*$")
+    """Where it is in the tree; its parent is in the file, too."""
+    resources: Mapping[str, KindSettings] = Field(default_factory=dict)
+    """By kind: cpu, memory, disk, gpu."""
+
+
+class ClusterSettings(Settings):
+    """A cluster."""
+
+    hosts: tuple[HostsSettings, ...] = Field(min_length=1)
+    """Its hosts."""
+    pools: tuple[PoolSettings, ...] = ()
+    """Its pools. Without any, each pool that the trace names has an equal part reserved."""
+
+
+def read_cluster(path: Path) -> ClusterSettings:
+    """Return what a file describes. Raises InvalidArgument, and OSError."""
+    try:
+        return ClusterSettings.model_validate(yaml.safe_load(path.read_text()) or {})
+    except yaml.YAMLError as error:
+        raise InvalidArgument(str(path), " ".join(str(error).split()), "YAML") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InvalidArgument(f"{path}: {field}", first.get("input"), first["msg"]) from None
+
+
+def hosts_of(settings: ClusterSettings) -> list[HostSpec]:
+    """Return the hosts. Raises InvalidArgument for too many."""
+    found = [
+        HostSpec(
+            f"host-{number}-{at}",
+            Resources.of(kind.cpu, kind.memory, kind.disk, kind.gpu),
+            tuple(kind.labels.items()),
+        )
+        for number, kind in enumerate(settings.hosts)
+        for at in range(kind.count)
+    ]
+    if len(found) > MAX_HOSTS:
+        raise InvalidArgument("hosts", len(found), f"at most {MAX_HOSTS} hosts")
+    return found
+
+
+def pools_of(settings: ClusterSettings, hosts: Sequence[HostSpec], named: Iterable[str]) -> list[PoolConfig]:
+    """Return the pools; equal ones for the paths that the trace names, where the file has none.
+
+    Raises InvalidArgument for a path of the trace that is no leaf of the tree.
+    """
+    whole = total(host.resources for host in hosts)
+    paths = sorted(set(named))
+    if not settings.pools:
+        return _equal_pools(paths, whole)
+    pools = [_pool(each, whole) for each in sorted(settings.pools, key=lambda pool: pool.path)]
+    known = {pool.id for pool in pools}
+    parents = {pool.parent for pool in pools}
+    for pool in pools:
+        if pool.parent not in known | {ROOT_POOL}:
+            raise InvalidArgument("pools", pool.id, f"a pool whose parent {pool.parent} is in the file")
+    for path in paths:
+        if path not in known or path in parents:
+            raise InvalidArgument("pool of a job", path, f"a leaf among {', '.join(sorted(known))}")
+    return pools
+
+
+def _pool(settings: PoolSettings, whole: Resources) -> PoolConfig:
+    amounts = dict(zip(KINDS, whole.values(), strict=True))
+    for kind in settings.resources:
+        if kind not in KINDS:
+            raise InvalidArgument(f"pools[{settings.path}].resources", kind, f"one of {', '.join(KINDS)}")
+    parent, _, name = settings.path.rpartition("/")
+    kinds = {}
+    for kind in KINDS:
+        given = settings.resources.get(kind, KindSettings())
+        limit = amounts[kind] if given.limit is None else milli(given.limit)
+        type_ = ReservationType.STATIC if given.static else ReservationType.ELASTIC
+        kinds[kind] = KindConfig(milli(given.reservation), limit, given.share, type_)
+    return PoolConfig(settings.path, name, parent or ROOT_POOL, kinds)
+
+
+def _equal_pools(paths: Sequence[str], whole: Resources) -> list[PoolConfig]:
+    amounts = dict(zip(KINDS, whole.values(), strict=True))
+    kinds = {kind: KindConfig(amount // len(paths), amount) for kind, amount in amounts.items()}
+    found: dict[str, PoolConfig] = {}
+    for path in paths:
+        parent = ""
+        for name in path[1:].split("/"):
+            full = child_path(parent or "/", name)
+            if full not in found:
+                found[full] = PoolConfig(full, name, parent or ROOT_POOL, kinds)
+            parent = full
+    return list(found.values())

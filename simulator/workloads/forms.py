@@ -1,0 +1,5 @@
+"""The formats of traces. Apart, so that the command line starts fast."""
+
+from __future__ import annotations
+
+FORMATS = ("jsonl", "philly", "swf")

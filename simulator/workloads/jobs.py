@@ -1,0 +1,196 @@
+"""Jobs of a trace: our JSON lines, the standard workload format (SWF), and Microsoft's Philly trace.
+
+Each reader yields jobs in the order of their creation, the first one at second 0. Raises InvalidArgument with
+the file and the line of what is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from peloton.errors import InvalidArgument
+from peloton.model.job import MAX_INSTANCES
+from peloton.model.resources import Resources
+from simulator.jobs import SimJob
+
+MAX_SECONDS = 10 * 365 * 86400.0
+GPUS_OF_A_HOST = 8
+CPU_OF_A_GPU, MEMORY_OF_A_GPU = 4.0, 32_000.0
+"""What a task of the Philly trace takes beside each GPU, in cores and MB: the trace does not tell."""
+_FIELDS = {
+    "name", "submit", "pool", "class", "instances", "gang", "seconds", "cpu", "memory", "disk", "gpu",
+    "priority", "preemptible", "max_running_time", "max_failures",
+}  # fmt: skip
+
+
+def read_jobs(path: Path, form: str = "auto", most: int = 0) -> list[SimJob]:
+    """Return the jobs of a file, `most` at most (0: all). Raises InvalidArgument, and OSError."""
+    name = _form_of(path) if form == "auto" else form
+    with path.open(encoding="utf-8", newline="") as lines:
+        found = list(_READERS[name](path, lines))
+    if not found:
+        raise InvalidArgument(str(path), "", "a trace with at least one job")
+    found.sort(key=lambda job: job.submit)
+    first = found[0].submit
+    return [replace(job, submit=job.submit - first) for job in (found[:most] if most else found)]
+
+
+def _form_of(path: Path) -> str:
+    endings = {".jsonl": "jsonl", ".ndjson": "jsonl", ".swf": "swf", ".csv": "philly"}
+    form = endings.get(path.suffix)
+    if form is None:
+        expected = "a file that ends with .jsonl, .swf or .csv, or one whose format is named"
+        raise InvalidArgument("trace", str(path), expected)
+    return form
+
+
+# JSON lines.
+
+
+def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            wire = json.loads(line)
+        except ValueError:
+            raise InvalidArgument(where, line.strip(), "a JSON object") from None
+        if not isinstance(wire, dict):
+            raise InvalidArgument(where, wire, "a JSON object")
+        yield _job_of(wire, number, where)
+
+
+def _job_of(wire: Mapping[str, Any], number: int, where: str) -> SimJob:
+    for name in wire:
+        if name not in _FIELDS:
+            raise InvalidArgument(where, name, f"one of the fields {', '.join(sorted(_FIELDS))}")
+
+    def amount(field: str, default: float | None, most: float = MAX_SECONDS) -> float:
+        given = wire.get(field, default)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= most:
+            raise InvalidArgument(f"{where}: {field}", given, f"a number from 0 to {most:.0f}")
+        return float(given)
+
+    def flag(field: str, default: bool) -> bool:
+        given = wire.get(field, default)
+        if not isinstance(given, bool):
+            raise InvalidArgument(f"{where}: {field}", given, "true or false")
+        return given
+
+    pool = wire.get("pool", "/default")
+    if not isinstance(pool, str) or not pool.startswith("/") or pool == "/":
+        raise InvalidArgument(f"{where}: pool", pool, "the path of a pool, such as /research")
+    instances = int(amount("instances", 1, MAX_INSTANCES))
+    if instances < 1:
+        raise InvalidArgument(f"{where}: instances", instances, "a number from 1 on")
+    return SimJob(
+        name=str(wire.get("name", f"job-{number}")),
+        submit=amount("submit", None),
+        pool=pool,
+        resources=Resources.of(
+            amount("cpu", 1.0), amount("memory", 0.0), amount("disk", 0.0), amount("gpu", 0.0)
+        ),
+        seconds=amount("seconds", None),
+        instances=instances,
+        gang=flag("gang", False),
+        priority=int(amount("priority", 0, 2**31)),
+        preemptible=flag("preemptible", True),
+        longest=int(amount("max_running_time", 0)),
+        max_failures=int(amount("max_failures", 0, 100)),
+        kind=str(wire.get("class", "")),
+    )
+
+
+# The standard workload format.
+
+
+def _swf(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
+    """Read SWF version 2: a processor is a core, and all processors of a job start together."""
+    for number, line in enumerate(lines, 1):
+        text = line.split(";", 1)[0].split()
+        if not text:
+            continue
+        where = f"{path}:{number}"
+        if len(text) < 18:
+            raise InvalidArgument(where, line.strip(), "18 fields of the standard workload format")
+        try:
+            values = [float(each) for each in text[:18]]
+        except ValueError:
+            raise InvalidArgument(where, line.strip(), "numbers only") from None
+        submit, seconds, used, asked, longest = values[1], values[3], values[4], values[7], values[8]
+        processors = int(asked if asked > 0 else used)
+        if processors < 1 or seconds < 0 or submit < 0:
+            continue  # cancelled before it began
+        if processors > MAX_INSTANCES:
+            raise InvalidArgument(where, processors, f"at most {MAX_INSTANCES} processors")
+        yield SimJob(
+            name=f"job-{text[0]}",
+            submit=submit,
+            pool="/default",
+            resources=Resources.of(1.0),
+            seconds=seconds,
+            instances=processors,
+            gang=True,
+            preemptible=True,
+            longest=int(longest) if longest > 0 else 0,
+            kind=_size(processors, "processor"),
+        )
+
+
+# Philly.
+
+
+def _philly(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
+    """Read Microsoft's Philly trace as a CSV: a virtual cluster is a pool.
+
+    A job of more GPUs than a host has is a gang of equal tasks, each on one host.
+    """
+    rows = csv.DictReader(lines)
+    needed = {"timestamp", "duration", "num_gpus", "cluster"}
+    if rows.fieldnames is None or not needed <= set(rows.fieldnames):
+        raise InvalidArgument(
+            str(path), rows.fieldnames, f"a CSV with the columns {', '.join(sorted(needed))}"
+        )
+    for number, row in enumerate(rows, 2):
+        where = f"{path}:{number}"
+        try:
+            begun = datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC).timestamp()
+            seconds, gpus = float(row["duration"]), int(float(row["num_gpus"]))
+        except (ValueError, TypeError):
+            raise InvalidArgument(where, dict(row), "a time, a duration and a number of GPUs") from None
+        if gpus < 1 or not 0 <= seconds <= MAX_SECONDS:
+            raise InvalidArgument(where, dict(row), "at least one GPU, and a duration of 0 s or more")
+        each = next(n for n in range(min(gpus, GPUS_OF_A_HOST), 0, -1) if gpus % n == 0)
+        yield SimJob(
+            name=f"job-{number - 1}",
+            submit=begun,
+            pool=f"/{row['cluster']}",
+            resources=Resources.of(CPU_OF_A_GPU * each, MEMORY_OF_A_GPU * each, 0.0, each),
+            seconds=seconds,
+            instances=gpus // each,
+            gang=True,
+            preemptible=True,
+            kind=_size(gpus, "GPU"),
+        )
+
+
+def _size(number: int, noun: str) -> str:
+    """Return the class of a job by its size: powers of two."""
+    if number == 1:
+        return f"1 {noun}"
+    low = 1 << (number - 1).bit_length() - 1
+    return f"{low + 1}-{2 * low} {noun}s" if low > 1 else f"2 {noun}s"
+
+
+_READERS: Mapping[str, Callable[[Path, Iterable[str]], Iterator[SimJob]]] = {
+    "jsonl": _json_lines,
+    "philly": _philly,
+    "swf": _swf,
+}

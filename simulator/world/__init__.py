@@ -1,0 +1,1 @@
+"""What the daemons live in: a clock, a network, a store, a cluster of hosts, and a membership."""

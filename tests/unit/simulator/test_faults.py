@@ -1,0 +1,75 @@
+"""All daemons together under faults: invariants hold, planted bugs are found, a failure is repeatable."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simulator.faults import mutations
+from simulator.faults.plan import draw
+from simulator.faults.search import attempt, first_failure, shrink
+from simulator.faults.world import FaultWorld
+
+SEEDS = range(40)
+FOUND_BY = {"early-answer": 0, "forgets-runs-on-hosts": 0, "gang-in-part": 0}
+"""A seed that finds each of some planted bugs. `make simulate-faults ARGS=--mutations` tries all."""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_invariants_hold_whatever_fails(part: int) -> None:
+    failure = first_failure(SEEDS[part::4])
+    assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
+
+
+@pytest.mark.parametrize("name", sorted(FOUND_BY))
+def test_a_planted_bug_is_found(name: str) -> None:
+    plan = draw(FOUND_BY[name])
+    assert attempt(plan) is None
+    assert attempt(plan, mutations.MUTATIONS[name], name) is not None
+
+
+def test_a_failure_is_shrunk_and_repeated_by_its_line() -> None:
+    name = "early-answer"
+    mutate = mutations.MUTATIONS[name]
+    failure = first_failure(range(100), mutate, name)
+    assert failure is not None
+    small = shrink(failure, mutate, tries=40)
+    assert len(small.plan.faults) <= len(failure.plan.faults)
+    assert len(small.plan.jobs) <= len(failure.plan.jobs)
+    again = attempt(small.plan, mutate, name)
+    assert again is not None and again.error == small.error
+    words = small.line.split()
+    assert words[:4] == ["python", "-m", "simulator.faults", "--seed"] and words[-2:] == ["--mutation", name]
+
+
+_TRACE = """
+from simulator.faults.plan import draw
+from simulator.faults.world import FaultWorld
+world = FaultWorld(draw(7))
+world.run()
+print(world.kernel.events, world.kernel.now, world.network.calls, sorted(world.cluster.launched))
+"""
+
+
+def test_a_case_is_the_same_in_each_process() -> None:
+    """Also where texts have other hashes."""
+
+    def trace(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        ran = subprocess.run(
+            [sys.executable, "-c", _TRACE], env=environment, capture_output=True, text=True, check=True
+        )
+        return ran.stdout
+
+    assert trace("1") == trace("2") != ""
+
+
+def test_a_case_without_faults_ends_as_planned() -> None:
+    plan = draw(3)
+    quiet = plan.only([], plan.numbers)
+    world = FaultWorld(quiet)
+    world.run()
+    assert len(world.checks.acknowledged) == len(plan.jobs)

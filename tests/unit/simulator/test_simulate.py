@@ -1,0 +1,140 @@
+"""`peloton simulate`: what it prints and writes, that it is repeatable, and what it says of wrong input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from peloton.errors import InvalidArgument
+from simulator.cli import simulate
+from simulator.results.figures import jain, quantile
+from simulator.results.recorder import PoolSample
+from simulator.workloads.jobs import read_jobs
+
+CLUSTER = "hosts: [{count: 2, cpu: 4, memory: 4000}]\n"
+JOBS: list[Mapping[str, Any]] = [
+    {"name": "a", "submit": 10, "pool": "/x", "seconds": 100, "cpu": 4, "class": "long"},
+    {"name": "b", "submit": 11, "pool": "/y", "seconds": 50, "cpu": 4, "instances": 2, "gang": True},
+    {"name": "c", "submit": 12, "pool": "/x", "seconds": 5, "cpu": 1, "instances": 4, "class": "short"},
+]
+
+
+def files(folder: Path, cluster: str = CLUSTER) -> list[str]:
+    (folder / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in JOBS))
+    (folder / "cluster.yaml").write_text(cluster)
+    return ["--trace", str(folder / "jobs.jsonl"), "--cluster", str(folder / "cluster.yaml")]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(simulate, list(arguments))
+
+
+def test_waits_follow_from_the_hosts(tmp_path: Path) -> None:
+    result = run(*files(tmp_path), "--csv", str(tmp_path / "out"), "--html", str(tmp_path / "page.html"))
+    assert result.exit_code == 0, result.output
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "out" / "jobs.csv").open())}
+    assert {row["state"] for row in rows.values()} == {"SUCCEEDED"}
+    assert float(rows["a"]["wait"]) < 5
+    assert 95 < float(rows["b"]["wait"]) < 170, "it needs both hosts, of which a has one"
+    page = (tmp_path / "page.html").read_text()
+    assert "<svg" in page and "http" not in page, "it needs nothing else"
+    assert "mean wait, s" in result.output and "long" in result.output
+
+
+def test_two_configurations_are_compared_over_seeds(tmp_path: Path) -> None:
+    given = files(tmp_path)
+    (tmp_path / "more.yaml").write_text(CLUSTER.replace("count: 2", "count: 8"))
+    result = run(*given, "--compare", str(tmp_path / "more.yaml"), "--seeds", "2")
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.output.splitlines() if "mean wait, s" in line]
+    first, other, difference, _ = map(float, line.rsplit(maxsplit=4)[1:])
+    assert other < first and difference == pytest.approx(other - first, abs=0.01)
+
+
+def test_settings_of_the_resource_manager_count(tmp_path: Path) -> None:
+    given = files(tmp_path)
+    (tmp_path / "resmgr.yaml").write_text("preemption: {period: 0}\n")
+    result = run(*given, "--resmgr", str(tmp_path / "resmgr.yaml"))
+    assert (
+        result.exit_code == 1 and "preemption.period" in result.output and "greater than 0" in result.output
+    )
+
+
+_TRACE = """
+import sys
+from simulator.cli import simulate
+simulate(sys.argv[1:])
+"""
+
+
+def test_the_same_input_gives_the_same_decisions_in_each_process(tmp_path: Path) -> None:
+    given = files(tmp_path)
+
+    def decisions(hash_seed: str) -> str:
+        path = tmp_path / hash_seed
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", _TRACE, *given, "--decisions", str(path)]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return path.read_text()
+
+    first = decisions("1")
+    assert first == decisions("2")
+    assert [json.loads(line)["what"] for line in first.splitlines()].count("job") == len(JOBS)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "is not a JSON object"),
+        ("[]", "is not a JSON object"),
+        ('{"submit": 0}', "seconds: is missing: give a number from 0"),
+        ('{"submit": 0, "seconds": -1}', "seconds: -1 is not a number from 0"),
+        ('{"submit": 0, "seconds": 1, "pool": "x"}', "is not the path of a pool"),
+        ('{"submit": 0, "seconds": 1, "instances": 0}', "is not a number from 1 on"),
+        ('{"submit": 0, "seconds": 1, "cpus": 1}', "'cpus' is not one of the fields"),
+        ("", "a trace with at least one job"),
+    ],
+)
+def test_a_wrong_line_is_told(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "jobs.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(InvalidArgument, match=said):
+        read_jobs(path)
+
+
+def test_an_unknown_pool_of_a_job_is_told(tmp_path: Path) -> None:
+    result = run(*files(tmp_path, CLUSTER + "pools: [{path: /x}, {path: /z}]\n"))
+    assert result.exit_code == 1 and "'/y' is not a leaf among /x, /z" in result.output
+
+
+def test_other_formats_are_read(tmp_path: Path) -> None:
+    swf = tmp_path / "a.swf"
+    swf.write_text("; Version: 2\n1 5094 -1 12072 16 -1 -1 16 20000 -1 1 -1 -1 0 -1 -1 -1 -1\n")
+    (job,) = read_jobs(swf)
+    assert (job.submit, job.seconds, job.instances, job.gang, job.longest) == (0.0, 12072.0, 16, True, 20000)
+    philly = tmp_path / "b.csv"
+    philly.write_text(
+        "timestamp,duration,num_gpus,gpu_time,cluster\n"
+        "2017-10-09 07:01:55,66.0,12,792.0,11cb48\n2017-10-09 07:00:55,5.0,1,5.0,6214e9\n"
+    )
+    one, twelve = read_jobs(philly)
+    assert (one.pool, one.submit, one.resources.gpu) == ("/6214e9", 0.0, 1000)
+    assert (twelve.submit, twelve.instances, twelve.resources.gpu) == (60.0, 2, 6000)
+
+
+def test_figures() -> None:
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.99) == 4.0
+    fair = {"a": PoolSample(0.5, 0.5, 0.0), "b": PoolSample(0.5, 0.5, 1.0)}
+    unfair = {"a": PoolSample(0.5, 0.5, 0.0), "b": PoolSample(0.0, 0.5, 1.0)}
+    assert jain([fair]) == 1.0
+    assert jain([unfair]) == 0.5
