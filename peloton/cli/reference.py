@@ -71,7 +71,7 @@ tells which one; without it they call that of the cluster without a name.
 `-z` may be given more than once; `ZK_SERVERS` holds servers separated by commas, blanks or line ends. The
 file of `--basicAuthConfig` holds `username: NAME` and `password: TEXT`, or `token: TEXT`, as YAML.
 """
-OF_OTHERS = ("minicluster", "simulate")
+OF_OTHERS = ("deploy", "minicluster", "simulate")
 """Commands of other packages, which are found by their entry points."""
 _TAIL = """
 ## minicluster
