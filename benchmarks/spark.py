@@ -52,7 +52,7 @@ def measure(executors: int, version: str) -> int:
     agents = tuple(
         Agent(
             hostname=f"host{n}",
-            resources=f"cpus:{each};mem:{each * MEMORY_MB};disk:1000;ports:[{31000 + 9 * n}-{31008 + 9 * n}]",
+            resources=f"cpus:{each};mem:{each * MEMORY_MB};disk:9999;ports:[{31000 + 9 * n}-{31008 + 9 * n}]",
         )
         for n in range(AGENTS)
     )
@@ -62,7 +62,7 @@ def measure(executors: int, version: str) -> int:
         variables = {**os.environ, **cluster.urls(), **own}
         peloton = [sys.executable, "-m", "peloton.cli"]
         respool = [*peloton, "respool", "create", POOL, str(ROOT / POOL_SPEC)]
-        subprocess.run(respool, env=variables, check=True, capture_output=True)
+        subprocess.run(respool, env=variables, check=True, stdout=subprocess.DEVNULL)
         command = [*peloton, "spark", "submit", "--num-executors", "1", "--executor-memory", "512m"]
         command += ["--conf", "spark.peloton.executor.cpus=0.9", str(PROGRAM), str(executors)]
         done = subprocess.run(
