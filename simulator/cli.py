@@ -156,6 +156,7 @@ def _run(
     if decisions is None:
         _run_with_progress(simulation, days)
     else:
+        decisions.parent.mkdir(parents=True, exist_ok=True)
         with decisions.open("w", encoding="utf-8") as file:
             follow(simulation, file)
             _run_with_progress(simulation, days)

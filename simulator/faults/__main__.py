@@ -1,4 +1,4 @@
-"""`make simulate-faults`: seeds of faults over all daemons together; `--mutations` shows that bugs are found.
+"""`make simulate-faults`: seeds of faults over all daemons together; `--mutations` plants bugs.
 
 Prints the one line that repeats a failure, shrunk. Exits with 1 where an invariant does not hold, or a
 planted bug is not found.
@@ -27,7 +27,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", help="of that seed, only the faults with these numbers, or none")
     parser.add_argument("--jobs", help="of that seed, only the jobs with these numbers")
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant a bug")
-    parser.add_argument("--mutations", action="store_true", help="plant each bug in turn; each must be found")
+    parser.add_argument(
+        "--mutations", action="store_true", help="plant each bug in turn; tell which seed finds it"
+    )
     parser.add_argument("--whole", action="store_true", help="do not shrink")
     return parser.parse_args(argv)
 

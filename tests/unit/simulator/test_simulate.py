@@ -80,7 +80,7 @@ def test_the_same_input_gives_the_same_decisions_in_each_process(tmp_path: Path)
     given = files(tmp_path)
 
     def decisions(hash_seed: str) -> str:
-        path = tmp_path / hash_seed
+        path = tmp_path / "new" / f"{hash_seed}.jsonl"
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", _TRACE, *given, "--decisions", str(path)]
         subprocess.run(command, env=environment, check=True, capture_output=True)
