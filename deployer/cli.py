@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_SECONDS = 600
+MOST_REVISIONS = 2**32 - 1
 FILE = click.option(
     "-f",
     "--file",
@@ -93,7 +94,9 @@ def status(context: click.Context, file: Path, json_: bool) -> int:
 @deploy.command()
 @FILE
 @TIMEOUT
-@click.option("--to", type=click.IntRange(1), metavar="REVISION", help="The one before, unless given.")
+@click.option(
+    "--to", type=click.IntRange(1, MOST_REVISIONS), metavar="REVISION", help="The one before, unless given."
+)
 def rollback(file: Path, timeout: int, to: int | None) -> int:
     """Go back to an earlier revision of the installation, which `status` lists."""
     from deployer.work import rolled_back

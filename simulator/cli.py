@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 MOST_SEEDS = 1000
 MOST_DAYS = 3650.0
+MOST_JOBS = 2**32 - 1
 
 
 @click.command()
@@ -52,7 +53,9 @@ MOST_DAYS = 3650.0
     metavar="SECONDS",
     help="Most delay of a job by a seed; the first run has none.",
 )
-@click.option("--jobs", "most", type=click.IntRange(0), default=0, help="Only the first jobs; 0: all.")
+@click.option(
+    "--jobs", "most", type=click.IntRange(0, MOST_JOBS), default=0, help="Only the first jobs; 0: all."
+)
 @click.option(
     "--days",
     type=click.FloatRange(0, MOST_DAYS, min_open=True),

@@ -281,6 +281,8 @@ BESIDES: dict[tuple[str, ...], str] = {
     ("auth", "can-i"): "tests/cluster/test_secure.py",
     ("auth", "hash"): "tests/cluster/test_secure.py",
     ("run",): "tests/cluster/test_run.py",
+    ("simulate",): "tests/unit/simulator/test_simulate.py",
+    ("spark", "submit"): "tests/unit/cli/test_spark_submit.py, tests/workloads/check_spark.py",
     ("certs", "ca"): "tests/unit/identity/test_tls.py",
     ("certs", "issue"): "tests/unit/identity/test_tls.py",
 }

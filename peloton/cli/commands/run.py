@@ -43,7 +43,8 @@ class Run(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the line; what follows a program is its own."""
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
-        ctx.allow_interspersed_args = is_spec(found.get("command") or ())
+        words = found.get("command")  # click's mark of what is not given, where there are none
+        ctx.allow_interspersed_args = isinstance(words, tuple | list) and is_spec(words)
         return super().parse_args(ctx, args)
 
 

@@ -39,7 +39,9 @@ def test_every_number_has_both_bounds() -> None:
     unbounded = [
         f"{path} {each.name}"
         for path, each in numbers
-        if not isinstance(each.type, click.IntRange) or each.type.max is None or each.type.max > UINT64
+        if not isinstance(each.type, click.IntRange | click.FloatRange)
+        or each.type.max is None
+        or each.type.max > UINT64
     ]
     assert len(numbers) > 10
     assert unbounded == []

@@ -62,12 +62,13 @@ def ran(code: str, *folders: Path, **variables: str) -> subprocess.CompletedProc
     )
 
 
-def test_this_distribution_registers_the_minicluster() -> None:
+def test_this_distribution_registers_its_programs() -> None:
     found = {
-        group: [entry.value for entry in entry_points(group=group)] for group in (COMMANDS, LOCAL_CLUSTERS)
+        group: sorted(entry.value for entry in entry_points(group=group))
+        for group in (COMMANDS, LOCAL_CLUSTERS)
     }
     assert found == {
-        COMMANDS: ["minicluster.cli:minicluster"],
+        COMMANDS: ["deployer.cli:deploy", "minicluster.cli:minicluster", "simulator.cli:simulate"],
         LOCAL_CLUSTERS: ["minicluster.discovery:find"],
     }
 

@@ -149,7 +149,9 @@ async def test_create_refused_outside_the_spec(served: Served) -> None:
         await call(pb.CreateJobRequest(spec=spec))
     bare = job()
     bare.default_spec.containers[0].ClearField("entrypoint")
-    with status(grpc.StatusCode.INVALID_ARGUMENT, "default_spec.containers[0].command: None is not a"):
+    with status(
+        grpc.StatusCode.INVALID_ARGUMENT, "default_spec.containers[0].command: is missing: give a command"
+    ):
         await call(pb.CreateJobRequest(spec=bare))
 
 

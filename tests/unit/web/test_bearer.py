@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from peloton import __version__
 from peloton.calls import web
 from peloton.errors import Unauthenticated
 from peloton.identity.door import Door
@@ -50,7 +51,7 @@ async def browser(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     server.activate([access(door)])
     port = await server.start("127.0.0.1", 0)
     membership = FakeMembership()
-    membership.leaders[Role.JOBMGR] = Address("host", "127.0.0.1", 1, port, "1.0")
+    membership.leaders[Role.JOBMGR] = Address("host", "127.0.0.1", 1, port, __version__)
     cluster, settings, templates = Cluster(membership, 10.0, 0.8), WebSettings(), Templates("")
     caller = LeaderCaller(MembershipDiscovery(membership))
     hub = Hub(Reader([PAGE], templates, cluster), 1.0, 10)
