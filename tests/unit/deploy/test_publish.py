@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tools import publish
 from tools.clients import version
 
 MODULE = "git.example.com/Peloton/client"
+PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 
 
 @pytest.fixture
@@ -24,6 +26,11 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (output / "go" / "go.mod").write_text("module peloton.internal/client\n\ngo 1.24.0\n")
     (output / "go" / "api" / "a.go").write_text('package a\n\nimport "peloton.internal/client/b"\n')
     return output
+
+
+def test_the_page_of_clients_names_the_version_that_a_build_leaves() -> None:
+    named = re.findall(r"peloton-client(?:-|</artifactId>\s*<version>)(\d+\.\d+\.\d+)", PAGE.read_text())
+    assert len(named) == 2 and set(named) == {version()}
 
 
 def test_a_folder_of_wheels_is_an_index(built: Path, tmp_path: Path) -> None:
