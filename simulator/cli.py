@@ -61,7 +61,7 @@ MOST_JOBS = 2**32 - 1
     type=click.FloatRange(0, MOST_DAYS, min_open=True),
     default=MOST_DAYS,
     show_default=True,
-    help="End after so many days, though jobs wait or run.",
+    help="End after this many simulated days, though jobs wait or run.",
 )
 @click.option("--csv", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page.")
