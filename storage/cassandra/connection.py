@@ -125,6 +125,10 @@ class Connection:
         self._cluster.shutdown()
 
 
+class NoKeyspace(Refused):
+    """The keyspace does not exist, or is just being created by another machine."""
+
+
 def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
     """Connect to the cluster; blocks.
 
@@ -209,5 +213,5 @@ def _profile(settings: CassandraSettings) -> ExecutionProfile:
 def _explained(error: BaseException, settings: CassandraSettings) -> Exception:
     text = str(error)
     if "Keyspace" in text and "does not exist" in text:
-        return Refused(f"keyspace {settings.keyspace} does not exist: peloton-migrate up creates it")
+        return NoKeyspace(f"keyspace {settings.keyspace} does not exist: peloton-migrate up creates it")
     return translated(error)

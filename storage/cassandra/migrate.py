@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
@@ -16,7 +16,7 @@ from uuid import UUID, uuid4, uuid5
 
 from peloton.errors import Conflict, Refused, Unavailable
 from peloton.model.amounts import duration
-from storage.cassandra.connection import Connection, connect
+from storage.cassandra.connection import Connection, NoKeyspace, connect
 from storage.config import CassandraSettings
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def up(settings: CassandraSettings, scripts: Mapping[int, str] | None = None) ->
     """
     scripts = migrations() if scripts is None else scripts
     _create_keyspace(settings)
-    connection = connect(settings, settings.keyspace)
+    connection = connect_patiently(settings)
     try:
         if _needed(version(connection, settings), scripts):
             for table, columns in CREATE_FIRST.items():
@@ -116,6 +116,22 @@ def _needed(current: int, scripts: Mapping[int, str]) -> bool:
     if current > newest:
         raise Refused(f"keyspace has schema version {current}; this program knows versions up to {newest}")
     return current < newest
+
+
+def connect_patiently(
+    settings: CassandraSettings,
+    connect: Callable[[CassandraSettings, str | None], Connection] = connect,
+    pause: float = _PAUSE,
+) -> Connection:
+    """Connect to the keyspace. One that another machine creates is listed a moment before it can be used."""
+    until = time.monotonic() + _LONGEST_CREATION
+    while True:
+        try:
+            return connect(settings, settings.keyspace)
+        except NoKeyspace:
+            if time.monotonic() > until:
+                raise
+            time.sleep(pause)
 
 
 def _create_keyspace(settings: CassandraSettings) -> None:

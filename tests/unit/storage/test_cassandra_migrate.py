@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 from peloton.errors import PelotonError, Refused, Unavailable
-from storage.cassandra.connection import Connection
-from storage.cassandra.migrate import SELECT_VERSION, execute_patiently
+from storage.cassandra.connection import Connection, NoKeyspace
+from storage.cassandra.migrate import SELECT_VERSION, connect_patiently, execute_patiently
+from storage.config import CassandraSettings
 
 
 class Script:
@@ -34,6 +35,22 @@ def test_a_table_that_is_being_made_is_waited_for() -> None:
         Refused("Cassandra refused: table schema_version does not exist"),
         [(3,)],
     ) == [(3,)]
+
+
+def test_a_keyspace_that_is_being_made_is_waited_for() -> None:
+    answers: list[NoKeyspace | Connection] = [
+        NoKeyspace("keyspace peloton does not exist"),
+        cast(Connection, Script()),
+    ]
+
+    def connect(_: CassandraSettings, keyspace: str | None) -> Connection:
+        answer = answers.pop(0)
+        if isinstance(answer, NoKeyspace):
+            raise answer
+        return answer
+
+    connect_patiently(CassandraSettings(), connect, pause=0)
+    assert answers == []
 
 
 @pytest.mark.parametrize("error", [Unavailable("Cassandra did not answer in time"), Refused("no permission")])
