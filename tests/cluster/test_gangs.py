@@ -132,7 +132,7 @@ def rounds(marks: Path) -> dict[int, list[Told]]:
 
 
 def await_size(harness: Harness, job: str, marks: Path, size: int) -> None:
-    """Wait until the newest round has so many members, all of which run and know of each other."""
+    """Wait until the newest round has this number of members, all of which run and know of each other."""
     expected = [(size, rank, size) for rank in range(size)]
 
     def has_it() -> bool:

@@ -153,7 +153,7 @@ class PelotonCluster(SpecCluster):
         return self._jobs.waiting() if self._jobs is not None else {}
 
     def scale(self, n: int = 0, memory: str | int | None = None, cores: float | None = None) -> Any:
-        """Have n workers, or as many as have so much memory or so many cores together.
+        """Have n workers, or as many as together have this memory or these cores.
 
         Raises ClusterLost where the cluster has closed by itself.
         """
