@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig
@@ -14,6 +14,25 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("none", "torch", "tensorflow", "jax", "mpi", "horovod", "ray")
 PORT, PORT_VARIABLE = "rendezvous", "RENDEZVOUS_PORT"
 LONGEST_NAME = 100
+
+
+class Needs(TypedDict):
+    """What the flags of `peloton run` say of a program; see Program."""
+
+    processes: int
+    framework: str
+    cpus: float
+    memory_mb: float
+    disk_mb: float
+    gpus: float
+    environment: Mapping[str, str]
+    folder: str | None
+    uris: Sequence[str]
+    failures: int
+    grace_seconds: int | None
+    name: str
+    least: int | None
+    growth_interval: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +48,20 @@ class Program:
     disk_mb: float = 0.0
     gpus: float = 0.0
     environment: Mapping[str, str] = field(default_factory=dict)
-    folder: str = ""
-    """Where it runs, on every host; empty: in the sandbox."""
+    folder: str | None = None
+    """Where it runs, on every host; empty or None: in the sandbox."""
     uris: Sequence[str] = ()
     """Files that Mesos fetches into the sandbox."""
     failures: int = 0
     """How often a process may fail and run again."""
-    grace_seconds: int = 0
-    """Seconds from SIGTERM to SIGKILL; 0: as the cluster has it."""
+    grace_seconds: int | None = None
+    """Seconds from SIGTERM to SIGKILL; None: as the cluster has it."""
     name: str = ""
     team: str = ""
-    least: int = 0
-    """The fewest processes that make an elastic gang; 0: all of them, always."""
-    growth_interval: int = 0
-    """Seconds that an elastic gang runs at least before it grows; 0: as the cluster has it."""
+    least: int | None = None
+    """The fewest processes that make an elastic gang; None: all of them, always."""
+    growth_interval: int | None = None
+    """Seconds that an elastic gang runs at least before it grows; None: as the cluster has it."""
 
     @property
     def title(self) -> str:
@@ -55,7 +74,6 @@ class Program:
 def config_of(program: Program) -> JobConfig:
     """Return the spec of the job, without its pool."""
     from peloton.api.v0.job import job_pb2
-    from peloton.api.workload import workload_pb2
 
     config = job_pb2.JobConfig(
         name=program.title,
@@ -64,6 +82,25 @@ def config_of(program: Program) -> JobConfig:
         instanceCount=program.processes,
         description=f"peloton run: {shlex.join(program.command)}"[:1000],
     )
+    _set_gang(config, program)
+    task = config.defaultConfig
+    task.resource.cpuLimit, task.resource.memLimitMb = program.cpus, program.memory_mb
+    task.resource.diskLimitMb, task.resource.gpuLimit = program.disk_mb, program.gpus
+    task.command.shell = True
+    task.command.value = _shell(program)
+    for name, value in program.environment.items():
+        task.command.environment.variables.add(name=name, value=value)
+    for uri in program.uris:
+        task.command.uris.add(value=uri)
+    task.restartPolicy.maxFailures = program.failures
+    task.killGracePeriodSeconds = program.grace_seconds or 0
+    return config
+
+
+def _set_gang(config: JobConfig, program: Program) -> None:
+    """Make several processes a gang, and let those of a framework meet."""
+    from peloton.api.workload import workload_pb2
+
     if program.processes > 1:
         config.sla.minimumRunningInstances = program.processes
         config.workload.rendezvous = True
@@ -73,23 +110,11 @@ def config_of(program: Program) -> JobConfig:
         )
     if program.least:
         config.sla.minimumRunningInstances = program.least
-        config.workload.elastic.growth_interval_seconds = program.growth_interval
+        config.workload.elastic.growth_interval_seconds = program.growth_interval or 0
     if program.framework != "none":
         config.workload.framework = workload_pb2.Framework.Value(f"FRAMEWORK_{program.framework.upper()}")
-    task = config.defaultConfig
-    task.resource.cpuLimit, task.resource.memLimitMb = program.cpus, program.memory_mb
-    task.resource.diskLimitMb, task.resource.gpuLimit = program.disk_mb, program.gpus
     if program.processes > 1 or program.framework != "none":
-        task.ports.add(name=PORT, envName=PORT_VARIABLE)
-    task.command.shell = True
-    task.command.value = _shell(program)
-    for name, value in program.environment.items():
-        task.command.environment.variables.add(name=name, value=value)
-    for uri in program.uris:
-        task.command.uris.add(value=uri)
-    task.restartPolicy.maxFailures = program.failures
-    task.killGracePeriodSeconds = program.grace_seconds
-    return config
+        config.defaultConfig.ports.add(name=PORT, envName=PORT_VARIABLE)
 
 
 def _shell(program: Program) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from typing import Unpack
 
 import click
 
@@ -12,7 +13,7 @@ from peloton.cli.commands.run_file import POOL, is_spec, run_file
 from peloton.cli.groups import Command
 from peloton.cli.live_names import files
 from peloton.cli.params import CORES, INDEX, MEGABYTES, Amount, WholeNumber
-from peloton.cli.run_spec import FRAMEWORKS, Program, config_of
+from peloton.cli.run_spec import FRAMEWORKS, Needs, Program, config_of
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.client.rpcs import RPCS
 
@@ -99,15 +100,23 @@ class Run(Command):
 @POOL
 @click.option("--cpus", type=CORES, default=1.0, show_default=True, help="Cores of each process.")
 @click.option(
-    "--mem", type=MEGABYTES, default=512.0, show_default=True, help="Memory of each process, in MB."
+    "--mem",
+    "memory_mb",
+    type=MEGABYTES,
+    default=512.0,
+    show_default=True,
+    help="Memory of each process, in MB.",
 )
-@click.option("--disk", type=MEGABYTES, default=0.0, show_default=True, help="Disk of each process, in MB.")
+@click.option(
+    "--disk", "disk_mb", type=MEGABYTES, default=0.0, show_default=True, help="Disk of each process, in MB."
+)
 @click.option("--gpus", type=Amount(), default=0.0, show_default=True, help="GPUs of each process.")
 @click.option(
     "--env",
-    "variables",
+    "environment",
     type=Variable(),
     multiple=True,
+    callback=lambda _context, _param, pairs: dict(pairs),
     help="Variable of the processes; NAME alone takes the value that it has here. Everybody who may read the "
     "job sees it.",
 )
@@ -130,6 +139,7 @@ class Run(Command):
 )
 @click.option(
     "--grace",
+    "grace_seconds",
     type=WholeNumber(1, 86400),
     metavar="SECONDS",
     help="Time between SIGTERM and SIGKILL where the job is stopped.  [default: the cluster's]",
@@ -142,21 +152,8 @@ def run(
     yes: bool,
     detach: bool,
     batch_size: int | None,
-    framework: str,
-    processes: int,
-    least: int | None,
-    growth_interval: int | None,
     pool: str,
-    cpus: float,
-    mem: float,
-    disk: float,
-    gpus: float,
-    variables: tuple[tuple[str, str], ...],
-    folder: str | None,
-    uris: tuple[str, ...],
-    failures: int,
-    grace: int | None,
-    name: str,
+    **needs: Unpack[Needs],
 ) -> int:
     """Run the job of a spec, or COMMAND as if it ran here: `peloton run -n 4 -- python train.py`.
 
@@ -171,12 +168,6 @@ def run(
     and the signal where a signal ended it. The program runs in this folder on each host: give it by --uri
     where hosts have other files.
     """
-    from peloton.api.v0.job import job_pb2
-    from peloton.cli.colours import has_colours
-    from peloton.cli.feasibility import told, warnings
-    from peloton.cli.job_run import JobRun
-    from peloton.cli.output import say
-
     if is_spec(command):
         _check_flags(command)
         return run_file(session, command[0], pool, yes, detach, batch_size)
@@ -184,29 +175,30 @@ def run(
         raise click.UsageError("--yes, --detach and --batchSize go with a FILE, not with a COMMAND")
     if not session.plain:
         raise click.UsageError("run prints the output of processes: -o and -j do not go with it")
-    if least is not None and least > processes:
-        raise click.UsageError(f"--minSize {least} is more than -n {processes}")
-    if growth_interval is not None and least is None:
+    return _run_program(session, pool, _program(command, needs))
+
+
+def _program(command: tuple[str, ...], needs: Needs) -> Program:
+    """Return what the flags describe. Raises UsageError for flags that contradict each other."""
+    least = needs["least"]
+    if least is not None and least > needs["processes"]:
+        raise click.UsageError(f"--minSize {least} is more than -n {needs['processes']}")
+    if needs["growth_interval"] is not None and least is None:
         raise click.UsageError("--growthInterval goes with --minSize")
-    where = folder if folder is not None else ("" if uris else os.getcwd())  # noqa: PTH109 - slow to import
-    program = Program(
-        command,
-        processes,
-        framework,
-        cpus,
-        mem,
-        disk,
-        gpus,
-        dict(variables),
-        where,
-        uris,
-        failures,
-        grace or 0,
-        name,
-        getpass.getuser(),
-        least or 0,
-        growth_interval or 0,
-    )
+    if needs["folder"] is None:
+        here = "" if needs["uris"] else os.getcwd()  # noqa: PTH109 - slow to import
+        needs["folder"] = here
+    return Program(command, team=getpass.getuser(), **needs)
+
+
+def _run_program(session: Session, pool: str, program: Program) -> int:
+    """Create a program's job and follow it to its end; return the exit code."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.colours import has_colours
+    from peloton.cli.feasibility import told, warnings
+    from peloton.cli.job_run import JobRun
+    from peloton.cli.output import say
+
     config = config_of(program)
     config.respoolID.value = pool_id(session, pool)
     response = session.call(RPCS.job_svc.Create, job_pb2.CreateRequest(config=config))
@@ -216,7 +208,7 @@ def run(
     following = JobRun(
         session,
         response.jobId.value,
-        processes,
+        program.processes,
         sys.stdout.buffer,
         sys.stderr.buffer,
         lambda text: say(f"peloton: {text}"),
