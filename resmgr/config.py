@@ -106,6 +106,7 @@ class PreemptionSettings(Settings):
         """Return these settings as the core takes them."""
         return Rules(
             policies=dict(self.policies),
+            period=self.period,
             strikes=self.strikes,
             minimum_run=self.minimum_run,
             per_minute=self.victims_per_minute,

@@ -15,6 +15,7 @@ from peloton.private.resmgr.explain import explain_pb2 as pb
 from peloton.private.resmgr.explain import explain_pb2_grpc
 from peloton.wire.feasibility import shortage_to
 from resmgr.core.admission.checks import FailedCheck
+from resmgr.core.explain.outlook import Excess
 from resmgr.core.explain.pool_shares import Share
 from resmgr.core.explain.queue_positions import Position
 from resmgr.core.explain.queue_reasons import Explanation, Tries, explain
@@ -83,7 +84,21 @@ class ExplainService(explain_pb2_grpc.ExplainServiceServicer):
             host=found.host,
             reason=found.reason,
             shares=map(_share, found.shares),
+            excesses=map(self._excess, found.excesses),
             shortage=shortage_to(found.shortage) if found.shortage else None,
+        )
+
+    def _excess(self, found: Excess) -> pb.Excess:
+        return pb.Excess(
+            pool=found.pool,
+            kind=found.kind,
+            slack=found.slack,
+            allocation=found.allocation / MILLI,
+            entitlement=found.entitlement / MILLI,
+            checks=found.checks or 0,
+            due=self._time(found.due) if found.due else "",
+            leaving=found.leaving,
+            hosts=found.hosts,
         )
 
     def _time(self, moment: float) -> str:

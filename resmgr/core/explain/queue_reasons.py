@@ -10,6 +10,7 @@ from peloton.model.plural import plural
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.admission.checks import FailedCheck, refusal
+from resmgr.core.explain.outlook import Excess, outlook
 from resmgr.core.explain.pool_shares import Share, shares
 from resmgr.core.explain.queue_positions import Position, positions
 from resmgr.core.scheduler import Scheduler
@@ -64,6 +65,8 @@ class Explanation:
     host: str = ""
     reason: str = ""
     shares: Sequence[Share] = ()
+    excesses: Sequence[Excess] = ()
+    """Pools that hold more than their entitlement of what it waits for."""
     shortage: Shortage | None = None
     """Why its gang would not fit on empty hosts either: it is set aside, in no queue."""
 
@@ -128,6 +131,7 @@ def _explain(
         host=task.host,
         reason=task.reason,
         shares=shares(task, head_check or check),
+        excesses=() if _shortage(scheduler, gang) else outlook(scheduler, task, head_check or check),
         shortage=_shortage(scheduler, gang),
     )
 

@@ -23,6 +23,8 @@ class Rules:
     policies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Names of policies by path; other pools have their parent's."""
     default: tuple[str, ...] = (CROSS_POOL, SAME_POOL)
+    period: float = 60.0
+    """Seconds between two checks."""
     strikes: int = 5
     """Consecutive checks that must have found a pool over its entitlement."""
     minimum_run: float = 0.0

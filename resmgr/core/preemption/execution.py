@@ -12,7 +12,7 @@ from resmgr.core.entitlement.sharing import Sharing
 from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare, remember
 from resmgr.core.preemption.decide import steps as decided
 from resmgr.core.preemption.policy import Victim
-from resmgr.core.preemption.snapshot import over, take_snapshot, with_candidates
+from resmgr.core.preemption.snapshot import key_of, over, take_snapshot, with_candidates
 from resmgr.core.preemption.sparing import ServiceLimits, unneeded
 from resmgr.core.preemption.view import CROSS_POOL, ORDER, View
 from resmgr.core.state.amounts import Charge, total_charge
@@ -38,6 +38,8 @@ class Preemptor:
         self._rules = rules or Rules()
         self._limit = limit
         self._memory = Memory()
+        self._checked: float | None = None
+        """When the last check began; None before the first one."""
         self._queue: OrderedDict[Task, None] = OrderedDict()
         self._victims: dict[Task, Victim] = {}
         """Tasks that are PREEMPTING, waiting or taken, each with its reason."""
@@ -55,6 +57,7 @@ class Preemptor:
         Other events may come between two steps. A check must end before the next one begins.
         """
         rules = self._rules
+        self._checked = now
         self._limits.expire(now)
         self._forget_finished()
         before = set(self._victims)
@@ -103,6 +106,28 @@ class Preemptor:
     def strikes(self) -> int:
         """Return the checks after which tasks are preempted for other pools."""
         return self._rules.strikes
+
+    def checks_left(self, pool: Pool) -> int | None:
+        """Return how many more checks must find a pool over its entitlement, the one that preempts included.
+
+        None where no policy of the pool lets its tasks be preempted for other pools.
+        """
+        rules = self._rules
+        if CROSS_POOL not in rules.of(pool.path):
+            return None
+        return max(1, rules.strikes - self._memory.strikes.of(key_of(pool)))
+
+    def time_of(self, checks: int) -> float:
+        """Return when so many more checks have begun; 0.0 before the first check."""
+        return 0.0 if self._checked is None else self._checked + checks * self._rules.period
+
+    def leaving(self, pool: Pool) -> int:
+        """Return how many tasks of a pool are being preempted for other pools."""
+        return sum(
+            victim.lead is None and task.pool.part(task.needs.charge) is pool
+            for task, victim in self._victims.items()
+            if task.state is _S.PREEMPTING
+        )
 
     def take(self, limit: int) -> list[Task]:
         """Return up to `limit` tasks that must be ended, first come first served.

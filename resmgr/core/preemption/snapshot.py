@@ -92,8 +92,15 @@ def with_candidates(
 
 def over(pool: Pool) -> bool:
     """Return whether a pool holds more than it is entitled to, including tasks that are leaving."""
-    slack_over = any(have > may for have, may in zip(pool.slack, pool.slack_entitlement, strict=True))
-    return slack_over or any(have > may for have, may in zip(pool.firm(), _not_slack(pool), strict=True))
+    return any(have > may for have, may in held_and_entitled(pool))
+
+
+def held_and_entitled(pool: Pool) -> list[tuple[int, int]]:
+    """Return 8 pairs in thousandths, in the order of SIDES, including tasks that are leaving."""
+    return [
+        *zip(pool.firm(), _not_slack(pool), strict=True),
+        *zip(pool.slack, pool.slack_entitlement, strict=True),
+    ]
 
 
 def _in_parts(registry: Registry) -> Iterator[list[Task]]:
@@ -166,6 +173,11 @@ def _pool(pool: Pool, queues: PoolQueues, leaving: Iterable[Charge], fixed: bool
     )
 
 
+def key_of(pool: Pool) -> str:
+    """Return the key of a leaf's view, or of that of its part in a class of hosts."""
+    return f"{pool.path} on {pool.hosts}" if pool.hosts else pool.path
+
+
 class _MixedGangs:
     """The views to which tasks belong; tasks of gangs in several classes of hosts belong to none.
 
@@ -187,7 +199,7 @@ class _MixedGangs:
                 mixed = self._known[job.id, number] = len(parts) > 1
             if mixed:
                 return ""
-        return f"{part.path} on {part.hosts}" if part.hosts else part.path
+        return key_of(part)
 
 
 class _Runs(Sequence[Run]):

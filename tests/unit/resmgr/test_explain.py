@@ -237,3 +237,19 @@ async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> No
         await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=7), CLIENT)
     nobody = pb.ExplainJobRequest(job_id=peloton_pb2.JobID(value=OTHER_JOB))
     assert not (await service.ExplainJob(nobody, CLIENT)).groups
+
+
+async def test_the_service_names_the_pools_that_hold_more_than_their_entitlement(shell: Shell) -> None:
+    service = ExplainService(shell.driver)
+    first, second = await shell.pool("a"), await shell.pool("b")
+    await shell.enqueue(first, wire_gang(0, cpu=100, preemptible=True))
+    await shell.enqueue(second, wire_gang(1, cpu=10, preemptible=True))
+    job = peloton_pb2.JobID(value=JOB)
+    answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=1), CLIENT)
+    [excess] = answer.explanation.excesses
+    assert (excess.pool, excess.kind, excess.allocation, excess.entitlement) == ("/a", "cpu", 100, 90)
+    assert (excess.checks, excess.due, excess.leaving) == (5, "", 0)
+    await shell.driver.preempt()
+    answer = await service.ExplainTask(pb.ExplainTaskRequest(job_id=job, instance=1), CLIENT)
+    [excess] = answer.explanation.excesses
+    assert excess.checks == 4 and excess.due.startswith("20")
