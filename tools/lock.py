@@ -68,7 +68,7 @@ def main() -> None:
         build.flush()
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
-        lock("image.txt", "pyproject.toml", extras=("tracing",))
+        lock("image.txt", "pyproject.toml", extras=("tracing", "mcp"))
     for name, wanted in {**WORKLOADS, **SPARK}.items():
         with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
             workloads.write("\n".join(wanted))

@@ -55,6 +55,7 @@ GROUPS = {
     "certs": LazyEntry(
         "peloton.cli.commands.certs:certs", "A small authority, for tests and small clusters."
     ),
+    "mcp": LazyEntry("", "Serve the cluster to programs with a language model."),
     "minicluster": LazyEntry("", "A whole cluster on this machine."),
     "deploy": LazyEntry("", "Deploy Peloton itself on a Mesos cluster."),
     "simulate": LazyEntry("", "What a cluster would do with a workload."),

@@ -65,10 +65,11 @@ class Logs:
     note: Callable[[str], object]
     sleep: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    patience: float = RETRY_SECONDS
 
     def copy(self) -> None:
         """Write the file as it is now. Raises Refused without a sandbox, NotFound without the file."""
-        for piece in self._file(wait=False).download():
+        for piece in self.opened().download():
             self.write(piece)
 
     def follow(self) -> None:
@@ -89,6 +90,10 @@ class Logs:
         # Not repeated for a run that has ended: its agent may be gone too.
         piece: bytes = file.read(offset) if ended else self._with_retries(lambda: file.read(offset))
         return piece
+
+    def opened(self) -> SandboxFile | JobmgrFile:
+        """Return the file as it is now. Raises as `copy`."""
+        return self._file(wait=False)
 
     def _file(self, *, wait: bool) -> SandboxFile | JobmgrFile:
         last_note = ""
@@ -166,7 +171,7 @@ class Logs:
 
     def _with_retries(self, call: Callable[[], T]) -> T:
         """Make a call, repeating it while the other side does not answer (it may be restarting)."""
-        until = self.clock() + RETRY_SECONDS
+        until = self.clock() + self.patience
         while True:
             try:
                 return call()

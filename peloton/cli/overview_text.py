@@ -42,7 +42,7 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
         lines.append(f"{paint('Tasks', BOLD)}    {tasks}  (of active jobs)")
     if found.pools is not None:
         lines += ["", *pool_listing(found.pools).render(colours=colours, terminal=terminal).splitlines()]
-    troubles = list(_troubles(found))
+    troubles = list(troubles_of(found))
     head = paint("Wrong now", YELLOW if troubles else BOLD)
     more = [f"  … and {len(troubles) - MOST_LINES} more"] if len(troubles) > MOST_LINES else []
     lines += [
@@ -54,7 +54,8 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
     return "\n".join(lines)
 
 
-def _troubles(found: Overview) -> Iterator[str]:
+def troubles_of(found: Overview) -> Iterator[str]:
+    """Return what is wrong now, a line each."""
     for daemon in found.daemons:
         if daemon.failure:
             yield daemon.failure

@@ -9,7 +9,7 @@ import click
 
 from peloton.cli.exit_codes import DONE, REFUSED
 from peloton.cli.failures import CallFailed
-from peloton.cli.session import Session
+from peloton.cli.session import Session, pool_id
 from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument, Refused
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def edit_pool(session: Session, pool: ResourcePoolInfo, force: bool) -> int:
     """Have the user edit a pool's config until it is taken, or left as it is; return the exit code."""
-    path, text, error = pool.path.value, _text(pool.config), ""
+    path, text, error = pool.path.value, text_of(pool.config), ""
     before = text
     while True:
         edited = click.edit(_with_comments(path, text, error), extension=".yaml")
@@ -40,6 +40,23 @@ def edit_pool(session: Session, pool: ResourcePoolInfo, force: bool) -> int:
         return DONE
 
 
+def place(session: Session, path: str, spec: ResourcePoolConfig) -> None:
+    """Take name and parent of a pool from its path. Raises InvalidArgument for a spec with others."""
+    above, _, name = path.rstrip("/").rpartition("/")
+    if not path.startswith("/") or not name:
+        raise InvalidArgument("path", path, "the path of a pool below the root, such as /a/b")
+    if spec.name not in ("", name):
+        raise InvalidArgument(
+            "name", spec.name, f"the last part of the path, {name!r}: leave it out of the spec"
+        )
+    parent = pool_id(session, above or "/")
+    if spec.parent.value not in ("", parent):
+        raise InvalidArgument(
+            "parent", spec.parent.value, f"the pool {above or '/'}: leave it out of the spec"
+        )
+    spec.name, spec.parent.value = name, parent
+
+
 def _update(session: Session, pool: ResourcePoolInfo, text: str, force: bool) -> object:
     """Send the edited config. Raises SpecError as InvalidArgument, Refused and CallFailed."""
     from peloton.api.v0.respool import respool_pb2
@@ -56,7 +73,8 @@ def _update(session: Session, pool: ResourcePoolInfo, text: str, force: bool) ->
     return session.call(RPCS.respool_svc.UpdateResourcePool, request)
 
 
-def _text(config: ResourcePoolConfig) -> str:
+def text_of(config: ResourcePoolConfig) -> str:
+    """Return the config of a pool as YAML, without what its path and the server give."""
     from peloton.cli.output import yaml_text
 
     shown = type(config)()  # without the fields that the path and the server give

@@ -80,17 +80,39 @@ def resolve_all(ctx: click.Context, session: Session) -> None:
 
 def job_id_of(session: Session, reference: str) -> str:
     """Return the id of the job that is meant. Raises NotFound, and Refused where there are several."""
+    found = jobs_meant(session, reference)
+    if len(found) > 1:
+        from peloton.cli.output import say
+
+        for line in job_lines(found):
+            say(line)
+        raise Refused(f"{_several(reference, found)}, newest first above: give the id of one")
+    return found[0].id.value
+
+
+def jobs_meant(session: Session, reference: str) -> list[JobSummary]:
+    """Return the jobs that may be meant, newest first, MOST and one at most. Raises NotFound for none."""
     pool, name = _parts(reference)
     found = _found(session, pool, name)
     if not found:
         raise NotFound(f"job not found: {_not_found(reference, pool, name)}")
-    if len(found) > 1:
-        from peloton.cli.output import say
+    return found
 
-        for job in found[:MOST]:
-            say(_line(job))
-        raise Refused(_several(reference, found))
+
+def only_job(session: Session, reference: str) -> str:
+    """Return the id as `job_id_of` does; who asks is no user at a terminal: the refusal lists the jobs."""
+    if is_uuid(reference):
+        return reference
+    found = jobs_meant(session, reference)
+    if len(found) > 1:
+        listed = "; ".join(job_lines(found))
+        raise Refused(f"{_several(reference, found)}, newest first: {listed}; give the id of one")
     return found[0].id.value
+
+
+def job_lines(jobs: Sequence[JobSummary]) -> list[str]:
+    """Return a line for each of the first MOST jobs."""
+    return [_line(job) for job in jobs[:MOST]]
 
 
 def jobs_named(session: Session, name: str) -> list[JobSummary]:
@@ -137,7 +159,7 @@ def _not_found(reference: str, pool: str, name: str) -> str:
 
 def _several(reference: str, found: Sequence[JobSummary]) -> str:
     count = plural(len(found), "job") if len(found) <= MOST else f"more than {plural(MOST, 'job')}"
-    return f"{shown(reference)} may be {count}, newest first above: give the id of one"
+    return f"{shown(reference)} may be {count}"
 
 
 def _line(job: JobSummary) -> str:

@@ -40,6 +40,13 @@ class OnAgent(Protocol):
     port: str
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Another's identity; `auth` is None for somebody who gives none. Our own never stands in for it."""
+
+    auth: Auth | None
+
+
 @dataclass(slots=True)
 class Session:
     """Global flags of one run of the command line; `output` may also be set by the command itself."""
@@ -63,6 +70,8 @@ class Session:
     """Takes what is printed; None: standard output."""
     quiet: bool = False
     """Whether nothing may be said on standard error."""
+    given: Given | None = field(default=None, repr=False)
+    """Whose calls these are where others call through this process; None: the user's of this process."""
 
     @property
     def json(self) -> bool:
@@ -262,14 +271,20 @@ class Session:
 
         for file in (self.basic_auth, self.agent_files[1], self.tls_files[2]):
             _warn_where_open(file)
-        auth = read_auth(self.basic_auth) if self.basic_auth else None
+        auth = read_auth(self.basic_auth) if self.basic_auth and self.given is None else None
         tls = Tls(*(file or "" for file in self.tls_files)) if any(self.tls_files) else None
         agents = agents_by(*self.agent_files)
-        if auth is None and local is None and not self.targets.flags.names(0):
-            auth = _of_task(tls)
         own = local.identity() if local is not None else {}
         agents = agents if any(self.agent_files) else own.get("agents", agents)
+        if self.given is not None:
+            return self.given.auth, _for_others(tls or own.get("tls"), self.given), agents
+        if auth is None and local is None and not self.targets.flags.names(0):
+            auth = _of_task(tls)
         return auth or own.get("auth"), tls or own.get("tls"), agents
+
+    def of_user(self, auth: Auth | None) -> Session:
+        """Return a session for calls in the name of another, who gave `auth`. Close it by itself."""
+        return replace(self, given=Given(auth), quiet=True, _client=None, _sessions={})
 
     def _connect(self) -> PelotonClient:
         from peloton.cli.mesos_clusters import AskingDiscovery, asked
@@ -315,6 +330,15 @@ def pool_id(session: Session, path: str) -> str:
 
 pass_session = click.make_pass_decorator(Session)
 """Decorator: pass the session to a command as its first argument."""
+
+
+def _for_others(tls: Tls | None, given: Given) -> Tls | None:
+    """Return what encrypts the calls of another. Raises Refused where our certificate would be their name."""
+    if tls is not None and tls.cert and given.auth is None:
+        raise Refused(
+            "say who you are, by the header Authorization: the certificate of this server is its own"
+        )
+    return tls
 
 
 def _of_task(tls: Tls | None) -> Auth | None:

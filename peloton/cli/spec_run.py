@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from peloton.model.workflow import WorkflowOptions
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig, JobSummary
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
-    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2 import GetReplaceJobDiffResponse
+    from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2 import GetReplaceJobDiffResponse as Diff
     from peloton.cli.spec_check import Checked
 
 _SHARE = 4
@@ -83,9 +83,17 @@ def _running(session: Session, spec: Any, pool: str) -> JobSummary | None:
 
 def plan_of(session: Session, job: Wanted) -> tuple[Any, list[str]]:
     """Return what would happen, as a message or plain data and as lines. Raises Refused and CallFailed."""
-    if job.running is None:
-        from peloton.cli.dry_run import plan_lines, planned
+    return planned_of(session, job, lambda config: config, lambda diff: None)
 
+
+def planned_of(
+    session: Session, job: Wanted, shown: Callable[[JobConfig], JobConfig], hide: Callable[[Diff], None]
+) -> tuple[Any, list[str]]:
+    """Return what `plan_of` does; `shown` returns a config as it may be seen, `hide` changes a diff so."""
+    from peloton.cli.dry_run import plan_lines, planned
+    from peloton.cli.follow import get_info
+
+    if job.running is None:
         plan = planned(session, job.spec)
         return plan, list(plan_lines(plan))
     head = f"Updates the service {job.running.name} ({job.running.id.value}), which runs:"
@@ -93,12 +101,14 @@ def plan_of(session: Session, job: Wanted) -> tuple[Any, list[str]]:
         from peloton.cli.service_rows import diff_text
 
         diff = _diff_of_service(session, job.spec, job.running.id.value)
+        hide(diff)
         return diff, [head, *(f"  {line}" for line in diff_text(diff).splitlines())]
-    lines = list(_diff_of_config(session, job.spec, job.running))
+    before = get_info(session, job.running.id.value).config
+    lines = list(_diff_of_config(shown(before), shown(job.spec)))
     return {"updates": job.running.id.value, "diff": lines}, [head, *(lines or ["  nothing changes"])]
 
 
-def _diff_of_service(session: Session, spec: JobSpec, job_id: str) -> GetReplaceJobDiffResponse:
+def _diff_of_service(session: Session, spec: JobSpec, job_id: str) -> Diff:
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
     from peloton.cli.versions import call_job, present
 
@@ -108,11 +118,8 @@ def _diff_of_service(session: Session, spec: JobSpec, job_id: str) -> GetReplace
     return call_job(session, RPCS.stateless_svc.GetReplaceJobDiff, request)
 
 
-def _diff_of_config(session: Session, config: JobConfig, running: JobSummary) -> Iterator[str]:
-    from peloton.cli.follow import get_info
-
-    before, after = _text(get_info(session, running.id.value).config), _text(config)
-    for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:
+def _diff_of_config(before: JobConfig, after: JobConfig) -> Iterator[str]:
+    for line in list(unified_diff(_text(before), _text(after), lineterm="", n=1))[2:]:
         if not line.startswith("@@"):
             yield f"  {line}"
 

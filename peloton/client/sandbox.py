@@ -183,6 +183,15 @@ class SandboxFile:
         with self._explained():
             return file_data(self.agent.read("/files/read", query), str(self.agent))
 
+    def size(self) -> int:
+        """Return the bytes of the file now. Raises as `read`."""
+        with self._explained():
+            body = self.agent.read("/files/read", {"path": self.path})
+        try:
+            return int(parse_json(body)["offset"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise PelotonError(f"{self.agent} gave no size: {error!r}") from error
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
         """Raise Refused where the body fails because this is a link that the agent does not follow."""

@@ -282,6 +282,7 @@ BESIDES: dict[tuple[str, ...], str] = {
     ("auth", "hash"): "tests/cluster/test_secure.py",
     ("run",): "tests/cluster/test_run.py",
     ("simulate",): "tests/unit/simulator/test_simulate.py",
+    ("mcp",): "tests/cluster/test_mcp.py",
     ("spark", "submit"): "tests/unit/cli/test_spark_submit.py, tests/workloads/check_spark.py",
     ("certs", "ca"): "tests/unit/identity/test_tls.py",
     ("certs", "issue"): "tests/unit/identity/test_tls.py",

@@ -10,7 +10,7 @@ from peloton.cli.groups import Group
 from peloton.cli.live_names import files, live_pools
 from peloton.cli.session import Session, pass_session, pool_id
 from peloton.client.rpcs import RPCS
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import NotFound
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import QueryResponse, ResourcePoolInfo
@@ -182,21 +182,9 @@ def _paths(pools: QueryResponse) -> str:
 
 def _read(session: Session, path: str, config: str) -> Parsed[Any]:
     """Read a spec; take name and parent from the path. Raises InvalidArgument where the spec differs."""
+    from peloton.cli.pool_edit import place
     from peloton.cli.spec_check import read
 
-    above, _, name = path.rstrip("/").rpartition("/")
-    if not path.startswith("/") or not name:
-        raise InvalidArgument("path", path, "the path of a pool below the root, such as /a/b")
     parsed = read("respool", config)
-    spec = parsed.message
-    if spec.name not in ("", name):
-        raise InvalidArgument(
-            "name", spec.name, f"the last part of the path, {name!r}: leave it out of the spec"
-        )
-    parent = pool_id(session, above or "/")
-    if spec.parent.value not in ("", parent):
-        raise InvalidArgument(
-            "parent", spec.parent.value, f"the pool {above or '/'}: leave it out of the spec"
-        )
-    spec.name, spec.parent.value = name, parent
+    place(session, path, parsed.message)
     return parsed

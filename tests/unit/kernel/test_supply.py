@@ -51,7 +51,7 @@ def test_locked_versions_are_those_of_the_project() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     given = {
         "build": PROJECT["build-system"]["requires"],
-        "image": [*PROJECT["project"]["dependencies"], *extras["tracing"]],
+        "image": [*PROJECT["project"]["dependencies"], *extras["tracing"], *extras["mcp"]],
         "dev": [*PROJECT["project"]["dependencies"], *extras["tracing"], *extras["dev"]],
         **{name.removesuffix(".txt"): list(given) for name, given in lock.WORKLOADS.items()},
         **{name: [re.sub(r"\[.*\]", "", each) for each in given] for name, given in lock.HOSTS.items()},
