@@ -248,7 +248,7 @@ QUESTIONS: list[Question] = [
 
 async def pending_cause(tools: Tools) -> bool:
     group = await waiting(tools)
-    return group["cause"].endswith("> entitlement 0.5 cores in /small")
+    return str(group["cause"]).endswith("> entitlement 0.5 cores in /small")
 
 
 async def waiting_instances(tools: Tools) -> int:
@@ -364,8 +364,8 @@ def test_the_program_of_the_page_runs(server: StdioServerParameters, tmp_path: P
 async def test_the_same_tools_answer_by_http(server: StdioServerParameters) -> None:
     command = [server.command, *server.args, "--http", "--port", "0"]
     process = subprocess.Popen(command, env=server.env, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220 - a moment
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         url = process.stdout.readline().split()[-1]
         assert url.startswith("http://127.0.0.1:"), url
         async with Client(url) as client:

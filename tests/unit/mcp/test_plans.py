@@ -73,8 +73,13 @@ def test_plans_of_a_user_and_of_all_are_bounded() -> None:
 
 
 def test_what_has_changed_since_the_plan_is_left_alone() -> None:
-    applied: list[str] = []
-    changed = plan(present=lambda session: "2-1-1", apply=lambda session: applied.append("") or Done(""))
+    applied: list[Session] = []
+
+    def apply(session: Session) -> Done:
+        applied.append(session)
+        return Done("")
+
+    changed = plan(present=lambda session: "2-1-1", apply=apply)
     with pytest.raises(
         Refused, match=r"job web is not as it was .* it was 1-1-1, and is 2-1-1; make the plan"
     ):
