@@ -16,7 +16,7 @@ from peloton.errors import PelotonError, Refused
 if TYPE_CHECKING:
     from peloton.config.encryption import TlsSettings
 
-DEFAULT_PORT = 5298
+DEFAULT_PORT = 5299
 PEM = click.Path(path_type=Path, dir_okay=False)
 
 

@@ -145,7 +145,7 @@ async def http(server: MCPServer[Any], headers: dict[str, str], **body: Any) -> 
     transport = httpx2.ASGITransport(app)
     async with (
         server.session_manager.run(),
-        httpx2.AsyncClient(transport=transport, base_url="http://localhost:5298") as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost:5299") as client,
     ):
         accept = {"accept": "application/json, text/event-stream"}
         return await client.post(PATH, headers={**accept, **headers}, **body)
@@ -178,7 +178,7 @@ async def test_a_request_by_http_is_made_in_the_name_of_its_header(
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [({"host": "evil.example:5298"}, 421), ({"origin": "https://evil.example"}, 403)],
+    [({"host": "evil.example:5299"}, 421), ({"origin": "https://evil.example"}, 403)],
 )
 async def test_other_sites_cannot_make_a_browser_call(
     server: MCPServer[Any], headers: dict[str, str], status: int
