@@ -29,6 +29,7 @@ from peloton.mcp.bounds import BatchSize, JobName, PoolPath, Spec
 from peloton.mcp.hiding import hide_changes, shown
 from peloton.mcp.jobs import entity_version, workflows
 from peloton.mcp.plans import Done, Plan
+from peloton.model.plural import plural
 from peloton.model.workflow import WorkflowOptions
 from peloton.web.views.jobs.actions import Preview, action_of, preview
 from peloton.web.views.jobs.job import job_head
@@ -157,7 +158,7 @@ def plan_pool_delete(session: Session, pool: PoolPath) -> Shown:
     subject = f"resource pool {pool}"
     if found is None:
         return Shown(None, subject, [], [], f"there is no resource pool {pool!r}")
-    refused = f"it has {len(found.children)} pools below it" if found.children else ""
+    refused = f"it has {plural(len(found.children), 'pool')} below it" if found.children else ""
 
     def apply(session: Session) -> Done:
         request = respool_pb2.DeleteRequest(path=respool_pb2.ResourcePoolPath(value=pool))

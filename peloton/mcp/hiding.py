@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
+
+from mesos.v1 import mesos_pb2
+from peloton.api.v0 import peloton_pb2 as v0
+from peloton.api.v1alpha import peloton_pb2 as v1alpha
+from peloton.api.v1alpha.pod import pod_pb2
 
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2 import GetReplaceJobDiffResponse
@@ -17,12 +22,8 @@ ENVIRONMENT = "environment"
 _KEY = secrets.token_bytes(32)
 """Of this process: nobody can try values out."""
 _DIGITS = 8
-_VARIABLES = ("mesos.v1.Environment.Variable", "peloton.api.v1alpha.pod.Environment")
-_SECRETS = (
-    "mesos.v1.Secret.Value",
-    "peloton.api.v0.peloton.Secret.Value",
-    "peloton.api.v1alpha.peloton.Secret.Value",
-)
+_VARIABLES = (mesos_pb2.Environment.Variable, pod_pb2.Environment)
+_SECRETS = (mesos_pb2.Secret.Value, v0.Secret.Value, v1alpha.Secret.Value)
 
 
 def hidden(value: str) -> str:
@@ -51,11 +52,9 @@ def hide_changes(answer: GetReplaceJobDiffResponse) -> None:
 
 
 def _hide(message: Message) -> None:
-    kind = message.DESCRIPTOR.full_name
-    if kind in _VARIABLES:
-        variable: Any = message
-        variable.value = hidden(variable.value) if variable.value else ""
-    if kind in _SECRETS:
+    if isinstance(message, _VARIABLES) and message.value:
+        message.value = hidden(message.value)
+    if isinstance(message, _SECRETS):
         message.ClearField("data")
         return
     for field, value in message.ListFields():

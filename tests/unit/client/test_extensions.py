@@ -68,7 +68,12 @@ def test_this_distribution_registers_its_programs() -> None:
         for group in (COMMANDS, LOCAL_CLUSTERS)
     }
     assert found == {
-        COMMANDS: ["deployer.cli:deploy", "minicluster.cli:minicluster", "simulator.cli:simulate"],
+        COMMANDS: [
+            "deployer.cli:deploy",
+            "minicluster.cli:minicluster",
+            "peloton.mcp.cli:mcp",
+            "simulator.cli:simulate",
+        ],
         LOCAL_CLUSTERS: ["minicluster.discovery:find"],
     }
 
