@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.api.v1alpha.pod import pod_pb2
@@ -22,8 +21,12 @@ ENVIRONMENT = "environment"
 _KEY = secrets.token_bytes(32)
 """Of this process: nobody can try values out."""
 _DIGITS = 8
-_VARIABLES = (mesos_pb2.Environment.Variable, pod_pb2.Environment)
-_SECRETS = (mesos_pb2.Secret.Value, v0.Secret.Value, v1alpha.Secret.Value)
+_VARIABLES = ("mesos.v1.Environment.Variable", pod_pb2.Environment.DESCRIPTOR.full_name)
+_SECRETS = (
+    "mesos.v1.Secret.Value",
+    v0.Secret.Value.DESCRIPTOR.full_name,
+    v1alpha.Secret.Value.DESCRIPTOR.full_name,
+)
 
 
 def hidden(value: str) -> str:
@@ -52,9 +55,10 @@ def hide_changes(answer: GetReplaceJobDiffResponse) -> None:
 
 
 def _hide(message: Message) -> None:
-    if isinstance(message, _VARIABLES) and message.value:
-        message.value = hidden(message.value)
-    if isinstance(message, _SECRETS):
+    kind, held = message.DESCRIPTOR.full_name, cast("Any", message)
+    if kind in _VARIABLES and held.value:
+        held.value = hidden(held.value)
+    if kind in _SECRETS:
         message.ClearField("data")
         return
     for field, value in message.ListFields():
