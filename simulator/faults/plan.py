@@ -135,10 +135,11 @@ def _job(
     pool = random.choice(pools)
     cpu = pool.kind("cpu")
     preemptible = random.random() < 0.5
-    # Two gangs that are larger than the reservations of their pools may wait for each other for ever: each
-    # pool is entitled to a part of what its gang needs. Non-preemptible ones are never admitted.
-    gang = kind == "gang" and 1000 * instances <= cpu.reservation
-    preemptible = preemptible or cpu.reservation < 1000
+    gang = kind == "gang"
+    # More than its pool's reservation is never admitted that is not preemptible, nor more than its limit.
+    together = 1000 * (instances if gang else 1)
+    preemptible = preemptible or cpu.reservation < together
+    gang = gang and together <= cpu.limit
     max_failures = random.choice([0, 0, 0, 3])
     job = SimJob(
         name=f"job-{number}",

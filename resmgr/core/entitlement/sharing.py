@@ -12,9 +12,9 @@ from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
-from resmgr.core.state.amounts import Charge
+from resmgr.core.entitlement.usable import Counted, leave_out_unusable, place
+from resmgr.core.state.amounts import Charge, Vector
 from resmgr.core.state.classes import ClassCapacities, Classes
-from resmgr.core.state.entities import Gang
 from resmgr.core.state.infeasible import Infeasible, beyond_capacity
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import Needs
@@ -23,6 +23,7 @@ from resmgr.core.state.pools import PoolTree
 
 Loads = tuple[tuple[object, ...], ...]
 _NO_LOAD = (0,) * 16
+_ALL: Counted = MappingProxyType({})
 
 
 class Sharing:
@@ -101,8 +102,13 @@ class Sharing:
         """Share the capacity, where it is known, among all pools (docs/behaviour/pools.md, Entitlement)."""
         if self.tree.capacity is not None:
             self._order_classes()
-            self._loads = loads(self.tree)
-            entitle(self.tree, self._loads)
+            self._loads = of_leaves = loads(self.tree)
+            entitle(self.tree, of_leaves)
+            leave_out_unusable(
+                self._lifecycle.pending.active,
+                lambda counted: entitle(self.tree, of_leaves, counted),
+                self._lifecycle.limits.preemption,
+            )
             self._refused = False
             self._lifecycle.changed = True
 
@@ -113,7 +119,7 @@ class Sharing:
         active = self._lifecycle.pending.active
         for leaf in self.tree.leaves():
             heads = [
-                (min(_place(gang) for queue in active[part].all if (gang := queue.head()) is not None), of)
+                (min(place(gang) for queue in active[part].all if (gang := queue.head()) is not None), of)
                 for of, part in leaf.parts.items()
                 if part in active and len(active[part])
             ]
@@ -156,10 +162,13 @@ def loads(tree: PoolTree) -> Loads:
     return (*whole, *of_parts)
 
 
-def entitle(tree: PoolTree, of_leaves: Loads) -> None:
-    """Set the entitlement of all pools. The capacity must be known."""
+def entitle(tree: PoolTree, of_leaves: Loads, counted: Counted = _ALL) -> None:
+    """Set the entitlement of all pools. The capacity must be known.
+
+    `counted`: the demand that counts for some leaves, or their parts, in place of all that they have.
+    """
     if tree.classes is not None:
-        entitle_by_class(tree, tree.classes)
+        entitle_by_class(tree, tree.classes, counted)
         return
     assert tree.capacity is not None, "capacity is not known"
     snapshot = Snapshot(
@@ -167,7 +176,7 @@ def entitle(tree: PoolTree, of_leaves: Loads) -> None:
         capacity=tree.capacity,
         revocable_cpu=tree.slack_capacity.cpu,
         loads={
-            pool.id: load_of(pool)
+            pool.id: load_of(pool, counted.get(pool))
             for pool, load in zip(tree.leaves(), of_leaves, strict=True)
             if load != _NO_LOAD
         },
@@ -176,7 +185,7 @@ def entitle(tree: PoolTree, of_leaves: Loads) -> None:
         tree.get(pool_id).entitle(entitled.total.values(), entitled.slack.values())
 
 
-def entitle_by_class(tree: PoolTree, classes: Classes) -> None:
+def entitle_by_class(tree: PoolTree, classes: Classes, counted: Counted = _ALL) -> None:
     """Set the entitlement of all pools and of their parts."""
     order = list(classes)
     number = {of: at for at, of in enumerate(order)}
@@ -187,7 +196,7 @@ def entitle_by_class(tree: PoolTree, classes: Classes) -> None:
             capacity=[classes.capacity(of).normal for of in order],
             revocable_cpu=[classes.capacity(of).slack_cpu for of in order],
             loads={
-                pool.id: {number[of]: load_of(part) for of, part in pool.parts.items()}
+                pool.id: {number[of]: load_of(part, counted.get(part)) for of, part in pool.parts.items()}
                 for pool in leaves
                 if pool.parts
             },
@@ -206,16 +215,11 @@ def entitle_by_class(tree: PoolTree, classes: Classes) -> None:
         pool.entitle(whole.values(), slack.values())
 
 
-def load_of(pool: Pool) -> Load:
-    """Return the load of a leaf, or of a part of one."""
+def load_of(pool: Pool, demand: Vector | None = None) -> Load:
+    """Return the load of a leaf, or of a part of one; `demand` counts in place of its own."""
     return Load(
         allocation=Resources(*pool.firm()),
-        demand=Resources(*pool.demand),
+        demand=Resources(*(pool.demand if demand is None else demand)),
         slack_allocation=Resources(*pool.slack),
         slack_demand=Resources(*pool.slack_demand),
     )
-
-
-def _place(gang: Gang) -> tuple[int, float]:
-    """Return the place of a gang among the heads of its pool's queues, the first one lowest."""
-    return -gang.rank, gang.tasks[0].since
