@@ -37,6 +37,7 @@ from resmgr.drivers.recovery import Recovery
 from resmgr.drivers.sampling import Sampler
 from resmgr.drivers.status_stream import PullOptions
 from resmgr.drivers.store_audit import StoreAudit
+from resmgr.drivers.strangers import StrangerLookup
 from resmgr.services.explain import ExplainService
 from resmgr.services.holding import HoldingService
 from resmgr.services.monitoring import MonitoringService
@@ -123,6 +124,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("claims", claims.run())
             daemon.spawn("clusters", daemon.clusters.follow(clusters.run))
+            daemon.spawn("stranger lookup", StrangerLookup(driver, recovery).run())
             daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
             daemon.spawn("history", sampler.run())
             spawn_scheduling(daemon, driver, hostmgrs)

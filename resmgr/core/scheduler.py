@@ -48,6 +48,7 @@ class Scheduler:
         self.lifecycle = lifecycle = Lifecycle(limits or Limits(), stream_id)
         self.registry, self.leases, self.deadlines = lifecycle.registry, lifecycle.leases, lifecycle.deadlines
         self.reasons, self.infeasible = lifecycle.reasons, lifecycle.infeasible
+        self.strangers = lifecycle.strangers
         self.pending, self.ready, self.placements = lifecycle.pending, lifecycle.ready, lifecycle.placements
         self.sharing = Sharing(lifecycle)
         self.tree = self.sharing.tree

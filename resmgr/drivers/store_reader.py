@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from peloton.daemon.progress import Progress
 from peloton.errors import InvalidArgument, NotFound
-from peloton.model.ids import JobId, PoolId
+from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.job import JobSpec
 from peloton.model.states import ON_HOST_TASK_STATES
 from peloton.model.task import TaskRuntime
@@ -199,6 +199,17 @@ class Reader:
                     progress.job()
         if progress is not None:
             progress.done()
+
+    async def page_of(self, run: Run) -> Page | None:
+        """Return a page with the instance of a run; None where another run of it is stored, or none."""
+        try:
+            runtime = await self._tasks.get(run.job_id, run.instance)
+            if runtime.run != run.run:
+                return None
+            spec = await self._jobs.config(run.job_id, runtime.config_version)
+        except NotFound:
+            return None
+        return Page(run.job_id, SpecVersion(self._translator, run.job_id, spec), {run.instance: runtime})
 
     async def _of_job(self, job_id: JobId) -> AsyncIterator[Page]:
         configs: dict[int, SpecVersion] = {}

@@ -40,6 +40,7 @@ GATHER_SECONDS = 0.05
 POLL_SECONDS = 10.0
 EVENTS = 1000
 RETRY_SECONDS = 0.5
+STRANGERS_SECONDS = 1.0
 MOST_HANDED = 10_000
 _MOMENT = 1e-6
 """Less than this is no time."""
@@ -118,7 +119,9 @@ class Resmgr:
         self._stream = ""
         self._next = 0
         self._streams = 0
-        self._sharing = self._preempting = False
+        self.looks_up = True
+        """Whether runs that are not known here are looked up; False is a bug to plant."""
+        self._sharing = self._preempting = self._looking_up = False
         self._sparing = self._leasing = self._comparing = False
         self._moved = False
         """Whether something has changed since a cycle was last set for the demand."""
@@ -252,6 +255,30 @@ class Resmgr:
             self.wake()
 
         store.read(self.life, store.active_jobs, done)
+
+    def _look_up_later(self) -> None:
+        """Look up runs soon that are reported as on hosts and are not known here."""
+        if self.scheduler.strangers and not self._looking_up and self.looks_up:
+            self._looking_up = True
+            self._kernel.after(STRANGERS_SECONDS, self.life, self._look_up)
+
+    def _look_up(self) -> None:
+        strangers = self.scheduler.strangers
+        runs = strangers.ask(len(strangers))
+
+        def done(jobs: Mapping[JobId, StoredJob]) -> None:
+            self._looking_up = False
+            for run in runs:
+                job = jobs.get(run.job_id)
+                runtime = job.tasks.get(run.instance) if job is not None else None
+                if not strangers.answered(run) or job is None or runtime is None or runtime.run != run.run:
+                    continue
+                if runtime.state in ON_HOST_TASK_STATES:
+                    self._take_in(run.job_id, job, run.instance, runtime)
+            self._look_up_later()
+            self.wake()
+
+        self._universe.store.read(self.life, self._universe.store.active_jobs, done)
 
     def _when_recovered(self, reply: Reply, answer: Callable[[], Any]) -> Any:
         """Answer now, or once all stored tasks are known."""
@@ -484,6 +511,7 @@ class Resmgr:
         def settle() -> None:
             for run, state in states:
                 self.scheduler.observe(run, state, self._kernel.now)
+            self._look_up_later()
             self.wake()
 
         return self._when_recovered(reply, settle)
@@ -671,6 +699,7 @@ class Resmgr:
             self.scheduler.observe(parse_mesos_task_id(status.mesos_task_id), status.state, now)
         if events:
             self._next = events[-1][0] + 1
+            self._look_up_later()
             self.wake()
         self._kernel.after(GATHER_SECONDS if events else 0.0, self.life, self._pull)
 

@@ -140,8 +140,7 @@ class Checks:
     def settled(self, *states: TaskState) -> None:
         """Check that resmgr holds each run that is stored in these states.
 
-        Waiting ones it has to hold once nothing has failed for a while. One that was launched while it
-        changed its leader, it may know only after its audits of the store (docs/behaviour/recovery.md).
+        It has to hold them once nothing has failed for a while, before its audits of the store.
         """
         resmgr = self._world.elections.leaders.get("resmgr")
         if not isinstance(resmgr, Resmgr) or resmgr.life.ended or not resmgr.recovered:

@@ -62,6 +62,11 @@ def _forgets_runs_on_hosts(resmgr: Resmgr) -> None:
     resmgr.restores = False
 
 
+def _missed_runs_stay_unknown(resmgr: Resmgr) -> None:
+    """Ignore reports of runs that were launched while the leader changed."""
+    resmgr.looks_up = False
+
+
 def _no_reconciliation(hostmgr: Hostmgr) -> None:
     """Never request the states of runs."""
     hostmgr.reconciles = False
@@ -105,6 +110,7 @@ MUTATIONS: Mapping[str, Mutate] = {
     "purges-before-it-stores": _on(Jobmgr, _passes_statuses_early),
     "unknown-is-refused": _on(Jobmgr, _unknown_is_refused),
     "forgets-runs-on-hosts": _on(Resmgr, _forgets_runs_on_hosts),
+    "missed-runs-stay-unknown": _on(Resmgr, _missed_runs_stay_unknown),
     "loses-kills": _on(Hostmgr, _no_kill_again),
     "acknowledges-on-arrival": _on(Hostmgr, _no_acknowledgements),
     "no-reconciliation": _on(Hostmgr, _no_reconciliation),

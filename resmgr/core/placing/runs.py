@@ -16,6 +16,8 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
     """Apply a reported state of a run; return whether the run is known and the state is possible."""
     task, event = lifecycle.registry.find(run), OBSERVED.get(state)
     if task is None or event is None:
+        if event is not None:
+            _note_stranger(lifecycle, run, event)
         return False
     if event is _END:
         lifecycle.forget(task)
@@ -36,6 +38,16 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
         lifecycle.deadlines.cancel(task)
     lifecycle.reasons.set(task, "")
     return True
+
+
+def _note_stranger(lifecycle: Lifecycle, run: Run, event: Event) -> None:
+    """Note a run on a host that is not known here, unless a later one is."""
+    if event is _END:
+        lifecycle.strangers.end(run)
+        return
+    known = lifecycle.registry.current(run.job_id, run.instance)
+    if known is None or known.run < run.run:
+        lifecycle.strangers.note(run)
 
 
 def kill(lifecycle: Lifecycle, job_id: JobId, instance: int) -> None:

@@ -17,6 +17,7 @@ from resmgr.core.state.placement_queue import PlacementQueue
 from resmgr.core.state.placements import NO_HOSTS
 from resmgr.core.state.queues import GangQueue, PendingQueues, ReadyQueue
 from resmgr.core.state.registry import Registry
+from resmgr.core.state.strangers import Strangers
 from resmgr.core.state.task_states import STATES, Event
 
 # Of an enumeration, names of the module are found ten times faster than its attributes.
@@ -41,6 +42,7 @@ class Lifecycle:
         self.ready = {kind: ReadyQueue(f"ready queue of {kind.name} tasks") for kind in TaskType}
         self.placements = PlacementQueue()
         self.infeasible = Infeasible()
+        self.strangers = Strangers()
         self.changed = False
         """Whether admission may find something new to do."""
 
