@@ -25,7 +25,7 @@ MOST_JOBS = 2**32 - 1
 
 
 @click.command()
-@click.option("--trace", type=FILE, required=True, help="The jobs: JSON lines, SWF, or Philly's CSV.")
+@click.option("--trace", type=FILE, required=True, help="The jobs: in a file of one of the formats.")
 @click.option(
     "--format",
     "form",
@@ -34,7 +34,7 @@ MOST_JOBS = 2**32 - 1
     show_default="by the ending of the file",
     help="What the trace is.",
 )
-@click.option("--cluster", type=FILE, required=True, help="Hosts and pools, as YAML.")
+@click.option("--cluster", type=FILE, required=True, help="Hosts and pools: YAML, or as a trace has them.")
 @click.option("--resmgr", type=FILE, help="Settings of the resource manager, as YAML.")
 @click.option("--compare", type=FILE, help="Hosts and pools of another cluster, to compare with.")
 @click.option("--compare-resmgr", type=FILE, help="Settings of the resource manager, to compare with.")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from peloton.errors import InvalidArgument
 from resmgr.config import ResmgrSettings
-from simulator.daemons.resmgr import ResmgrOptions
+from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.simulation import Options
 
 _NO_STORE = {"storage": {"path": "unused"}}

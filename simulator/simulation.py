@@ -16,7 +16,8 @@ from peloton.model.states import TaskState, TaskType
 from simulator.daemons.hostmgr import Hostmgr, HostmgrOptions
 from simulator.daemons.jobmgr import Jobmgr, JobmgrOptions
 from simulator.daemons.placement import Placement
-from simulator.daemons.resmgr import Resmgr, ResmgrOptions
+from simulator.daemons.resmgr import Resmgr
+from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
 from simulator.jobs import SimJob, job_id_of
 from simulator.world.agents import HostSpec

@@ -11,6 +11,7 @@ from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.admission.checks import refusal
 from resmgr.core.admission.cycle import Admission
 from resmgr.core.admission.enqueueing import Enqueueing
 from resmgr.core.entitlement.sharing import Sharing
@@ -50,7 +51,7 @@ class Scheduler:
         self.reasons, self.infeasible = lifecycle.reasons, lifecycle.infeasible
         self.strangers = lifecycle.strangers
         self.pending, self.ready, self.placements = lifecycle.pending, lifecycle.ready, lifecycle.placements
-        self.sharing = Sharing(lifecycle)
+        self.sharing = Sharing(lifecycle, self._admits)
         self.tree = self.sharing.tree
         self.preemptor = Preemptor(lifecycle, self.sharing, rules, preemption_limit)
         self._admission = Admission(lifecycle, self.sharing)
@@ -107,6 +108,9 @@ class Scheduler:
     def entitle(self) -> None:
         """Share the capacity anew: the tree has changed, or the interval is over."""
         self.sharing.entitle()
+
+    def _admits(self, gang: Gang) -> bool:
+        return refusal(gang.charge, gang.pool, self.limits.preemption) is None
 
     # Enqueueing and admission.
 

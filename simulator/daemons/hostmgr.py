@@ -6,37 +6,32 @@ ask for is answered by the methods `on_…`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from hostmgr.core.agents.sight import ClusterSight
 from hostmgr.core.claims.claim import Claim, InvalidOffers
 from hostmgr.core.claims.holds import HoldRequest, beside
-from hostmgr.core.cluster_manager.acknowledgements import Acknowledgements
-from hostmgr.core.cluster_manager.events import Acknowledgement, BackendEvent, StatusUpdate
+from hostmgr.core.cluster_manager.events import BackendEvent
 from hostmgr.core.cluster_manager.reconciliation import ReconcileKind
-from hostmgr.core.reservations.queue import Progress
-from hostmgr.core.reservations.replanning import Replanning
-from hostmgr.core.runs.ends import info_of, to_read
 from hostmgr.core.runs.stored import agent_of, of_cluster
 from hostmgr.core.state.feasibility import GangShape, shortage
 from hostmgr.core.state.host_filter import HostFilter
 from hostmgr.core.state.offers import need_of
 from hostmgr.core.state.table import HostTable
 from hostmgr.core.term import Term, TermLimits
-from peloton.errors import Fenced, InvalidArgument, NotFound, PelotonError, Unavailable
-from peloton.eventstream import Added, EventRing
+from peloton.errors import Fenced, InvalidArgument, NotFound, Unavailable
 from peloton.model.cluster import UNNAMED
-from peloton.model.host_class import HostClass
-from peloton.model.ids import MesosTaskId, Run, TaskId, parse_mesos_task_id
-from peloton.model.resources import Resources
+from peloton.model.ids import MesosTaskId, TaskId, parse_mesos_task_id
 from peloton.model.shortage import Shortage
-from peloton.model.task import Launch, TaskStatus
-from simulator.world.kernel import Life, Timer
-from simulator.world.network import LATER, Caller, Reply
+from peloton.model.task import Launch
+from simulator.daemons.hostmgr_answers import Capacity, Found, FreeHost, Reserved
+from simulator.daemons.hostmgr_reservations import Reservations
+from simulator.daemons.hostmgr_stream import StatusStream
+from simulator.world.kernel import Life
+from simulator.world.network import Caller, Reply
 from simulator.world.universe import Universe
 
 ROLE = "hostmgr"
@@ -46,61 +41,6 @@ AGENTS_SECONDS = 10.0
 CLIENTS = ("jobmgr", "resmgr")
 EVENT_RING = 100_000
 RETRY_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class FreeHost:
-    """A claimed host, with what is free of it."""
-
-    claim: Claim
-    free: Resources
-    labels: tuple[tuple[str, str], ...]
-    launches: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Claimed hosts, and the others by result."""
-
-    hosts: tuple[FreeHost, ...]
-    counts: Mapping[str, int]
-    is_open: bool = False
-    """Whether any reserved host is open to tasks that end in time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reserved:
-    """How far a reservation is."""
-
-    progress: Progress
-    hosts: tuple[FreeHost, ...]
-    hostnames: tuple[str, ...]
-    start: float | None
-    next: float | None
-    free: int
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """What all hosts have."""
-
-    total: Resources
-    classes: Mapping[HostClass, tuple[Resources, int]]
-
-
-@dataclass(slots=True)
-class _Poll:
-    """A client that waits for statuses."""
-
-    begin: int
-    limit: int
-    reply: Reply
-    timer: Timer | None = None
-
-    def end(self) -> None:
-        """Cancel the end of the wait."""
-        if self.timer is not None:
-            self.timer.cancel()
 
 
 @dataclass(slots=True)
@@ -127,20 +67,14 @@ class Hostmgr:
         table = HostTable(options.scarce_gpu, concurrent_launches=limits.launches.concurrent)
         self.core = Term(table, limits, universe.framework_id)
         self.sight = ClusterSight(self.core.hosts, self.core.reconciler)
-        self._ring: EventRing[tuple[Acknowledgement, TaskStatus]] = EventRing(
-            f"stream-{term}", CLIENTS, "jobmgr", universe.ring
-        )
-        self._acknowledgements = Acknowledgements()
+        self.stream = StatusStream(universe, life, term, self.core, lambda: self._cluster.connected(self))
         self._ids: Iterator[str] = (f"claim-{term}-{number}" for number in count(1))
-        self._replanning = Replanning()
-        self._polls: dict[str, _Poll] = {}
+        self._reservations = Reservations(universe, life, self.core, self._ids, self._host)
         self._terms: dict[str, int] = {}
         """The newest term of each role that has called."""
-        self._acknowledging = self._expiring = False
-        self.acknowledges_early = False
-        """Whether statuses are acknowledged when they arrive. This and what follows are bugs to plant."""
+        self._expiring = False
         self.reconciles = True
-        """Whether the states of runs are ever requested."""
+        """Whether the states of runs are ever requested; False is a bug to plant."""
 
     # The life of a term.
 
@@ -169,12 +103,12 @@ class Hostmgr:
             self._universe.framework_id = instruction.framework_id
             self.core.framework_stored(instruction.framework_id)
         self.core.connected(registration, self._kernel.now)
-        self._acknowledgements.connected()
+        self.stream.acknowledgements.connected()
 
     def on_disconnected(self, reason: str) -> None:
         """Drop what is void without a connection; connect again while this instance leads."""
         self.core.disconnected(reason)
-        self._acknowledgements.disconnected()
+        self.stream.acknowledgements.disconnected()
         if self._universe.leads(self):
             self._kernel.after(RETRY_SECONDS, self.life, self._connect)
 
@@ -196,33 +130,10 @@ class Hostmgr:
             return
         handling = self.core.statuses.judge(statuses, now)
         for each in handling.publish:
-            self._publish(each)
+            self.stream.publish(each)
         for acknowledgement in handling.skip:
-            self._acknowledge_later(acknowledgement)
-        for client in list(self._polls):
-            self._answer_poll(client)
-
-    def _publish(self, update: StatusUpdate) -> None:
-        acknowledgement = update.acknowledgement
-        added = self._ring.append((acknowledgement, update.status), acknowledgement.uuid)
-        if added is Added.PASSED or self.acknowledges_early:
-            self._acknowledge_later(acknowledgement)
-        elif added is Added.FULL:
-            self.core.statuses.missed(acknowledgement, self._kernel.now)
-
-    def _acknowledge_later(self, acknowledgement: Acknowledgement) -> None:
-        if self._acknowledgements.add(acknowledgement) and not self._acknowledging:
-            self._acknowledging = True
-            self._kernel.after(0.0, self.life, self._acknowledge)
-
-    def _acknowledge(self) -> None:
-        self._acknowledging = False
-        while batch := self._acknowledgements.batch():
-            self._kernel.point(self.life, "before it acknowledges statuses")
-            if not self._cluster.connected(self):
-                return
-            self._cluster.acknowledge(batch)
-            self._acknowledgements.sent(len(batch))
+            self.stream.acknowledge_later(acknowledgement)
+        self.stream.answer()
 
     def _expire_later(self) -> None:
         if not self._expiring:
@@ -232,12 +143,8 @@ class Hostmgr:
     def _expire(self) -> None:
         self._expiring = False
         self.core.expire(self._universe.present("placement"), self._kernel.now)
-        reservations = self.core.reservations
-        reservations.expire(self._kernel.now)
-        if len(reservations):
-            self._learn()
-            self._replan()
-        hosts = self.core.hosts
+        self._reservations.expire()
+        hosts, reservations = self.core.hosts, self.core.reservations
         if not self._universe.quiet or len(hosts.claims) or len(hosts.holds) or len(reservations):
             self._expire_later()
 
@@ -339,74 +246,17 @@ class Hostmgr:
     ) -> list[Reserved]:
         """Make or renew reservations."""
         self._check(caller)
-        now = self._kernel.now
-        reservations = self.core.reservations
-        new = [id for id, shape in wishes if reservations.renew(id, shape, now, caller.instance)]
         self._expire_later()
-        if self._replanning.is_due(bool(new), now):
-            self._learn()
-            self._replan()
-        return [self._reserved(id, caller.instance) for id, _ in wishes]
-
-    def _reserved(self, id: str, owner: str) -> Reserved:
-        now = self._kernel.now
-        try:
-            found = self.core.reservations.progress(id, self._ids, now, owner)
-        except NotFound:
-            found = Progress()
-        later = [part.free_from for part in found.parts if part.free_from is None or part.free_from > now]
-        known = [each for each in later if each is not None]
-        return Reserved(
-            found,
-            tuple(map(self._host, found.claims)),
-            tuple(self.core.hosts.hostname(part.agent_id) for part in found.parts),
-            None if found.start is None else max(0.0, found.start - now),
-            min(known) - now if known else None,
-            len(found.parts) - len(later),
-        )
+        return self._reservations.reserve(caller, wishes)
 
     def on_cancel_reservations(self, caller: Caller, reply: Reply, ids: Sequence[str]) -> None:
         """End reservations."""
-        self.core.reservations.cancel(ids)
+        self._reservations.cancel(ids)
 
     def on_backfill(self, caller: Caller, reply: Reply, run_id: MesosTaskId, want: HostFilter) -> Found:
         """Claim hosts, reserved ones among them, for a run that ends in time."""
         self._check(caller)
-        reservations, now = self.core.reservations, self._kernel.now
-        if not reservations.open_for(0, now):
-            return Found((), {})
-        longest = self._longest(parse_mesos_task_id(run_id))
-        opened = reservations.open_for(longest, now) if longest else frozenset()
-        if not opened:
-            return Found((), {}, True)
-        acquired = self.core.acquire(
-            replace(want, opened=opened), self._ids, now, caller.instance, float(longest)
-        )
-        return Found(tuple(map(self._host, acquired.claims)), {}, True)
-
-    def _longest(self, run: Run) -> int:
-        job = self._universe.store.jobs.get(run.job_id)
-        if job is None or run.instance not in job.tasks:
-            return 0
-        return job.specs[job.tasks[run.instance].config_version].sla.max_running_time
-
-    def _learn(self) -> None:
-        runs, kernel = self.core.runs, self._kernel
-        for text in to_read(self.core.reservations.candidates(), runs):
-            run = parse_mesos_task_id(text)
-            job = self._universe.store.jobs.get(run.job_id)
-            runtime = job.tasks.get(run.instance) if job is not None else None
-            if job is None or runtime is None:
-                continue
-            spec = job.specs[runtime.config_version]
-            info = info_of(run, runtime, spec, kernel.now, kernel.wall(self.life))
-            if info is not None:
-                runs.learn(text, info)
-
-    def _replan(self) -> None:
-        if self._replanning.begin(self._kernel.now):
-            self.core.reservations.replan(self._kernel.now)
-            self._replanning.end()
+        return self._reservations.backfill(caller, run_id, want)
 
     # Requests: runs.
 
@@ -487,12 +337,8 @@ class Hostmgr:
     # Requests: the stream of statuses.
 
     def on_open_stream(self, caller: Caller, reply: Reply, client: str) -> tuple[str, int]:
-        """Return the stream and the first offset for a client: resmgr also reads what it has purged before.
-
-        What jobmgr has not stored yet is in the stream, and in no store.
-        """
-        first, purged = self._ring.start(client)
-        return self._ring.stream_id, max(first, purged) if client == "jobmgr" else first
+        """Return the stream and the first offset for a client."""
+        return self.stream.open(client)
 
     def on_statuses(
         self,
@@ -505,29 +351,5 @@ class Hostmgr:
         limit: int,
         wait: float,
     ) -> Any:
-        """Return events from `begin` on with their offsets, waiting for some. Raises as the ring does."""
-        for passed in self._ring.purge(client, stream, begin, purge):
-            self._acknowledge_later(passed.event[0])
-        former = self._polls.pop(client, None)
-        if former is not None:
-            former.end()
-            former.reply(())
-        if begin < self._ring.end or wait <= 0:
-            return self._read(begin, limit)
-        poll = self._polls[client] = _Poll(begin, limit, reply)
-        if wait < math.inf:
-            poll.timer = self._kernel.after(wait, self.life, self._answer_poll, client)
-        return LATER
-
-    def _read(self, begin: int, limit: int) -> tuple[tuple[int, TaskStatus], ...]:
-        return tuple((each.offset, each.event[1]) for each in self._ring.read(begin, limit))
-
-    def _answer_poll(self, client: str) -> None:
-        poll = self._polls.pop(client, None)
-        if poll is None:
-            return
-        poll.end()
-        try:
-            poll.reply(self._read(poll.begin, poll.limit))
-        except PelotonError as error:
-            poll.reply(error)
+        """Return events from `begin` on with their offsets, waiting for some."""
+        return self.stream.pull(reply, client, stream, begin, purge, limit, wait)

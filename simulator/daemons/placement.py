@@ -11,54 +11,16 @@ from peloton.errors import PelotonError
 from peloton.model.hostcounts import refusals
 from peloton.model.ids import mesos_task_id
 from peloton.model.states import TaskType
-from placement.core import batch, service
-from placement.core.events import (
-    CallFailed,
-    Event,
-    GangsGone,
-    GangsTaken,
-    GivenBack,
-    HostsClaimed,
-    LabelsKnown,
-    Rejection,
-    Reported,
-    ReservationAnswer,
-    ReservationsAnswered,
-    ReservedClaimed,
-    ShortagesKnown,
-    Tick,
-)
+from placement.core import batch, events, service
+from placement.core import instructions as todo
 from placement.core.giving_up import Rules
-from placement.core.instructions import (
-    Activity,
-    AskLabels,
-    AwaitRoom,
-    Begin,
-    CancelReservations,
-    Claim,
-    ClaimReserved,
-    Compare,
-    FreeSlot,
-    GiveBack,
-    GiveBackLater,
-    Instruction,
-    LeaveDesiredHost,
-    Release,
-    Report,
-    ReportReservations,
-    Reserve,
-    ShowLife,
-    Take,
-    TakeSlot,
-    Wait,
-)
 from placement.core.model import Host, HostClass, Shape, Unplaced
 from placement.core.reservation_reasons import Reserved
 from placement.core.rounds import Rounds, SignsOfLife
 from placement.core.strategy import Strategy
 from resmgr.core.state.placements import PlacementFailure, ReservedGang
-from simulator.daemons.hostmgr import Found, FreeHost
-from simulator.daemons.hostmgr import Reserved as Progress
+from simulator.daemons.hostmgr_answers import Found, FreeHost
+from simulator.daemons.hostmgr_answers import Reserved as Progress
 from simulator.daemons.translate import gang_shape, host_filter, host_of, proposal_of, runs_of
 from simulator.world.kernel import Life
 from simulator.world.network import Caller
@@ -80,8 +42,8 @@ def strategy_of(kind: TaskType) -> Strategy:
 class _Driven:
     """An activity, and what is left of its instructions."""
 
-    activity: Activity
-    left: deque[Instruction] = field(default_factory=deque)
+    activity: todo.Activity
+    left: deque[todo.Instruction] = field(default_factory=deque)
     parked: bool = False
     """Whether its pause lasts until there is something to do."""
 
@@ -107,11 +69,11 @@ class Placement:
         for activity in self.rounds.activities():
             self._begin(activity)
 
-    def _begin(self, activity: Activity) -> None:
+    def _begin(self, activity: todo.Activity) -> None:
         driven = _Driven(activity)
-        self._kernel.after(0.0, self.life, self._handle, driven, Tick())
+        self._kernel.after(0.0, self.life, self._handle, driven, events.Tick())
 
-    def _handle(self, driven: _Driven, event: Event) -> None:
+    def _handle(self, driven: _Driven, event: events.Event) -> None:
         driven.left.extend(driven.activity.handle(event, self._kernel.now))
         self._go_on(driven)
 
@@ -130,29 +92,36 @@ class Placement:
         if self._for_room and rounds.room > 0:
             waiting, self._for_room = self._for_room, []
             for each in waiting:
-                self._kernel.after(0.0, self.life, self._handle, each, Tick())
+                self._kernel.after(0.0, self.life, self._handle, each, events.Tick())
         if self._parked and (rounds.waiting or rounds.undelivered):
             parked, self._parked = self._parked, []
             for each, seconds in parked:
-                self._kernel.after(seconds, self.life, self._handle, each, Tick())
+                self._kernel.after(seconds, self.life, self._handle, each, events.Tick())
 
-    def _carry_out(self, driven: _Driven, instruction: Instruction) -> bool:
+    def _carry_out(self, driven: _Driven, instruction: todo.Instruction) -> bool:
         """Carry out an instruction; return whether its answer is waited for."""
         match instruction:
-            case Take() | AskLabels() | Report() | GiveBack() | ShowLife() | ReportReservations():
+            case (
+                todo.Take()
+                | todo.AskLabels()
+                | todo.Report()
+                | todo.GiveBack()
+                | todo.ShowLife()
+                | todo.ReportReservations()
+            ):
                 self._ask_resmgr(driven, instruction)
                 return True
-            case Claim() | ClaimReserved() | Compare() | Reserve():
+            case todo.Claim() | todo.ClaimReserved() | todo.Compare() | todo.Reserve():
                 self._ask_hostmgr(driven, instruction)
                 return True
-            case TakeSlot():
+            case todo.TakeSlot():
                 self._for_slot.append(driven)
                 self._grant_slots()
                 return True
-            case AwaitRoom():
+            case todo.AwaitRoom():
                 self._for_room.append(driven)
                 return True
-            case Wait(seconds, jitter):
+            case todo.Wait(seconds, jitter):
                 self._pause(driven, self._universe.shorten(seconds, jitter))
                 return True
             case _:
@@ -166,23 +135,23 @@ class Placement:
             # It would only pause again: nothing is due until gangs are taken.
             self._parked.append((driven, seconds))
         else:
-            self._kernel.after(seconds, self.life, self._handle, driven, Tick())
+            self._kernel.after(seconds, self.life, self._handle, driven, events.Tick())
 
-    def _do(self, instruction: Instruction) -> None:
+    def _do(self, instruction: todo.Instruction) -> None:
         """Carry out an instruction that has no answer."""
         match instruction:
-            case Release(hosts):
+            case todo.Release(hosts):
                 self._call("hostmgr", "on_release", ([host.offer_id for host in hosts],), _ignore)
-            case CancelReservations(ids):
+            case todo.CancelReservations(ids):
                 self._call("hostmgr", "on_cancel_reservations", (ids,), _ignore)
-            case GiveBackLater(unplaced):
+            case todo.GiveBackLater(unplaced):
                 self.rounds.undelivered.extend(unplaced)
-            case LeaveDesiredHost(gangs):
+            case todo.LeaveDesiredHost(gangs):
                 for begin in self.rounds.place(gangs, self._kernel.now):
                     self._do(begin)
-            case Begin(activity):
+            case todo.Begin(activity):
                 self._begin(activity)
-            case FreeSlot():
+            case todo.FreeSlot():
                 self._slots += 1
                 self._grant_slots()
             case _:
@@ -191,7 +160,7 @@ class Placement:
     def _grant_slots(self) -> None:
         while self._slots and self._for_slot:
             self._slots -= 1
-            self._kernel.after(0.0, self.life, self._handle, self._for_slot.popleft(), Tick())
+            self._kernel.after(0.0, self.life, self._handle, self._for_slot.popleft(), events.Tick())
 
     # Calls.
 
@@ -201,11 +170,11 @@ class Placement:
     def _asked(
         self,
         driven: _Driven,
-        instruction: Instruction,
+        instruction: todo.Instruction,
         role: str,
         method: str,
         args: tuple[Any, ...],
-        event: Callable[[Any], Event],
+        event: Callable[[Any], events.Event],
     ) -> None:
         """Make a call, and have its answer handled as an event."""
 
@@ -217,70 +186,75 @@ class Placement:
 
         self._call(role, method, args, done)
 
-    def _failed(self, instruction: Instruction, error: str) -> Event:
-        if isinstance(instruction, GiveBack):
+    def _failed(self, instruction: todo.Instruction, error: str) -> events.Event:
+        if isinstance(instruction, todo.GiveBack):
             self.rounds.undelivered.extend(instruction.unplaced)
-            return GivenBack()
-        return CallFailed(error)
+            return events.GivenBack()
+        return events.CallFailed(error)
 
-    def _ask_resmgr(self, driven: _Driven, it: Instruction) -> None:
+    def _ask_resmgr(self, driven: _Driven, it: todo.Instruction) -> None:
         match it:
-            case Take(limit):
+            case todo.Take(limit):
                 self._asked(
                     driven,
                     it,
                     "resmgr",
                     "on_take",
                     (self.kind, limit, self._universe.patience(DEQUEUE_WAIT)),
-                    GangsTaken,
+                    events.GangsTaken,
                 )
-            case AskLabels(hostnames):
-                self._asked(driven, it, "resmgr", "on_labels", (hostnames,), LabelsKnown)
-            case Report(placements):
+            case todo.AskLabels(hostnames):
+                self._asked(driven, it, "resmgr", "on_labels", (hostnames,), events.LabelsKnown)
+            case todo.Report(placements):
                 proposals = [proposal_of(each, self.kind) for each in placements]
                 self._asked(driven, it, "resmgr", "on_propose", (proposals,), _reported)
-            case GiveBack(unplaced):
+            case todo.GiveBack(unplaced):
                 failures = [_failure(each) for each in unplaced]
-                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: GivenBack())
-            case ShowLife(unplaced):
+                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: events.GivenBack())
+            case todo.ShowLife(unplaced):
                 failures = [_failure(each) for each in unplaced]
-                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: Tick())
-            case ReportReservations(reports):
+                self._asked(driven, it, "resmgr", "on_give_back", (failures,), lambda _: events.Tick())
+            case todo.ReportReservations(reports):
                 given = [ReservedGang(runs_of(each.gang), each.reason, each.start) for each in reports]
 
-                def gone(answer: Sequence[int]) -> Event:
-                    return GangsGone([reports[at].gang for at in answer])
+                def gone(answer: Sequence[int]) -> events.Event:
+                    return events.GangsGone([reports[at].gang for at in answer])
 
                 self._asked(driven, it, "resmgr", "on_reserved", (given,), gone)
             case _:
                 raise AssertionError(it)
 
-    def _ask_hostmgr(self, driven: _Driven, it: Instruction) -> None:
+    def _ask_hostmgr(self, driven: _Driven, it: todo.Instruction) -> None:
         match it:
-            case Claim(needs, most, names):
+            case todo.Claim(needs, most, names):
                 want = host_filter(needs, most, names)
 
-                def claimed(found: Found) -> Event:
-                    return HostsClaimed(_hosts(found.hosts, needs.host_class), found.counts)
+                def claimed(found: Found) -> events.Event:
+                    return events.HostsClaimed(_hosts(found.hosts, needs.host_class), found.counts)
 
                 self._asked(driven, it, "hostmgr", "on_acquire", (want,), claimed)
-            case ClaimReserved(run_id, needs, most):
+            case todo.ClaimReserved(run_id, needs, most):
                 want = host_filter(needs, most)
 
-                def backfilled(found: Found) -> Event:
-                    return ReservedClaimed(_hosts(found.hosts, needs.host_class), found.is_open)
+                def backfilled(found: Found) -> events.Event:
+                    return events.ReservedClaimed(_hosts(found.hosts, needs.host_class), found.is_open)
 
                 self._asked(driven, it, "hostmgr", "on_backfill", (run_id, want), backfilled)
-            case Compare(shapes):
+            case todo.Compare(shapes):
                 given = list(map(gang_shape, shapes))
                 self._asked(
-                    driven, it, "hostmgr", "on_shortages", (given,), lambda found: ShortagesKnown(found[1])
+                    driven,
+                    it,
+                    "hostmgr",
+                    "on_shortages",
+                    (given,),
+                    lambda found: events.ShortagesKnown(found[1]),
                 )
-            case Reserve(wishes):
+            case todo.Reserve(wishes):
                 wanted = [(id, gang_shape(shape)) for id, shape in wishes]
 
-                def reserved(answers: Sequence[Progress]) -> Event:
-                    return ReservationsAnswered(
+                def reserved(answers: Sequence[Progress]) -> events.Event:
+                    return events.ReservationsAnswered(
                         [_progress(answer, shape) for answer, (_, shape) in zip(answers, wishes, strict=True)]
                     )
 
@@ -293,8 +267,10 @@ def _ignore(answer: Any) -> None:
     """Take the answer of a call whose failure changes nothing: claims and reservations expire."""
 
 
-def _reported(rejections: Sequence[tuple[str, Any, str]]) -> Event:
-    return Reported([Rejection(offer, mesos_task_id(*run), text) for offer, run, text in rejections])
+def _reported(rejections: Sequence[tuple[str, Any, str]]) -> events.Event:
+    return events.Reported(
+        [events.Rejection(offer, mesos_task_id(*run), text) for offer, run, text in rejections]
+    )
 
 
 def _failure(unplaced: Unplaced) -> PlacementFailure:
@@ -307,11 +283,11 @@ def _hosts(found: Sequence[FreeHost], host_class: HostClass) -> list[Host]:
     return [host_of(each, host_class) for each in found]
 
 
-def _progress(answer: Progress, shape: Shape) -> ReservationAnswer:
+def _progress(answer: Progress, shape: Shape) -> events.ReservationAnswer:
     classes = [needs.host_class for needs, _ in shape.members]
     progress = answer.progress
     reserved = Reserved(
         len(progress.parts), answer.free, answer.hostnames[:10], answer.start, answer.next, progress.ahead
     )
     pairs = zip(answer.hosts, progress.groups, strict=True)
-    return ReservationAnswer(reserved, [host_of(found, classes[at]) for found, at in pairs])
+    return events.ReservationAnswer(reserved, [host_of(found, classes[at]) for found, at in pairs])

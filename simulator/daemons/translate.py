@@ -24,7 +24,7 @@ from resmgr.core.state import entities
 from resmgr.core.state.needs import Fit, Needs, NewTask, Shape
 from resmgr.core.state.placements import Proposal
 from resmgr.wire.tasks import Translator
-from simulator.daemons.hostmgr import FreeHost
+from simulator.daemons.hostmgr_answers import FreeHost
 
 _KEPT = 100_000
 

@@ -59,12 +59,12 @@ def _unknown_is_refused(jobmgr: Jobmgr) -> None:
 
 
 def _forgets_runs_on_hosts(resmgr: Resmgr) -> None:
-    resmgr.restores = False
+    resmgr.memory.restores = False
 
 
 def _missed_runs_stay_unknown(resmgr: Resmgr) -> None:
     """Ignore reports of runs that were launched while the leader changed."""
-    resmgr.looks_up = False
+    resmgr.memory.looks_up = False
 
 
 def _no_reconciliation(hostmgr: Hostmgr) -> None:
@@ -95,7 +95,7 @@ def _no_kill_again(hostmgr: Hostmgr) -> None:
 
 def _no_acknowledgements(hostmgr: Hostmgr) -> None:
     """Acknowledge statuses as soon as they arrive."""
-    hostmgr.acknowledges_early = True
+    hostmgr.stream.acknowledges_early = True
 
 
 def _no_new_leader(jobmgr: Jobmgr) -> None:

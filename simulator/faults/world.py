@@ -19,7 +19,8 @@ from resmgr.core.state.limits import Limits as ResmgrLimits
 from simulator.daemons.hostmgr import Hostmgr, HostmgrOptions
 from simulator.daemons.jobmgr import Jobmgr, JobmgrOptions
 from simulator.daemons.placement import Placement
-from simulator.daemons.resmgr import Resmgr, ResmgrOptions
+from simulator.daemons.resmgr import Resmgr
+from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
 from simulator.faults.checks import Checks, Violation
 from simulator.faults.elections import Elections, Startable
@@ -126,7 +127,7 @@ class FaultWorld:
             server = Jobmgr(self.universe, life, term, _JOBMGR, self._needs)
         elif role == "resmgr":
             resmgr = server = Resmgr(self.universe, life, term, _RESMGR, self._needs, self._placed)
-            resmgr.on_admission = self.checks.on_admission
+            resmgr.loop.on_admission = self.checks.on_admission
         else:
             server = Hostmgr(self.universe, life, term, _HOSTMGR)
         self.on_build(server)

@@ -110,7 +110,7 @@ class Recorder:
         seconds = self._simulation.kernel.now - since
         for kind, amount in enumerate(resources.values()):
             self.record.used[kind] += amount * seconds
-        if parse_mesos_task_id(run.id) in self._simulation.resmgr.preempted:
+        if parse_mesos_task_id(run.id) in self._simulation.resmgr.loop.preempted:
             self.record.preempted += 1
             self.record.lost_seconds += seconds
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError
@@ -17,6 +17,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType, child_path
 from peloton.model.resources import KINDS, Resources, milli, total
+from simulator.workloads.public import kueue_cluster, openb_hosts
 from simulator.world.agents import HostSpec
 
 MAX_HOSTS = 100_000
@@ -72,15 +73,26 @@ class ClusterSettings(Settings):
 
 
 def read_cluster(path: Path) -> ClusterSettings:
-    """Return what a file describes. Raises InvalidArgument, and OSError."""
+    """Return what a file describes: YAML of ours, Kueue's generator, or openb's list of hosts as a CSV.
+
+    Raises InvalidArgument, and OSError.
+    """
     try:
-        return ClusterSettings.model_validate(yaml.safe_load(path.read_text()) or {})
+        return ClusterSettings.model_validate(_given(path))
     except yaml.YAMLError as error:
         raise InvalidArgument(str(path), " ".join(str(error).split()), "YAML") from None
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InvalidArgument(f"{path}: {field}", first.get("input"), first["msg"]) from None
+
+
+def _given(path: Path) -> Any:
+    text = path.read_text()
+    if path.suffix == ".csv":
+        return openb_hosts(path, text.splitlines())
+    given = yaml.safe_load(text) or {}
+    return kueue_cluster(path, given) if isinstance(given, list) else given
 
 
 def hosts_of(settings: ClusterSettings) -> list[HostSpec]:

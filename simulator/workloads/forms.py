@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-FORMATS = ("jsonl", "philly", "swf")
+FORMATS = ("archive", "jsonl", "kueue", "openb", "philly", "swf")

@@ -1,4 +1,4 @@
-"""Jobs of a trace: our JSON lines, the standard workload format (SWF), and Microsoft's Philly trace.
+"""Jobs of a trace: our JSON lines, the standard workload format (SWF), and what `public` and `archived` read.
 
 Each reader yields jobs in the order of their creation, the first one at second 0. Raises InvalidArgument with
 the file and the line of what is wrong.
@@ -6,11 +6,9 @@ the file and the line of what is wrong.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,8 @@ from peloton.errors import InvalidArgument
 from peloton.model.job import MAX_INSTANCES
 from peloton.model.resources import Resources
 from simulator.jobs import SimJob
+from simulator.workloads.public import MAX_SECONDS, csv_jobs, kueue_jobs, size_class
 
-MAX_SECONDS = 10 * 365 * 86400.0
-GPUS_OF_A_HOST = 8
-CPU_OF_A_GPU, MEMORY_OF_A_GPU = 4.0, 32_000.0
-"""What a task of the Philly trace takes beside each GPU, in cores and MB: the trace does not tell."""
 _FIELDS = {
     "name", "submit", "pool", "class", "instances", "gang", "seconds", "cpu", "memory", "disk", "gpu",
     "priority", "preemptible", "max_running_time", "max_failures",
@@ -42,12 +37,20 @@ def read_jobs(path: Path, form: str = "auto", most: int = 0) -> list[SimJob]:
 
 
 def _form_of(path: Path) -> str:
-    endings = {".jsonl": "jsonl", ".ndjson": "jsonl", ".swf": "swf", ".csv": "philly"}
+    endings = {".jsonl": "jsonl", ".ndjson": "jsonl", ".swf": "swf", ".csv": "philly", ".yaml": "kueue"}
+    if path.suffix == ".jsonl" and _is_archive(path):
+        return "archive"
     form = endings.get(path.suffix)
     if form is None:
-        expected = "a file that ends with .jsonl, .swf or .csv, or one whose format is named"
+        expected = "a file that ends with .jsonl, .swf, .csv or .yaml, or one whose format is named"
         raise InvalidArgument("trace", str(path), expected)
     return form
+
+
+def _is_archive(path: Path) -> bool:
+    """Return whether JSON lines are those of `peloton-archiver`."""
+    with path.open("rb") as lines:
+        return lines.readline(200).startswith(b'{"record":"job"')
 
 
 # JSON lines.
@@ -140,57 +143,21 @@ def _swf(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
             gang=True,
             preemptible=True,
             longest=int(longest) if longest > 0 else 0,
-            kind=_size(processors, "processor"),
+            kind=size_class(processors, "processor"),
         )
 
 
-# Philly.
+def _archive(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
+    from simulator.workloads.archived import archived_jobs
 
-
-def _philly(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
-    """Read Microsoft's Philly trace as a CSV: a virtual cluster is a pool.
-
-    A job of more GPUs than a host has is a gang of equal tasks, each on one host.
-    """
-    rows = csv.DictReader(lines)
-    needed = {"timestamp", "duration", "num_gpus", "cluster"}
-    if rows.fieldnames is None or not needed <= set(rows.fieldnames):
-        raise InvalidArgument(
-            str(path), rows.fieldnames, f"a CSV with the columns {', '.join(sorted(needed))}"
-        )
-    for number, row in enumerate(rows, 2):
-        where = f"{path}:{number}"
-        try:
-            begun = datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC).timestamp()
-            seconds, gpus = float(row["duration"]), int(float(row["num_gpus"]))
-        except (ValueError, TypeError):
-            raise InvalidArgument(where, dict(row), "a time, a duration and a number of GPUs") from None
-        if gpus < 1 or not 0 <= seconds <= MAX_SECONDS:
-            raise InvalidArgument(where, dict(row), "at least one GPU, and a duration of 0 s or more")
-        each = next(n for n in range(min(gpus, GPUS_OF_A_HOST), 0, -1) if gpus % n == 0)
-        yield SimJob(
-            name=f"job-{number - 1}",
-            submit=begun,
-            pool=f"/{row['cluster']}",
-            resources=Resources.of(CPU_OF_A_GPU * each, MEMORY_OF_A_GPU * each, 0.0, each),
-            seconds=seconds,
-            instances=gpus // each,
-            gang=True,
-            preemptible=True,
-            kind=_size(gpus, "GPU"),
-        )
-
-
-def _size(number: int, noun: str) -> str:
-    """Return the class of a job by its size: powers of two."""
-    if number == 1:
-        return f"1 {noun}"
-    low = 1 << (number - 1).bit_length() - 1
-    return f"{low + 1}-{2 * low} {noun}s" if low > 1 else f"2 {noun}s"
+    return archived_jobs(path)
 
 
 _READERS: Mapping[str, Callable[[Path, Iterable[str]], Iterator[SimJob]]] = {
+    "archive": _archive,
     "jsonl": _json_lines,
-    "philly": _philly,
+    "kueue": kueue_jobs,
+    "openb": csv_jobs,
+    "philly": csv_jobs,
     "swf": _swf,
 }

@@ -12,7 +12,7 @@ from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
-from resmgr.core.entitlement.usable import Counted, leave_out_unusable, place
+from resmgr.core.entitlement.usable import Admits, Counted, leave_out_unusable, place
 from resmgr.core.state.amounts import Charge, Vector
 from resmgr.core.state.classes import ClassCapacities, Classes
 from resmgr.core.state.infeasible import Infeasible, beyond_capacity
@@ -29,8 +29,10 @@ _ALL: Counted = MappingProxyType({})
 class Sharing:
     """The tree of pools and the entitlement of each."""
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+    def __init__(self, lifecycle: Lifecycle, admits: Admits) -> None:
+        """Begin without pools; `admits` tells whether a gang may be admitted as entitlement is."""
         self.tree = PoolTree()
+        self._admits = admits
         self._lifecycle = lifecycle
         self._refused = False
         """Whether a gang was refused because of its pool's entitlement since the last calculation."""
@@ -107,6 +109,7 @@ class Sharing:
             leave_out_unusable(
                 self._lifecycle.pending.active,
                 lambda counted: entitle(self.tree, of_leaves, counted),
+                self._admits,
                 self._lifecycle.limits.preemption,
             )
             self._refused = False

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from resmgr.core.admission.checks import refusal
 from resmgr.core.state.amounts import NOTHING, Vector, total
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.pool import Pool
@@ -28,6 +27,8 @@ Counted = Mapping[Pool, Vector]
 """The queued demand, without slack, that counts for some pools in place of all that they have."""
 Entitle = Callable[[Counted], None]
 """Sets the entitlement of all pools."""
+Admits = Callable[[Gang], bool]
+"""Tells whether a gang may be admitted now."""
 TRIES = 8
 """Gangs that are tried at most in one calculation."""
 
@@ -40,10 +41,12 @@ class _Stuck(NamedTuple):
     """The first one that may be tried; None: there is none."""
 
 
-def leave_out_unusable(active: Mapping[Pool, PoolQueues], entitle: Entitle, preemption: bool) -> None:
+def leave_out_unusable(
+    active: Mapping[Pool, PoolQueues], entitle: Entitle, admits: Admits, preemption: bool
+) -> None:
     """Correct the entitlement of all pools, which counts all demand, for demand that cannot be used.
 
-    `preemption`: whether the cluster preempts, as in `refusal`.
+    `preemption`: whether the cluster preempts, which confines non-preemptible tasks to the reservation.
     """
     stuck = [found for pool, queues in active.items() if (found := _stuck(pool, queues, preemption))]
     if not stuck:
@@ -53,7 +56,7 @@ def leave_out_unusable(active: Mapping[Pool, PoolQueues], entitle: Entitle, pree
     for gang in sorted(gangs, key=_turn)[:TRIES]:
         trial = {**counted, **dict(_with(gang, counted))}
         entitle(trial)
-        if refusal(gang.charge, gang.pool, preemption) is None:
+        if admits(gang):
             counted = trial
     entitle(counted)
 
@@ -66,8 +69,8 @@ def place(gang: Gang) -> tuple[int, float]:
 def _turn(gang: Gang) -> tuple[float, float]:
     """Return the place of a gang among those of other pools, the first one lowest.
 
-    It is by the part of its entitlement that its pool holds, then by the time for which the gang waits. Not by
-    priority: that orders the gangs of one pool only.
+    It is by the part of its entitlement that its pool holds, then by the time for which the gang waits. It is
+    not by priority, which orders the gangs of one pool only.
     """
     shares = [
         has / may if may else float(has > 0)

@@ -1,7 +1,7 @@
 """Runs that are reported as on a host and are not known here.
 
-A job manager may have placements from the leader before this one, and store the launch after this one has read
-the store. Such a run is looked up in the store as soon as it is reported; a later audit would find it, too.
+A job manager may have placements from the leader before this one, and store the launch after this one has
+read the store. Such a run is looked up in the store as soon as it is reported; later audits find it, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MOST = 100_000
 
 
 class Strangers:
-    """Which runs are to be looked up, and which are being looked up. At most `MOST`; audits find the others."""
+    """Runs to be looked up, and those being looked up. At most `MOST` wait; audits find the others."""
 
     __slots__ = ("_asked", "_noted")
 

@@ -50,9 +50,7 @@ def _pool(draw: st.DrawFn, name: str, parent: str, reserved: int, limit: int = 0
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[tuple[PoolConfig, ...], list[Gang]]:
     pools = tree(draw)
-    gangs = st.builds(
-        Gang, st.sampled_from("bcd"), st.integers(1, 6), st.integers(1, 4), st.integers(0, 3)
-    )
+    gangs = st.builds(Gang, st.sampled_from("bcd"), st.integers(1, 6), st.integers(1, 4), st.integers(0, 3))
     return pools, draw(st.lists(gangs, min_size=1, max_size=12))
 
 
@@ -89,7 +87,8 @@ def check_progress(world: World) -> None:
     ]
     entitle(scheduler.tree, loads(scheduler.tree))
     too_large = [
-        any(gang.charge.entitled[0] > each.entitlement[0] for each in pool.ancestors) for pool, gang in waiting
+        any(gang.charge.entitled[0] > each.entitlement[0] for each in pool.ancestors)
+        for pool, gang in waiting
     ]
     scheduler.entitle()
     if not all(too_large):

@@ -15,7 +15,9 @@ S = TaskState
 
 
 def stored(state: TaskState, run: int = 1) -> TaskRuntime:
-    return TaskRuntime(state=state, goal=S.SUCCEEDED, run=run, desired_run=run, config_version=1, desired_config_version=1)
+    return TaskRuntime(
+        state=state, goal=S.SUCCEEDED, run=run, desired_run=run, config_version=1, desired_config_version=1
+    )
 
 
 def run_once(audit: Audit, world: World, tasks: dict[int, TaskRuntime]) -> Missing:

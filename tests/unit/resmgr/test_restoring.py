@@ -23,7 +23,9 @@ def take_in(world: World, state: TaskState, instance: int = 0, run: int = 1) -> 
 
 
 def stored(state: TaskState, run: int = 1) -> TaskRuntime:
-    return TaskRuntime(state=state, goal=S.SUCCEEDED, run=run, desired_run=run, config_version=1, desired_config_version=1)
+    return TaskRuntime(
+        state=state, goal=S.SUCCEEDED, run=run, desired_run=run, config_version=1, desired_config_version=1
+    )
 
 
 @pytest.mark.parametrize("state", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])

@@ -37,7 +37,9 @@ def wait(world: World, seconds: float = 1) -> None:
     world.later(seconds)
 
 
-def two_gangs(world: World, sizes: tuple[float, float] = (35, 35), priorities: tuple[int, int] = (0, 0)) -> None:
+def two_gangs(
+    world: World, sizes: tuple[float, float] = (35, 35), priorities: tuple[int, int] = (0, 0)
+) -> None:
     """Gangs of two in a and b, queued in one moment of the scheduler before it decides, a's first."""
     world.enqueue(0, 1, of=needs(sizes[0], priority=priorities[0]))
     world.now += 1
