@@ -56,5 +56,5 @@ class StrangerLookup:
         page = await self._recovery.reader.page_of(run)
         if page is None or not self._driver.scheduler.strangers.answered(run):
             return False
-        [(instance, runtime)] = page.on_hosts() or [(run.instance, None)]
-        return runtime is not None and self._recovery.take_in(page, instance, runtime)
+        found = page.on_hosts()
+        return bool(found) and self._recovery.take_in(page, *found[0])
