@@ -39,6 +39,8 @@ class Figures:
     """Share of the capacity that runs had until the last job ended, by kind."""
     fairness: float
     """Jain's index of what pools with work have of their entitlement, its mean over time."""
+    fragmentation: float
+    """Part of what is free that tasks of the workload cannot use, its mean over time."""
     seconds: float
     preempted: int
     lost_seconds: float
@@ -56,6 +58,7 @@ class Figures:
             "bounded slowdown": whole.mean_slowdown,
             "makespan, s": self.seconds,
             "Jain's index": self.fairness,
+            "fragmentation, %": 100 * self.fragmentation,
             "preempted runs": float(self.preempted),
         }
         return {**found, **{f"use of {kind}, %": 100 * share for kind, share in self.use.items()}}
@@ -77,6 +80,7 @@ def figures_of(record: Record) -> Figures:
         tuple(_group(*key, groups[key]) for key in order),
         {kind: used / (whole * record.seconds) for kind, used, whole in capacity if whole and record.seconds},
         jain(sample for _, sample in record.samples),
+        sum(record.fragmentation) / len(record.fragmentation) if record.fragmentation else 0.0,
         record.seconds,
         record.preempted,
         record.lost_seconds,
@@ -110,14 +114,23 @@ def jain(samples: Iterable[Mapping[str, PoolSample]]) -> float:
 
     Times at which fewer than two pools have work count nothing; without others it is 1.
     """
-    found = []
-    for sample in samples:
-        shares = [
-            min(1.0, pool.allocated / pool.entitled)
-            for pool in sample.values()
-            if pool.entitled > 0 and (pool.allocated > 0 or pool.waiting > 0)
-        ]
-        squares = sum(share * share for share in shares)
-        if len(shares) > 1 and squares:
-            found.append(sum(shares) ** 2 / (len(shares) * squares))
+    found = [index for sample in samples if (index := jain_of(sample)) is not None]
     return sum(found) / len(found) if found else 1.0
+
+
+def jain_of(sample: Mapping[str, PoolSample]) -> float | None:
+    """Return Jain's index at one time; None where fewer than two pools have work."""
+    shares = [
+        share_of(pool)
+        for pool in sample.values()
+        if pool.entitled > 0 and (pool.allocated > 0 or pool.waiting > 0)
+    ]
+    squares = sum(share * share for share in shares)
+    if len(shares) < 2 or not squares:
+        return None
+    return sum(shares) ** 2 / (len(shares) * squares)
+
+
+def share_of(pool: PoolSample) -> float:
+    """Return the part of its entitlement that a pool has, 1 at most."""
+    return min(1.0, pool.allocated / pool.entitled) if pool.entitled > 0 else 1.0

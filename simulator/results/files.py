@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from simulator.results.figures import Figures
+from simulator.results.figures import Figures, jain_of, share_of
 from simulator.results.recorder import Record
 
 _WIDTH, _HEIGHT = 900, 220
@@ -21,7 +21,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; } svg { background
 
 
 def write_csv(folder: Path, record: Record, figures: Figures) -> None:
-    """Write jobs.csv and groups.csv into a folder, which is made where it is missing."""
+    """Write jobs, groups and what is over time as CSV into a folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "jobs.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -37,6 +37,19 @@ def write_csv(folder: Path, record: Record, figures: Figures) -> None:
         rows.writerow(_COLUMNS)
         for group in figures.groups:
             rows.writerow((group.pool, group.kind, group.jobs, *(f"{each:.3f}" for each in _numbers(group))))
+    with (folder / "pools.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("time", "pool", "allocated", "entitled", "waiting"))
+        for time, sample in record.samples:
+            for path, pool in sample.items():
+                amounts = (pool.allocated, pool.entitled, pool.waiting)
+                rows.writerow((f"{time:.0f}", path, *(f"{each:.6f}" for each in amounts)))
+    with (folder / "cluster.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("time", "jain", "fragmentation"))
+        for (time, sample), part in zip(record.samples, record.fragmentation, strict=True):
+            index = jain_of(sample)
+            rows.writerow((f"{time:.0f}", "" if index is None else f"{index:.6f}", f"{part:.6f}"))
 
 
 _COLUMNS = (
@@ -96,6 +109,13 @@ def _charts(record: Record) -> list[str]:
             for path in shown
         }
         found.append(f"<h2>{name}, % of the cluster's scarcest kind</h2>{_chart(times, lines)}")
+    shares = {path: [100 * share_of(sample[path]) for _, sample in record.samples] for path in shown}
+    found.append(f"<h2>Allocation, % of the pool's entitlement</h2>{_chart(times, shares)}")
+    whole = {
+        "Jain's index, %": [100 * (1.0 if (at := jain_of(s)) is None else at) for _, s in record.samples],
+        "fragmentation, %": [100 * part for part in record.fragmentation],
+    }
+    found.append(f"<h2>Fairness and fragmentation</h2>{_chart(times, whole)}")
     if len(peaks) > len(shown):
         found.append(f"<p>The {len(shown)} largest of {len(peaks)} pools are shown.</p>")
     return found

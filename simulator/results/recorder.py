@@ -9,6 +9,7 @@ from jobmgr.core.state.cache import CachedJob
 from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
 from peloton.model.resources import Resources, total
 from simulator.jobs import SimJob, job_id_of
+from simulator.results.fragmentation import fragmentation, scarce_kind, shapes_of
 from simulator.simulation import Simulation
 from simulator.world.agents import SimRun
 
@@ -48,6 +49,8 @@ class Record:
     jobs: list[Ended] = field(default_factory=list)
     samples: list[tuple[float, dict[str, PoolSample]]] = field(default_factory=list)
     """At each time, by the path of the pool."""
+    fragmentation: list[float] = field(default_factory=list)
+    """At each time of the samples: the part of what is free that tasks cannot use (`fragmentation`)."""
     used: list[float] = field(default_factory=lambda: [0.0] * 4)
     """Amounts × seconds that runs had, in thousandths, by kind."""
     seconds: float = 0.0
@@ -66,6 +69,8 @@ class Recorder:
         self._started: dict[MesosTaskId, tuple[float, Resources]] = {}
         hosts = simulation.cluster.agents.values()
         self.record = Record(total(agent.spec.resources for agent in hosts))
+        self._kind = scarce_kind(self.record.capacity)
+        self._shapes = shapes_of(simulation.jobs, self._kind)
         self._numbers: dict[JobId, int] = {
             job_id_of(number): number for number in range(len(simulation.jobs))
         }
@@ -98,6 +103,8 @@ class Recorder:
             ]
             found[pool.path] = PoolSample(*(max(each) for each in zip(*shares, strict=True)))
         self.record.samples.append((self._simulation.kernel.now, found))
+        free = [agent.spec.resources - agent.used for agent in self._simulation.cluster.agents.values()]
+        self.record.fragmentation.append(fragmentation(free, self._shapes, self._kind))
 
     def _on_start(self, run: SimRun) -> None:
         self._started[run.id] = self._simulation.kernel.now, run.resources

@@ -15,8 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from peloton.errors import InvalidArgument
+from peloton.model.resources import Resources
 from simulator.cli import simulate
+from simulator.jobs import SimJob
 from simulator.results.figures import jain, quantile
+from simulator.results.fragmentation import fragmentation, scarce_kind, shapes_of
 from simulator.results.recorder import PoolSample
 from simulator.workloads.jobs import read_jobs
 
@@ -129,6 +132,40 @@ def test_other_formats_are_read(tmp_path: Path) -> None:
     one, twelve = read_jobs(philly)
     assert (one.pool, one.submit, one.resources.gpu) == ("/6214e9", 0.0, 1000)
     assert (twelve.submit, twelve.instances, twelve.resources.gpu) == (60.0, 2, 6000)
+
+
+def test_values_over_time_are_written(tmp_path: Path) -> None:
+    given = files(tmp_path)
+    result = run(*given, "--csv", str(tmp_path / "out"), "--html", str(tmp_path / "page.html"))
+    assert result.exit_code == 0, result.output
+    pools = list(csv.DictReader((tmp_path / "out" / "pools.csv").open()))
+    assert {row["pool"] for row in pools} == {"/x", "/y"}
+    cluster = list(csv.DictReader((tmp_path / "out" / "cluster.csv").open()))
+    assert len(pools) == 2 * len(cluster) > 0
+    assert all(0 <= float(row["fragmentation"]) <= 1 for row in cluster)
+    assert "fragmentation, %" in result.output
+    page = (tmp_path / "page.html").read_text()
+    assert "Fairness and fragmentation" in page and "of the pool&#x27;s entitlement" in page.replace(
+        "'", "&#x27;"
+    )
+
+
+def test_fragmentation_is_what_is_free_and_cannot_be_used() -> None:
+    jobs = [
+        SimJob("a", 0.0, "/x", Resources.of(4, 0, 0, 1), 1.0, instances=3),
+        SimJob("b", 0.0, "/x", Resources.of(1, 0, 0, 2), 1.0),
+        SimJob("c", 0.0, "/x", Resources.of(64), 1.0, instances=100),
+    ]
+    gpu = scarce_kind(Resources.of(8, 0, 0, 8))
+    shapes = shapes_of(jobs, gpu)
+    assert [share for _, share in shapes] == [0.75, 0.25], "tasks without GPUs do not count"
+    busy, half, idle = Resources.of(0, 0, 0, 2), Resources.of(8, 0, 0, 1), Resources.of(8, 0, 0, 4)
+    assert fragmentation([idle], shapes, gpu) == 0.0
+    assert fragmentation([busy], shapes, gpu) == 1.0
+    assert fragmentation([half], shapes, gpu) == pytest.approx(0.25)
+    assert fragmentation([busy, half, idle], shapes, gpu) == pytest.approx(1 - (0.75 * 5 + 0.25 * 4) / 7)
+    assert fragmentation([], shapes, gpu) == fragmentation([idle], [], gpu) == 0.0
+    assert scarce_kind(Resources.of(8)) == 0
 
 
 def test_figures() -> None:
