@@ -124,6 +124,10 @@ class Codec(Generic[T]):
         places = itemgetter(*map(self._names.index, names))
         return lambda text: places(json.loads(text))
 
+    def place(self, name: str) -> int:
+        """Return where a field is in the array."""
+        return self._names.index(name)
+
     def from_values(self, values: list[Any], **known: object) -> T:
         """Decode an array that is parsed already; it may be changed."""
         if len(values) == len(self._names) == self._size:
@@ -230,7 +234,8 @@ TASK_RUNTIME = Codec(
     (
         "state goal run config_version desired_config_version desired_run previous_run host agent_id ports "
         "start_time completion_time message reason failure_count health termination desired_host volume_id "
-        "resource_usage revision created_at updated_at throttled killed_for previous_state"
+        "resource_usage revision created_at updated_at throttled killed_for previous_state "
+        "saved_at"
     ),
     {
         "state": _task_state,

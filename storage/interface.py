@@ -81,6 +81,13 @@ class Jobs(Protocol):
         """
         ...
 
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool.
+
+        Pools without are left out. Jobs that were deleted count no more.
+        """
+        ...
+
     async def active(self) -> Sequence[JobId]:
         """Return the jobs that need work: those that were created and not yet retired."""
         ...

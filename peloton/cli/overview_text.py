@@ -9,6 +9,7 @@ from peloton.cli.colours import BOLD, GREEN, RED, YELLOW, styled
 from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
 from peloton.model.amounts import plain
+from peloton.present.losses import loss_text
 from peloton.present.texts import clean
 
 if TYPE_CHECKING:
@@ -95,6 +96,15 @@ def bar(used: float, total: float) -> str:
 def pool_listing(pools: Sequence[ResourcePoolInfo]) -> Listing:
     """Return pools with what their tasks hold of their reservations and limits."""
     return listing(POOL_HEADS, map(_pool_row, pools))
+
+
+def with_losses(
+    found: Listing, pools: Sequence[ResourcePoolInfo], lost: Mapping[str, float] | None
+) -> Listing:
+    """Add what work the jobs of pools have lost to their listing; None: it is not known."""
+    texts = [loss_text(None if lost is None else lost.get(pool.path.value, 0.0)) for pool in pools]
+    rows = [(*row, text) for row, text in zip(found.rows, texts, strict=True)]
+    return listing((*found.heads, "Work Lost"), rows)
 
 
 def _pool_row(pool: ResourcePoolInfo) -> tuple[object, ...]:

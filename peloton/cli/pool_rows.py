@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
 from peloton.model.amounts import amount, part_of, plain
+from peloton.present.losses import loss_text
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
@@ -15,15 +16,18 @@ HEADS = (
     *("Pool", "CPU", "CPU Reserved", "CPU Limit", "Memory", "Memory Reserved", "Memory Limit"),
     *("GPU", "GPU Limit"),
 )
-WIDE = ("Disk", "Disk Reserved", "Disk Limit", "Policy", "Team", "ID")
+WIDE = ("Disk", "Disk Reserved", "Disk Limit", "Work Lost", "Policy", "Team", "ID")
 
 
-def pool_table(pools: Iterable[ResourcePoolInfo]) -> Listing:
-    """Return a table of pools in the order given; memory and disk are in MB."""
-    return listing((*HEADS, *WIDE), [_row(pool) for pool in pools], wide=len(WIDE))
+def pool_table(pools: Iterable[ResourcePoolInfo], lost: Mapping[str, float] | None) -> Listing:
+    """Return a table of pools in the order given; memory and disk are in MB.
+
+    `lost` has the seconds of work that their jobs have lost, by path; None where that is not known.
+    """
+    return listing((*HEADS, *WIDE), [_row(pool, lost) for pool in pools], wide=len(WIDE))
 
 
-def _row(pool: ResourcePoolInfo) -> tuple[str, ...]:
+def _row(pool: ResourcePoolInfo, lost: Mapping[str, float] | None) -> tuple[str, ...]:
     from peloton.api.v0.respool import respool_pb2
 
     config = pool.config
@@ -36,6 +40,7 @@ def _row(pool: ResourcePoolInfo) -> tuple[str, ...]:
         *_amounts("memory", used, reserved, limits),
         *_amounts("gpu", used, limits),
         *_amounts("disk", used, reserved, limits),
+        loss_text(None if lost is None else lost.get(pool.path.value, 0.0)),
         respool_pb2.SchedulingPolicy.Name(config.policy),
         config.owningTeam,
         pool.id.value,

@@ -21,7 +21,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     ),
     TASK_ACCESS: frozenset({RENEW, "GetSandboxFile"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
-    "peloton.private.jobmgr.usage.UsageService": frozenset({"GetUsage"}),
+    "peloton.private.jobmgr.usage.UsageService": frozenset({"GetUsage", "ListLosses"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
     "peloton.private.resmgr.ResourceManagerService": frozenset(

@@ -123,6 +123,8 @@ class TaskRuntime:
     it does not, where the run ended otherwise, and where nobody is known."""
     previous_state: TaskState = TaskState.UNKNOWN
     """In which the previous run ended; UNKNOWN where there was none."""
+    saved_at: int = 0
+    """When the run has saved its work last; 0 where it has not, or where its agent does not tell."""
 
 
 fast_init(TaskRuntime)

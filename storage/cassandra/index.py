@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from peloton.errors import Fenced, NotFound, PelotonError
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery
 from storage.cassandra.configs import Configs
 from storage.cassandra.ranges import token_ranges
@@ -28,6 +29,7 @@ from storage.cassandra.terms import Terms
 from storage.jobindex.index_db import Change, IndexDatabase
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 _RANGES = 16
@@ -54,14 +56,21 @@ class JobIndex:
 
     async def query(self, query: JobQuery) -> JobPage:
         """Answer a query."""
+        return await self._read_from(lambda database: database.find(query))
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool."""
+        return await self._read_from(lambda database: database.lost_seconds())
+
+    async def _read_from(self, read: Callable[[IndexDatabase], Awaitable[T]]) -> T:
         async with self._lock:
             if await self._leading():
-                return await (await self._current()).find(query)
+                return await read(await self._current())
             await self._drop()
         database = IndexDatabase()
         try:
             await self._fill(database)
-            return await database.find(query)
+            return await read(database)
         finally:
             await database.close()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
 from zlib import crc32
 
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.workflow import Workflow
@@ -228,6 +228,11 @@ class CassandraJobs:
         """Return the jobs that the query matches."""
         async with self._session.use():
             return await self._index.query(query)
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool."""
+        async with self._session.use():
+            return await self._index.lost_seconds()
 
     async def active(self) -> Sequence[JobId]:
         """Return the jobs that need work: those that were created and not yet retired."""

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from peloton.errors import Unavailable
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery
 from peloton.wire.payload import indexed_fields
 from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex import keyword_index
 from storage.jobindex.entries import IndexedConfig, label_lines
 from storage.jobindex.keyword_index import KeywordIndex
-from storage.jobindex.query import Term, find
+from storage.jobindex.query import Term, find, lost_seconds
 from storage.jobindex.tables import CREATE, INSERT_CONFIG, REPLACE_INDEX, TABLES, UPDATE_INDEX
 
 T = TypeVar("T")
@@ -70,6 +70,10 @@ class IndexDatabase:
     async def find(self, query: JobQuery) -> JobPage:
         """Answer a query."""
         return await self._run(lambda: self._tables.find(query))
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool."""
+        return await self._run(lambda: lost_seconds(self._db))
 
     async def close(self) -> None:
         """Close and remove the database."""

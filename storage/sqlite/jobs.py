@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from peloton.errors import AlreadyExists, NotFound
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.payload import NO_SECRETS, Payload, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
-from storage.jobindex.query import find
+from storage.jobindex.query import find, lost_seconds
 from storage.jobindex.tables import INSERT_CONFIG, REPLACE_INDEX, UPDATE_INDEX
 from storage.secret_keys import PLAIN, SecretKeys
 from storage.sqlite.reader import Readers
@@ -122,6 +122,10 @@ class SqliteJobs:
     async def query(self, query: JobQuery) -> JobPage:
         """Return the jobs that the query matches."""
         return await self._readers.run(partial(find, query))
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool."""
+        return await self._readers.run_long(lost_seconds)
 
     async def active(self) -> Sequence[JobId]:
         """Return the jobs that need work: those that were created and not yet retired."""

@@ -66,7 +66,6 @@ class CachedJob:
         "job_id",
         "pending_reasons",
         "runtime",
-        "saved",
         "spec",
         "specs",
         "tasks",
@@ -97,8 +96,6 @@ class CachedJob:
         """Of a batch job: the numbers of instances that were released and have ended."""
         self.pending_reasons: dict[int, PendingReason] = {}
         """Why instances wait in resmgr, as far as it has reported a reason."""
-        self.saved: dict[int, tuple[int, int]] = {}
-        """By instance, a run that has saved its work, and when, as far as agents have told this leader."""
         self.throttled: set[int] = set()
         """Instances of a service that failed and wait before their next run."""
         self.volumes: dict[VolumeId, Volume] = {}
@@ -160,11 +157,6 @@ class CachedJob:
             return self._peer_reason(instance)
         pending = self.pending_reasons.get(instance)
         return pending.reason if pending is not None and pending.run == task.run else task.reason
-
-    def saved_at(self, instance: int) -> int:
-        """Return when the live run of an instance has saved its work; 0 where that is not known."""
-        task, (run, saved_at) = self.task(instance), self.saved.get(instance, (0, 0))
-        return saved_at if task is not None and task.run == run and not task.state.terminal else 0
 
     def _peer_reason(self, instance: int) -> str:
         """Return why an instance waits for another one, whose address it needs; empty where it does not."""

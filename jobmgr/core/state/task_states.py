@@ -161,6 +161,7 @@ class Details(TypedDict, total=False):
     throttled: bool
     killed_for: str
     previous_state: TaskState
+    saved_at: int
 
 
 def state_after(job_id: JobId, instance: int, task: TaskRuntime, cause: Cause) -> TaskState:

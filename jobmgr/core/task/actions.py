@@ -156,6 +156,7 @@ class TaskActions(TaskDeadlines):
             throttled=False,
             killed_for="",
             previous_state=task.state,
+            saved_at=0,
         )
         in_flight.mark_ready(instance)
 

@@ -62,6 +62,7 @@ def come_back(
         termination=None,
         killed_for="",
         previous_state=TaskState.UNKNOWN,
+        saved_at=0,
         failure_count=0,
         health=HealthState.DISABLED,
         desired_host=desired_host,

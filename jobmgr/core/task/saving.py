@@ -12,11 +12,10 @@ LOST = "lost"
 
 
 def note_saved(change: Change, instance: int, status: TaskStatus) -> None:
-    """Note that the current run of an instance has saved its work. It is kept in memory only."""
-    held = change.job.saved.get(instance)
-    run = change.task(instance).run
-    if held is None or held < (run, status.saved_at):
-        change.job.saved[instance] = run, status.saved_at
+    """Note when the current run of an instance has saved its work; an earlier time may come late."""
+    task = change.task(instance)
+    if task.saved_at < status.saved_at and not task.state.terminal:
+        change.revise(instance, saved_at=status.saved_at)
 
 
 def lost_seconds(change: Change, instance: int, task: TaskRuntime, end: TaskState, completed: int) -> float:
@@ -28,6 +27,4 @@ def lost_seconds(change: Change, instance: int, task: TaskRuntime, end: TaskStat
     saves = bool(change.task_spec(instance).workload.checkpoint_file)
     if not saves or end is TaskState.SUCCEEDED or not task.start_time or (asked and end is TaskState.KILLED):
         return 0.0
-    run, saved_at = change.job.saved.get(instance, (0, 0))
-    since = max(task.start_time, saved_at if run == task.run else 0)
-    return max(completed - since, 0) / NANOSECONDS
+    return max(completed - max(task.start_time, task.saved_at), 0) / NANOSECONDS

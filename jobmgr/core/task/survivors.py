@@ -118,6 +118,7 @@ def _keep(change: Change, instance: int, now: int) -> None:
         host=lost.host,
         agent_id=lost.agent_id,
         ports=lost.ports,
+        saved_at=lost.saved_at,
         start_time=lost.start_time or (now if status is None else moment(status, lost, now)),
         completion_time=0,
         termination=None,

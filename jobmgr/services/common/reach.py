@@ -23,6 +23,10 @@ class Reach:
     """The name of the user; empty for the default user, who owns nothing, and where nobody asks."""
     grant: Grant
 
+    def has_jobs_in(self, path: str) -> bool:
+        """Return whether all jobs in the pool at a path may be read."""
+        return self.all or any(scope.holds(path, owned=False) for scope in self.grant)
+
     @property
     def all(self) -> bool:
         """Whether it is all jobs."""

@@ -12,9 +12,9 @@ def reason_of(job: CachedJob, instance: int) -> str:
     """Return why an instance is in its state; of a live run that has saved its work, when it did last."""
     reason = job.reason(instance)
     task = job.task(instance)
-    if not reason and task is not None and task.state is TaskState.INITIALIZED:
-        return extra_reason(job, instance)
-    if reason or not job.saved:
+    if reason or task is None:
         return reason
-    saved_at = job.saved_at(instance)
-    return f"last checkpoint {rfc3339(saved_at)[:19]}Z" if saved_at else ""
+    if task.state is TaskState.INITIALIZED:
+        return extra_reason(job, instance)
+    saved = task.saved_at and not task.state.terminal
+    return f"last checkpoint {rfc3339(task.saved_at)[:19]}Z" if saved else ""

@@ -21,7 +21,16 @@ from peloton.model.pool import pool_path
 from peloton.rpc.server import Service
 
 LISTING = frozenset(
-    {"Query", "QueryJobs", "ListJobs", "GetActiveJobs", "GetJobIDFromJobName", "Watch", "Cancel"}
+    {
+        "Query",
+        "QueryJobs",
+        "ListJobs",
+        "GetActiveJobs",
+        "GetJobIDFromJobName",
+        "ListLosses",
+        "Watch",
+        "Cancel",
+    }
 )
 """Methods about many jobs, which leave out what the caller may not read (`jobmgr.services.common.reach`)."""
 

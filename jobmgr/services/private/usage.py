@@ -9,8 +9,10 @@ from jobmgr.engine.engine import Engine
 from jobmgr.ports.hostmgr import Agents
 from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.agent_usage import ContainerUsage, usages
+from jobmgr.services.common.reach import paths_of_pools, reach
 from jobmgr.services.common.sandbox import address_of
 from jobmgr.services.common.view import JobView, view
+from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.amounts import duration
@@ -55,6 +57,16 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
             usage = read.get((task.host, task.agent_id), {}).get(run)
             if usage is not None:
                 answer.usages.append(_row(instance, run, task, usage))
+        return answer
+
+    async def ListLosses(self, request: pb.ListLossesRequest, context: object) -> pb.ListLossesResponse:
+        """Return the seconds of work that jobs have lost, by pool."""
+        mine = reach()
+        paths = await paths_of_pools(self._engine)
+        answer = pb.ListLossesResponse()
+        for pool_id, seconds in sorted((await self._engine.store.jobs.lost_seconds()).items()):
+            if mine.has_jobs_in(paths.get(pool_id, "")):
+                answer.losses.add(pool_id=v0_peloton.ResourcePoolID(value=pool_id), seconds=seconds)
         return answer
 
     async def _all(self, hosts: list[Host]) -> list[Mapping[MesosTaskId, ContainerUsage] | str]:

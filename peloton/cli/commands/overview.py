@@ -95,10 +95,12 @@ def _set(shown: list[str], view: str | None) -> None:
 
 
 def _pools(session: Session) -> Listing:
+    from peloton.cli.losses import read_losses
     from peloton.cli.overview import read_pools
-    from peloton.cli.overview_text import pool_listing
+    from peloton.cli.overview_text import pool_listing, with_losses
 
-    return pool_listing(read_pools(session))
+    pools = read_pools(session)
+    return with_losses(pool_listing(pools), pools, read_losses(session, pools))
 
 
 def _jobs(session: Session) -> Listing:

@@ -70,20 +70,38 @@ def update(session: Session, path: str, config: str, force: bool) -> None:
 @respool.command("list")
 @pass_session
 def list_(session: Session) -> None:
-    """List all pools, parents before their children: what their tasks hold, reservations and limits."""
+    """List all pools, parents before their children: what their tasks hold, reservations and limits.
+
+    `-o wide` also says what work their jobs have lost since checkpoints.
+    """
+    from peloton.cli.losses import read_losses
     from peloton.cli.pool_rows import pool_table
 
     pools = _pools(session)
-    session.show(pools, lambda: pool_table(pools.resourcePools))
+    rows = pools.resourcePools
+    lost = read_losses(session, rows) if session.output == "wide" else {}
+    session.show(pools, lambda: pool_table(rows, lost))
 
 
 @respool.command()
 @PATH
 @pass_session
 def get(session: Session, path: str) -> None:
-    """Show the pool PATH: its config, and what its tasks hold."""
-    found = _found(session, path)
-    session.show_object(found, path)
+    """Show the pool PATH: its config, what its tasks hold, and the seconds of work that its jobs have lost.
+
+    lostSeconds are those since the last checkpoints of runs that ended, with the pools below; they are
+    left out while the job manager does not answer.
+    """
+    from peloton.cli.losses import read_losses
+    from peloton.present.plain import as_json, plain
+
+    pools = _pools(session)
+    found = _found_in(pools, path)
+    lost = read_losses(session, pools.resourcePools)
+    content = as_json(found) if session.output == "json" else plain(found)
+    if lost is not None:
+        content["lostSeconds"] = round(lost[found.path.value], 3)
+    session.show_object(content, path)
 
 
 @respool.command()
@@ -127,6 +145,7 @@ def edit(session: Session, path: str, force: bool) -> int:
 @pass_session
 def dump(session: Session, form: str | None) -> None:
     """Show all pools, parents before their children, with config and usage."""
+    from peloton.cli.losses import read_losses
     from peloton.cli.output import yaml_text
     from peloton.cli.pool_rows import pool_table
     from peloton.present.plain import as_json, plain
@@ -135,7 +154,8 @@ def dump(session: Session, form: str | None) -> None:
     pools = _pools(session).resourcePools
     content = [as_json(pool) if session.json else plain(pool) for pool in pools]
     tabular = form is None and session.output in ("table", "wide", "name")
-    session.show(content, lambda: pool_table(pools) if tabular else yaml_text(content))
+    lost = read_losses(session, pools) if session.output == "wide" else {}
+    session.show(content, lambda: pool_table(pools, lost) if tabular else yaml_text(content))
 
 
 @respool.command()

@@ -9,9 +9,10 @@ from peloton.errors import AlreadyExists, NotFound
 from peloton.model.job import JobQuery
 from peloton.model.states import JobState
 from storage.interface import Store
-from tests.contract.storage.samples import HOUR, event, job_id, job_runtime, spec, task_runtime
+from tests.contract.storage.samples import HOUR, POOL_ID, event, job_id, job_runtime, spec, task_runtime
 
 JOB = job_id(1)
+OTHER_POOL = "5a3c1ed0-0000-4000-8000-000000000002"
 
 
 async def test_a_created_job_reads_back_whole(store: Store) -> None:
@@ -136,3 +137,22 @@ async def test_a_deleted_job_leaves_nothing(store: Store) -> None:
 
     await store.jobs.create(JOB, spec(name="again"), job_runtime())
     assert (await store.jobs.config(JOB, 1)).name == "again"
+
+
+async def test_lost_work_is_summed_by_pool_until_the_job_is_deleted(store: Store) -> None:
+    """Of jobs of any state; one has lost nothing, and a name that looks like a loss is none."""
+    assert await store.jobs.lost_seconds() == {}
+    for number, (pool_id, lost) in enumerate(
+        [(POOL_ID, 2.5), (POOL_ID, 4.0), (OTHER_POOL, 1.0), (POOL_ID, 0.0)]
+    ):
+        usage = {"cpu": 1.0} | ({"lost": lost} if lost else {})
+        made = job_runtime(JobState.FAILED if number else JobState.RUNNING)
+        runtime = replace(made, resource_usage=usage, goal_by='"lost":')
+        await store.jobs.create(job_id(number), spec(pool_id=pool_id), runtime)
+    assert await store.jobs.lost_seconds() == {POOL_ID: 6.5, OTHER_POOL: 1.0}
+    more = replace(job_runtime(), resource_usage={"lost": 10.0}, revision=6)
+    await store.write_all(job_id(0), {}, (), more)
+    assert await store.jobs.lost_seconds() == {POOL_ID: 14.0, OTHER_POOL: 1.0}
+    await store.jobs.retire(job_id(1))
+    await store.jobs.delete(job_id(0))
+    assert await store.jobs.lost_seconds() == {POOL_ID: 4.0, OTHER_POOL: 1.0}

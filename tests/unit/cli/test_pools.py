@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.private.jobmgr.usage import usage_pb2
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -36,6 +39,28 @@ def test_list(run: Run) -> None:
     assert run("respool", "list", "-o", "name").out.split() == ["/", "/a", "/a/x", "/a/y", "/b"]
     row = run("respool", "list").out.splitlines()[3].split()
     assert row[:4] == ["/a/x", "0.75", "2", "4"]
+
+
+def test_the_work_that_was_lost_is_summed_over_the_pools_below(run: Run, daemons: FakeDaemons) -> None:
+    losses = [
+        usage_pb2.PoolLoss(pool_id=peloton_pb2.ResourcePoolID(value=f"id of {path}"), seconds=seconds)
+        for path, seconds in (("/a/x", 90.0), ("/a/y", 30.0), ("/gone", 5.0))
+    ]
+    daemons.answers["ListLosses"] = usage_pb2.ListLossesResponse(losses=losses)
+    head, *rows = run("respool", "list", "-o", "wide").out.splitlines()
+    at = head.index("Work Lost")
+    assert [row[at:].split("  ")[0] for row in rows] == ["2 min", "2 min", "1 min 30 s", "30 s", ""]
+    assert "lostSeconds: 120.0" in run("respool", "get", "/a").out
+    assert "lostSeconds: 0.0" in run("respool", "get", "/b").out
+    assert json.loads(run("respool", "get", "/a/x", "-j").out)["lostSeconds"] == 90.0
+
+
+def test_pools_are_shown_while_the_job_manager_is_away(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["ListLosses"] = (grpc.StatusCode.PERMISSION_DENIED, "not you")
+    head, *rows = run("respool", "list", "-o", "wide").out.splitlines()
+    assert {row[head.index("Work Lost") :].split()[0] for row in rows} == {"?"}
+    shown = run("respool", "get", "/a")
+    assert shown.code == 0 and "lostSeconds" not in shown.out
 
 
 def test_get_and_a_path_that_is_not_there(run: Run) -> None:

@@ -14,6 +14,7 @@ from peloton.model.job import JobRuntime
 from peloton.model.states import JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
 from peloton.model.workload import TaskWorkload
+from storage.codec import TASK_RUNTIME
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.test_interrupted_leaders import WALL, Leader
 
@@ -91,3 +92,17 @@ def test_a_running_task_says_when_it_has_saved_and_its_next_run_does_not() -> No
     assert reason_of(job, 0) == "last checkpoint 2023-11-14T22:12:50Z", "an earlier one came late"
     held.run_cycle(status(S.FAILED))
     assert reason_of(job, 0) == ""
+
+
+def test_the_next_leader_knows_the_last_checkpoint_and_that_it_tells_of_no_step() -> None:
+    held = leader()
+    cycle = held.run_cycle(status(S.RUNNING, saved=30))
+    assert cycle.changes[JOB].events == [], "a checkpoint is no step of the run"
+    stored = TASK_RUNTIME.decode(TASK_RUNTIME.encode(cycle.changes[JOB].tasks[0]))
+    following = Leader(
+        held.core.active.jobs[JOB].job.spec, held.core.active.jobs[JOB].job.runtime, {0: stored}
+    )
+    following.run_cycle()
+    assert reason_of(following.core.active.jobs[JOB].job, 0) == "last checkpoint 2023-11-14T22:12:50Z"
+    assert lost(following, status(S.FAILED)) == pytest.approx(30, abs=0.1)
+    assert following.task(0).run == 2 and following.task(0).saved_at == 0

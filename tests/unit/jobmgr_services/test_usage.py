@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -14,6 +15,8 @@ from jobmgr.services.private import usage as service
 from peloton.api.v1alpha import peloton_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import Unavailable
+from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope, enter
+from peloton.model.pool import pool_path
 from peloton.model.states import TaskState
 from peloton.private.jobmgr.usage import usage_pb2, usage_pb2_grpc
 from tests.unit.jobmgr_services.conftest import JOB, Served
@@ -156,3 +159,23 @@ def test_other_forms_are_refused(listing: Any) -> None:
         return
     with pytest.raises(Unavailable, match="agent a:1 lists containers of unknown form"):
         usages(listing, "a:1")
+
+
+async def test_losses_of_pools_whose_jobs_the_caller_may_read(with_job: Served) -> None:
+    store = with_job.engine.store
+    runtime = await store.jobs.runtime(JOB)
+    await store.write_all(
+        JOB, {}, (), replace(runtime, resource_usage={"lost": 12.5}, revision=runtime.revision + 1)
+    )
+    pool = (await store.jobs.config(JOB, 1)).pool_id
+    asker = service.UsageService(with_job.engine, lambda _: None, None)  # type: ignore[arg-type, return-value]
+
+    async def told(*grant: Scope) -> dict[str, float]:
+        enter(Principal("ann", Kind.USER), grant)
+        answer = await asker.ListLosses(usage_pb2.ListLossesRequest(), None)
+        return {each.pool_id.value: each.seconds for each in answer.losses}
+
+    path = pool_path(pool, await store.pools.all())
+    assert await told(*EVERYTHING) == {pool: 12.5}
+    assert await told(Scope((path,))) == {pool: 12.5}
+    assert await told(Scope(("/elsewhere",))) == await told(Scope(own=True)) == {}

@@ -17,6 +17,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
 from peloton.errors import InvalidArgument, Unavailable
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.templating import Templates
 from peloton.web.views.pools.rows import CHUNK, PoolsQuery, bar_of, chunks, pool_rows, selected, used_kinds
@@ -114,6 +115,12 @@ def cluster() -> FakeCluster:
     return FakeCluster(
         {
             web.LIST_POOLS: pb.ListPoolsResponse(pools=POOLS),
+            web.LIST_LOSSES: usage_pb2.ListLossesResponse(
+                losses=[
+                    usage_pb2.PoolLoss(pool_id=peloton_pb2.ResourcePoolID(value=name), seconds=seconds)
+                    for name, seconds in (("b", 90.0), ("a-z", 60.0), ("gone", 5.0))
+                ]
+            ),
             web.GET_CLUSTER_HISTORY: history,
             web.GET_QUEUES: queue_of,
             web.GET_PREEMPTIONS: pb.GetPreemptionsResponse(preemptions=[preemption]),
@@ -212,6 +219,16 @@ def test_the_page_of_a_pool_shows_queues_jobs_history_and_preemptions(cluster: F
     ):  # fmt: skip
         assert text in page, text
     assert page.count('<figure class="chart">') == 3  # GPUs were never there
+
+
+def test_a_pool_says_how_much_work_was_lost(cluster: FakeCluster) -> None:
+    with browser(application(cluster)) as client:
+        assert "<p>Work lost since checkpoints: 1 min 30 s." in client.get("/pools/b").text
+        assert (
+            "<p>Work lost since checkpoints: 2 min 30 s, with the pools below."
+            in client.get("/pools/root").text
+        )
+        assert "Work lost" not in client.get("/pools/a").text
 
 
 def test_pages_of_a_queue_are_read_from_their_place_on(cluster: FakeCluster) -> None:

@@ -15,6 +15,7 @@ from peloton.web.views.pools.reads import (
     PoolConfig,
     all_pools,
     config_of,
+    lost_in,
     preemptions_of,
     queues_of,
     running_jobs,
@@ -65,11 +66,12 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     row = by_id.get(subject.path["id"])
     if row is None:
         raise NotFound(f"no resource pool has the id {subject.path['id']!r}")
-    queues, jobs, preempted, config, (history, history_trouble) = await asyncio.gather(
+    queues, jobs, preempted, config, lost, (history, history_trouble) = await asyncio.gather(
         _or_why(queues_of(calls, row.id, (page - 1) * GANGS), ()),
         _or_why(running_jobs(calls, row.path), ((), 0)),
         _or_why(preemptions_of(calls, row.id), ()),
         _or_why(config_of(calls, row.id), PoolConfig()),
+        _or_why(lost_in(calls, row, rows), ""),
         read_history(calls, span, row.id),
     )
     children = tuple(each for each in rows if each.parent == row.id)
@@ -78,6 +80,8 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     return {
         "pool": row,
         "config": config[0],
+        "lost": lost[0],
+        "lost_trouble": lost[1],
         "above": _above(row, by_id),
         "children": len(children),
         "pieces": {f"rows-{place}": ("pool_rows.html", chunk) for place, chunk in enumerate(below)},

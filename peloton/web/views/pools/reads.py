@@ -11,10 +11,12 @@ from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.calls.web import GET_POOL, GET_PREEMPTIONS, GET_QUEUES, LIST_POOLS, QUERY_JOBS
+from peloton.calls.web import GET_POOL, GET_PREEMPTIONS, GET_QUEUES, LIST_LOSSES, LIST_POOLS, QUERY_JOBS
 from peloton.errors import NotFound
 from peloton.model.amounts import amount_of, plain
 from peloton.model.resources import KINDS
+from peloton.present.losses import loss_text, summed
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.cluster import Calls
 from peloton.web.formats import seconds_of
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 ROWS_AGE = 1.2
 """How old the rows of all pools may be, in seconds: a thousand cost the resource manager something."""
 CONFIG_AGE = 2.0
+LOSSES_AGE = 10.0
+"""Seconds: the job manager goes through all jobs for them."""
 GANGS = 50
 """Gangs of each queue on a page."""
 RUNNING_JOBS = 20
@@ -161,6 +165,16 @@ async def running_jobs(calls: Calls, path: str) -> tuple[tuple[JobRow, ...], int
     )
     answer = await calls.read(QUERY_JOBS, job_pb2.QueryRequest(spec=spec, summaryOnly=True))
     return tuple(job_row(job, {}) for job in answer.results), answer.pagination.total
+
+
+async def lost_in(calls: Calls, row: PoolRow, rows: Sequence[PoolRow]) -> str:
+    """Return how much work the jobs of a pool and of those below have lost; empty for none.
+
+    Raises PelotonError.
+    """
+    answer = await calls.read(LIST_LOSSES, usage_pb2.ListLossesRequest(), LOSSES_AGE)
+    own = {each.pool_id.value: each.seconds for each in answer.losses}
+    return loss_text(summed(own, {each.id: each.path for each in rows})[row.path])
 
 
 @dataclass(frozen=True, slots=True)
