@@ -130,6 +130,7 @@ async def leading(
             agents=agents,
             images=daemon.settings.images,
             access=access,
+            hosts_address=daemon.settings.hosts_address,
         )
         await stack.enter_async_context(daemon.serving(*served))
         daemon.before_stepping_down(finish)

@@ -87,11 +87,13 @@ def services(
     agents: AgentAccess = PLAIN,
     images: bool = True,
     access: TaskAccess | None = None,
+    hosts_address: str = "",
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
-    called, `images` whether they run images, `access` what tasks get to call Peloton with.
+    called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
+    what they are told of all hosts in place of their names.
     """
     tokens = access is None or access.enough
     jobs = JobManager(engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens)
@@ -119,7 +121,10 @@ def services(
         service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
         service(add_WatchServiceServicer_to_server, watching),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, workflows)),
-        service(add_TaskAccessServiceServicer_to_server, TaskAccessService(engine, access, sandboxes)),
+        service(
+            add_TaskAccessServiceServicer_to_server,
+            TaskAccessService(engine, access, sandboxes, hosts_address),
+        ),
         service(add_UsageServiceServicer_to_server, usage),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),

@@ -22,6 +22,7 @@ from jobmgr.core.state.ports import ports_needed, shares
 from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import NO_PORTS
 from jobmgr.core.task.deadlines import GATHERING
+from jobmgr.core.task.gang import is_bound
 from jobmgr.core.task.goal import Goal, goal_of
 from jobmgr.core.task.retry import delay
 from jobmgr.core.task.survivors import give_up
@@ -63,6 +64,8 @@ def advance_elastic(active: ActiveJobs, cycle: Cycle, change: Change) -> None:
     if change.in_flight.gathered and elastic.is_gathered(change):
         start_gathered(active, cycle, change)
         gangs.advance(active, change)
+    if change.spec.workload.in_place:
+        elastic.stop_unneeded(active, change)
     elastic.wake_spares(change)
 
 
@@ -216,7 +219,7 @@ def _place(active: ActiveJobs, cycle: Cycle, placement: Placement, starting: Job
             active.actions.not_started(change, run.instance, waits, PEER_HAS_NO_HOST)
         elif _is_taken_back(change, run.instance):
             continue
-        elif run.job_id != starting and change.spec.is_extra(run.instance):
+        elif run.job_id != starting and change.spec.is_extra(run.instance) and is_bound(change, run.instance):
             settled.append((run, TaskState.LOST))
             elastic.has_room(active, change, run.instance)
         else:

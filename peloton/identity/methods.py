@@ -19,7 +19,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.JobManagerService": frozenset(
         {"GetThrottledPods", "QueryJobCache", "GetInstanceAvailabilityInfoForJob"}
     ),
-    TASK_ACCESS: frozenset({RENEW, "GetSandboxFile"}),
+    TASK_ACCESS: frozenset({RENEW, "GetMembers", "GetSandboxFile"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
     "peloton.private.jobmgr.usage.UsageService": frozenset({"GetUsage", "ListLosses"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
@@ -62,7 +62,7 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     "peloton.api.v1alpha.respool.ResourcePoolService": None,
     "peloton.private.jobmgr.JobManagerService": frozenset({"GetInstanceAvailabilityInfoForJob"}),
     "peloton.private.plan.PlanService": None,
-    TASK_ACCESS: frozenset({"GetSandboxFile"}),
+    TASK_ACCESS: frozenset({"GetMembers", "GetSandboxFile"}),
     "peloton.private.jobmgr.usage.UsageService": None,
     "peloton.private.resmgr.explain.ExplainService": None,
 }
@@ -88,7 +88,7 @@ FOR_TASKS: Mapping[str, frozenset[str]] = {
         {"GetPod", "GetPodCache", "GetPodEvents", "BrowsePodSandbox", "StopPod"}
     ),
     "peloton.api.v1alpha.watch.svc.WatchService": frozenset({"Watch", "Cancel"}),
-    TASK_ACCESS: frozenset({RENEW, "GetSandboxFile"}),
+    TASK_ACCESS: frozenset({RENEW, "GetMembers", "GetSandboxFile"}),
 }
 """What a task may call about its own job by its token: get, watch, update, stop, read logs, renew."""
 

@@ -111,7 +111,7 @@ class JobSpec:
     @property
     def bound_members(self) -> int:
         """Number of instances, from 0 on, that end and run again as one; 0 where each does alone."""
-        if self.workload.elastic:
+        if self.workload.elastic and self.workload.binds:
             return self.instance_count
         return self.gang_size if self.workload.binds else 0
 

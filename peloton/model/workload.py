@@ -59,6 +59,11 @@ class JobWorkload:
         return self.growth_interval > 0
 
     @property
+    def in_place(self) -> bool:
+        """Whether the gang is elastic, and members join and leave while the others go on."""
+        return self.elastic and self.gang_policy is GangPolicy.RESTART_MEMBER
+
+    @property
     def binds(self) -> bool:
         """Whether the members of the gang end, and run again, as one."""
         if self.gang_policy is GangPolicy.DEFAULT:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,3 +169,59 @@ def test_a_gang_starts_small_grows_shrinks_with_a_drained_host_and_grows_again(
     assert not any(task.runtime.failureCount for task in harness.tasks(job).values())
     for number, told in rounds(marks).items():
         assert len({size for size, _, _ in told}) == 1, f"round {number}: {told}"
+
+
+def addresses(mark: Path) -> list[str]:
+    """Return the list of members that a living member has now, in its own file."""
+    return Path(mark.read_text().strip()).read_text().split() if mark.exists() else []
+
+
+def test_a_gang_grows_and_shrinks_while_its_members_go_on(harness: Harness, marks: Path) -> None:
+    """They learn who joins and leaves by their files, which `peloton job members` keeps current."""
+    await_all_up(harness)
+    other = harness.config("exec sleep 600")
+    other.defaultConfig.resource.cpuLimit = CPUS
+    blocker = harness.create(other)
+    harness.running(blocker)
+    command = (
+        f'echo "$PELOTON_MEMBERS_FILE" > "{marks}/$MESOS_TASK_ID"; '
+        f'"{sys.executable}" -m peloton.cli job members "$PELOTON_JOB_ID" --follow --interval 1s '
+        '--file "$PELOTON_MEMBERS_FILE" & '
+        f'until [ -e "{marks}/done" ]; do sleep 0.1; done; kill $!'
+    )
+    config = harness.config(command, MOST)
+    config.sla.minimumRunningInstances = LEAST
+    config.workload.elastic.SetInParent()
+    config.workload.gang_policy = workload_pb2.GANG_POLICY_RESTART_MEMBER
+    config.defaultConfig.workload.token = True
+    config.defaultConfig.resource.cpuLimit = CPUS
+    config.defaultConfig.ports.add(name="meet", envName="MEET")
+    config.defaultConfig.restartPolicy.maxFailures = 0
+    job = harness.create(config)
+    first = marks / f"{job}-0-1"
+
+    def await_members(count: int, why: str) -> None:
+        wait_for(
+            lambda: sum(each != "-" for each in addresses(first)) == count,
+            SECONDS,
+            lambda: f"{why}: {addresses(first)} {harness.tasks(job)}",
+        )
+        assert len(addresses(first)) == MOST
+
+    await_members(2, "begins with what fits")
+    harness.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=blocker)), timeout=30)
+    await_members(MOST, "grows")
+    tasks = harness.tasks(job)
+    drained = tasks[MOST - 1].runtime.host
+    request = host_svc_pb2.StartMaintenanceRequest(hostnames=[drained])
+    harness.client.host_svc.StartMaintenance(request, timeout=30)
+    await_members(MOST - 1, "shrinks")
+    assert addresses(first)[MOST - 1] == "-", "the others keep their places"
+    await_state(harness, drained, DOWN)
+    complete(harness, drained)
+    await_members(MOST, "grows again")
+    (marks / "done").touch()
+    assert harness.ended(job, SECONDS).state == job_pb2.SUCCEEDED
+    runs = {number: task.runtime.mesosTaskId.value for number, task in harness.tasks(job).items()}
+    expected = {number: f"{job}-{number}-{2 if number == MOST - 1 else 1}" for number in range(MOST)}
+    assert runs == expected, "nobody but the member of the drained host has run again"

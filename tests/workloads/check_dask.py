@@ -18,9 +18,11 @@ import pytest
 
 from minicluster.credentials import make_credentials
 from minicluster.layout import Layout
+from minicluster.settings import DaemonSettings
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from tests.cluster.conftest import Harness, harness_of, wait_for
+from tests.cluster.test_preemption import borrower
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "build" / "host-dask" / "bin" / "python"
@@ -31,7 +33,15 @@ LIVE = {job_pb2.INITIALIZED, job_pb2.PENDING, job_pb2.RUNNING, job_pb2.KILLING}
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    with harness_of(tmp_path_factory) as held:
+    quick = {"preemption": {"period": 0.5, "strikes": 2}}
+    with harness_of(tmp_path_factory, settings=DaemonSettings(resmgr=quick)) as held:
+        yield held
+
+
+@pytest.fixture
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """A cluster that asks who calls."""
+    with harness_of(tmp_path_factory, secure=True, isolation="none") as held:
         yield held
 
 
@@ -225,6 +235,32 @@ def test_workers_go_on_elsewhere_when_their_host_is_drained(harness: Harness) ->
         assert run.expect("now") == ["now", "0", "1"]
         assert host_of(harness, job, 0) != host
         run.tell()
+
+
+def test_workers_that_another_pool_preempts_come_back_under_their_names(harness: Harness) -> None:
+    borrower(harness)
+    with program(harness, "borrowed") as run:
+        _, job = run.expect("workers")
+        config = harness.config("exec sleep 600", 2)
+        config.defaultConfig.resource.cpuLimit = 4
+        lender = harness.create(config)
+        [kept] = run.expect("left")[1:]
+        again = {number for number, task in harness.tasks(job).items() if number != int(kept)}
+        harness.running(lender)
+        for number in again:
+            events = peloton(harness, "task", "events", job, str(number))
+            assert "preempted: /borrower was over its entitlement" in events, events
+        peloton(harness, "job", "stop", lender)
+        assert run.expect("back") == ["back", "0", "1", "2"]
+        assert run.expect("sum") == ["sum", str(sum(range(600)))]
+
+
+def test_computes_on_a_cluster_that_asks_who_calls(secured: Harness) -> None:
+    with program(secured, "compute") as run:
+        run.expect("workers")
+        assert run.expect("equal") == ["equal"]
+        assert run.expect("again")[:2] == ["again", "True"]
+    assert "BASIC_AUTH_CONFIG" in secured.cluster.urls()
 
 
 def test_a_cluster_whose_job_is_stopped_says_so(harness: Harness) -> None:

@@ -20,7 +20,6 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": "Peloton",
-                "external-doc-url": "https://peloton.internal/",
                 "tags": ["service"],
             }
         ],

@@ -4,6 +4,10 @@ The members that a gang needs are enqueued as one. Once they are placed, its ext
 and those that are placed within a moment start with them. The others wait: when the round has lasted for the
 growth interval, they are enqueued as demand of their pool. An extra that is placed then shows that there is
 room. It is not launched: all members end, none counted as failed, and the next round begins in the same way.
+
+Of a gang that grows in place (GANG_POLICY_RESTART_MEMBER) each member ends, and runs again, alone: there are
+no rounds. Extras are enqueued once the members that the gang needs have hosts, and start when they are
+placed.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, Termination
 
+NOT_NEEDED = "its gang has ended without it"
 TOO_EARLY = "GANG_GROWS_LATER"
 """The reason of an extra's run that was placed when its gang could not grow."""
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -57,6 +62,10 @@ def outlook(change: Change) -> Outlook:
 def joins(actions: TaskActions, change: Change, instance: int) -> bool:
     """Return whether an extra is enqueued now. Else it is set aside, until its gang gathers or may grow."""
     seen = outlook(change)
+    if change.spec.workload.in_place:
+        if seen is Outlook.CLOSED:
+            change.in_flight.spares.add(instance)
+        return seen is not Outlook.CLOSED
     if seen is Outlook.GATHERS and change.task(instance).run == _round(change):
         return True
     if seen is Outlook.RUNS:
@@ -80,11 +89,29 @@ def wake_spares(change: Change) -> None:
         change.in_flight.spares = late
 
 
+def stop_unneeded(active: ActiveJobs, change: Change) -> None:
+    """Stop the extras of a gang that grows in place which wait when the members that it needs are done.
+
+    Those on hosts end by themselves.
+    """
+    needed = [task for _, task in _needed(change)]
+    if change.incomplete or not all(t.state.terminal and not _begins_again(change, t) for t in needed):
+        return
+    for instance in range(change.spec.gang_size, change.spec.instance_count):
+        task = change.task(instance)
+        if _waits(change, task):
+            how = Termination(TerminationReason.KILLED_ON_REQUEST)
+            change.revise(
+                instance, goal=TaskState.KILLED, desired_run=task.run, termination=how, killed_for=NOT_NEEDED
+            )
+            active.actions.evaluate(change, instance)
+
+
 def set_aside(active: ActiveJobs, cycle: Cycle, placement: Placement) -> bool:
     """Keep a placement for the start of an elastic gang, which gathers; return whether that was done."""
     for job_id in dict.fromkeys(run.job_id for run in placement.runs):
         change = active.change(cycle, job_id)
-        if change is None or not change.spec.workload.elastic:
+        if change is None or not change.spec.workload.elastic or change.spec.workload.in_place:
             continue
         in_flight, actions = change.in_flight, active.actions
         if in_flight.gathered or any(_begins(change, run) for run in placement.runs):
@@ -144,6 +171,10 @@ def _round(change: Change) -> int:
 
 def _runs(change: Change, task: TaskRuntime) -> bool:
     return goal_of(change.goal, task) is Goal.RUN
+
+
+def _begins_again(change: Change, task: TaskRuntime) -> bool:
+    return goal_of(change.goal, task) is Goal.RESTART
 
 
 def _waits(change: Change, task: TaskRuntime) -> bool:

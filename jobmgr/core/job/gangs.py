@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.dispatch import is_to_be_examined
+from jobmgr.core.job.elastic import NOT_NEEDED
 from jobmgr.core.state.change import Change
 from jobmgr.core.task.gang import STEPS, Gang, Stage, Step, first_to_end, gang_of, how_ended, why_ended
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
-NOT_NEEDED = "its gang has ended without it"
 _TURNS = 4
 """A gang that ends, whose runs all end at once, and that runs again, is whole in the third turn."""
 

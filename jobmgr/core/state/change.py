@@ -356,7 +356,7 @@ class Change:
             )
         controller = self.task(0).state if self.task_spec(0).controller else None
         cause: JobCause = batch_cause(self.counts, self.instances, self.goal, controller)
-        if self.spec.bound_members:
+        if self.spec.bound_members or self.spec.workload.elastic:
             due = self.in_flight.gang_due
             cause = gang_cause(cause, self.counts, self.goal, due, self._succeeded_without_extras)
         return MACHINE.next(old, cause, self.job_id)

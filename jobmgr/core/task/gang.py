@@ -204,6 +204,8 @@ def extra_reason(job: CachedJob, instance: int) -> str:
     spec = job.spec_of(instance)
     if not spec.is_extra(instance):
         return ""
+    if spec.workload.in_place and all(is_reached(task) for task in job.tasks[: spec.gang_size]):
+        return ""
     if all(is_reached(task) for task in job.tasks[: spec.gang_size]):
         interval = duration(spec.workload.growth_interval)
         return f"its gang runs without it, and may grow {interval} after its start"
@@ -225,7 +227,7 @@ def note_end(change: Change, instance: int) -> None:
 
 def note_new(change: Change) -> None:
     """Note that an elastic gang gets members: where those that it needs are gone, nobody waits for these."""
-    if change.spec.workload.elastic:
+    if change.spec.workload.elastic and change.spec.bound_members:
         change.in_flight.gang_due = True
 
 

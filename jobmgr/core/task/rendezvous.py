@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.cache import CachedJob, is_reached
 from peloton.model.cluster import mesos_hostname
 from peloton.model.workload import Framework
 
@@ -53,6 +53,10 @@ class Meeting:
     members: tuple[Member, ...]
     ranks: Mapping[int, int] = field(default_factory=dict)
     """By instance; those that are left out have their own number."""
+    least: int = 0
+    """Of a gang that grows in place: how many members it needs. 0: no member joins or leaves."""
+    name: str = ""
+    """Names a gang that grows in place."""
 
     def rank(self, instance: int) -> int:
         """Return the rank of an instance."""
@@ -65,12 +69,23 @@ def meeting_of(job: CachedJob, version: int, address: str = "", run: int = 0) ->
     Of an elastic gang these are the members of one round, whose runs have the number `run`.
     """
     spec = job.specs[version]
+    if spec.workload.in_place:
+        there = tuple(_member_on_host(job, rank, address) for rank in range(spec.rendezvous_size))
+        return Meeting(spec.workload.framework, there, least=spec.gang_size, name=job.job_id)
     if not spec.workload.elastic:
         members = tuple(member_of(job, rank, address) for rank in range(spec.rendezvous_size))
         return Meeting(spec.workload.framework, members)
-    there = [instance for instance, task in job.created() if task.run == run and task.host]
-    members = tuple(member_of(job, instance, address) for instance in there)
-    return Meeting(spec.workload.framework, members, {each: rank for rank, each in enumerate(there)})
+    round_ = [instance for instance, task in job.created() if task.run == run and task.host]
+    members = tuple(member_of(job, instance, address) for instance in round_)
+    return Meeting(spec.workload.framework, members, {each: rank for rank, each in enumerate(round_)})
+
+
+def _member_on_host(job: CachedJob, instance: int, address: str) -> Member:
+    """Return where an instance is reached; nowhere, once its run has ended."""
+    task = job.task(instance)
+    if task is None or not is_reached(task):
+        return Member("", "", role=job.task_spec(instance).workload.role)
+    return member_of(job, instance, address)
 
 
 def member_of(job: CachedJob, instance: int, address: str = "") -> Member:
@@ -96,6 +111,8 @@ def meeting_variables(meeting: Meeting, rank: int) -> Variables:
         "PELOTON_RANK0_ADDRESS": str(members[0]),
         **_listed(members),
     }
+    if meeting.least:
+        return variables | _in_place(meeting)
     own = _FRAMEWORKS.get(meeting.framework)
     return variables if own is None else variables | own(members, rank)
 
@@ -138,6 +155,24 @@ def _torch(members: Sequence[Member], rank: int) -> Variables:
         "PET_NODE_RANK": str(rank),
         "PET_MASTER_ADDR": first.host,
         "PET_MASTER_PORT": str(first.port),
+    }
+
+
+def _in_place(meeting: Meeting) -> Variables:
+    """Return what members read that others join and leave: torchrun's options, or Ray's address.
+
+    PyTorch's own variables of a fixed size are left to torchrun, which sets them for its workers each time.
+    """
+    first = meeting.members[0]
+    if meeting.framework is Framework.RAY:
+        return {"RAY_ADDRESS": str(first)}
+    if meeting.framework is not Framework.TORCH:
+        return {}
+    return {
+        "PET_NNODES": f"{meeting.least}:{len(meeting.members)}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": str(first),
+        "PET_RDZV_ID": meeting.name,
     }
 
 

@@ -30,7 +30,7 @@ def note_lost(change: Change, instance: int, lost: TaskRuntime, cause: EndCause)
     spec = change.spec_of(instance)
     if cause not in _LOSSES or spec.task(instance).stateful or lost.volume_id or spec.in_gang(instance):
         return
-    if spec.is_extra(instance):
+    if spec.is_extra(instance) and not spec.workload.in_place:
         return
     if change.task(instance).previous_run == lost.run and change.task(instance).state in WAITING:
         change.in_flight.lost[instance] = lost

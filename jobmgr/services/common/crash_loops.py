@@ -20,6 +20,8 @@ MOST_ASKED = 1000
 
 def explained(job: CachedJob, limits: Limits) -> JobRuntime:
     """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
+    if job.spec.workload.in_place:
+        return replace(job.runtime, gang_members=members_of(job))
     if job.spec.bound_members:
         return replace(job.runtime, gang_restart=restart_of(job), gang_members=members_of(job))
     found = crash_loop(job, limits)

@@ -28,6 +28,8 @@ _NEEDS_PORT: Mapping[Framework, str] = {
     Framework.TENSORFLOW: "each member",
 }
 """Who of a gang listens on a port, by framework. The others need none."""
+_GROW_IN_PLACE = frozenset({Framework.NONE, Framework.TORCH, Framework.RAY})
+"""Those whose members can join and leave while the others go on; PyTorch's by torchrun."""
 
 
 def check_workload(config: job_pb2.JobConfig) -> None:
@@ -81,8 +83,7 @@ def _check_elastic(config: job_pb2.JobConfig, spec: JobSpec) -> None:
         raise InvalidArgument("workload.elastic.growth_interval_seconds", interval, wanted)
     policy = spec.workload.gang_policy
     if policy is GangPolicy.RESTART_MEMBER:
-        wanted = "allowed in an elastic gang, which runs again as one where it grows: leave it out"
-        raise InvalidArgument("workload.gang_policy", policy.name, wanted)
+        _check_in_place(spec, interval)
     for path, first, task in _tasks(spec):
         if task.kill_on_preempt:
             wanted = "allowed in an elastic gang, which gives members back and goes on without them"
@@ -93,6 +94,22 @@ def _check_elastic(config: job_pb2.JobConfig, spec: JobSpec) -> None:
         if task.workload.role == "chief" and first >= spec.gang_size:
             wanted = f"the role of an instance below {spec.gang_size}, without which the gang does not run"
             raise InvalidArgument(f"{path}.workload.role", "chief", wanted)
+
+
+def _check_in_place(spec: JobSpec, interval: int) -> None:
+    """Check that the members of an elastic gang can join and leave while the others go on."""
+    framework = spec.workload.framework
+    if framework not in _GROW_IN_PLACE:
+        wanted = (
+            f"allowed in an elastic gang of {framework.name}, whose processes are as many as when they "
+            "started: leave it out"
+        )
+        raise InvalidArgument("workload.gang_policy", GangPolicy.RESTART_MEMBER.name, wanted)
+    if interval:
+        wanted = (
+            "of use with GANG_POLICY_RESTART_MEMBER, by which members join when there is room: leave it out"
+        )
+        raise InvalidArgument("workload.elastic.growth_interval_seconds", interval, wanted)
 
 
 def _check_job(spec: JobSpec) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,46 @@ def test_an_image_that_docker_runs_keeps_its_entry_point() -> None:
     tell(config, told("NONE", 0, *TWO_ON_A_HOST), Framework.NONE)
     assert (list(config.command.arguments), config.command.value) == before
     assert config.command.environment.variables[0].name == "PELOTON_SIZE"
+
+
+IN_PLACE = (
+    "instanceCount: 4 sla { minimumRunningInstances: 2 } "
+    f"workload {{ elastic {{}} gang_policy: GANG_POLICY_RESTART_MEMBER framework: FRAMEWORK_%s }} "
+    f"defaultConfig {{ {PORT} }}"
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "own"),
+    [
+        ("NONE", {}),
+        ("RAY", {"RAY_ADDRESS": "h0:31000"}),
+        (
+            "TORCH",
+            {
+                "PET_NNODES": "2:4",
+                "PET_RDZV_BACKEND": "c10d",
+                "PET_RDZV_ENDPOINT": "h0:31000",
+                "PET_RDZV_ID": "j",
+            },
+        ),
+    ],
+)
+def test_a_gang_that_grows_in_place_has_a_line_for_each_instance(framework: str, own: dict[str, str]) -> None:
+    job = placed(IN_PLACE % framework, "h0", "h1", "", "h3")
+    assert meeting_variables(meeting_of(job, 1), 3) == {
+        "PELOTON_SIZE": "4",
+        "PELOTON_RANK": "3",
+        "PELOTON_LOCAL_SIZE": "1",
+        "PELOTON_LOCAL_RANK": "0",
+        "PELOTON_RANK0_ADDRESS": "h0:31000",
+        "PELOTON_MEMBERS": "h0:31000,h1:31001,-,h3:31003",
+        **own,
+    }
+
+
+def test_a_member_that_has_ended_is_not_among_those_that_grow_in_place() -> None:
+    job = placed(IN_PLACE % "NONE", "h0", "h1")
+    ended = replace(job.tasks[1], state=TaskState.KILLED)
+    job.put(1, ended)
+    assert [str(member) for member in meeting_of(job, 1).members] == ["h0:31000", "-", "-", "-"]

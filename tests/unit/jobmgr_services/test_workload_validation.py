@@ -77,11 +77,17 @@ REFUSED = {
         "workload.elastic",
         "'{}' is not allowed in a SERVICE job, which has no gang",
     ),
-    "an elastic gang whose members run again alone": (
-        "workload { elastic {} gang_policy: GANG_POLICY_RESTART_MEMBER }",
+    "an elastic gang of a fixed size whose members run again alone": (
+        "workload { framework: FRAMEWORK_MPI elastic {} gang_policy: GANG_POLICY_RESTART_MEMBER }",
         BATCH,
         "workload.gang_policy",
-        "'RESTART_MEMBER' is not allowed in an elastic gang, which runs again as one where it grows",
+        "'RESTART_MEMBER' is not allowed in an elastic gang of MPI, whose processes are as many as",
+    ),
+    "a pause before members join that nobody awaits": (
+        "workload { elastic { growth_interval_seconds: 60 } gang_policy: GANG_POLICY_RESTART_MEMBER }",
+        BATCH,
+        "workload.elastic.growth_interval_seconds",
+        "60 is not of use with GANG_POLICY_RESTART_MEMBER",
     ),
     "an elastic gang that grows after a year": (
         "workload { elastic { growth_interval_seconds: 31536000 } }",

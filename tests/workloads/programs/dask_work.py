@@ -166,6 +166,21 @@ def watched() -> None:
         sys.stdin.readline()
 
 
+def borrowed() -> None:
+    """Compute on all hosts by a pool without a reservation; another one takes two of them for a while."""
+    more = {"pool": "/borrower", "cores": 4}
+    with PelotonCluster(n_workers=3, **{**WORKER, **more}) as cluster, Client(cluster) as client:
+        cluster.wait_for_workers(3, timeout=SECONDS)
+        work = client.map(nap, range(600), seconds=0.1, retries=50)
+        total = client.submit(sum, work)
+        say("workers", cluster.job_id)
+        until(lambda: len(names(cluster)) == 1, "the loss of two workers")
+        say("left", *names(cluster))
+        until(lambda: len(names(cluster)) == 3, "three workers again")
+        say("back", *names(cluster))
+        say("sum", total.result(timeout=SECONDS))
+
+
 def lost() -> None:
     """Have a worker until somebody stops the job."""
     with PelotonCluster(n_workers=1, **WORKER) as cluster:
