@@ -7,6 +7,9 @@ anything for it. The gangs that wait first in such pools are then tried one afte
 within the entitlement of its pool, once the unusable demand of the others is left out, counts again, and so
 is admitted.
 
+A pool whose demand does not count keeps its own entitlement, in which none of its first gangs fits: so a
+smaller gang that comes first is admitted at once, where there is room.
+
 Usable demand is never reduced by this, whether within a reservation or by share. A pool that only waits for
 tasks of its own to end keeps what it is entitled to, and a pool whose demand becomes usable gets its
 entitlement back, by preemption if need be. Nothing is remembered: the rule follows from what is allocated and
@@ -15,7 +18,7 @@ queued.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from resmgr.core.state.amounts import NOTHING, Vector, total
@@ -51,6 +54,7 @@ def leave_out_unusable(
     stuck = [found for pool, queues in active.items() if (found := _stuck(pool, queues, preemption))]
     if not stuck:
         return
+    before = {each.pool: (each.pool.entitlement, each.pool.slack_entitlement) for each in stuck}
     counted: dict[Pool, Vector] = {each.pool: NOTHING for each in stuck}
     gangs = [each.gang for each in stuck if each.gang is not None and _fits_idle(each.gang)]
     for gang in sorted(gangs, key=_turn)[:TRIES]:
@@ -59,6 +63,14 @@ def leave_out_unusable(
         if admits(gang):
             counted = trial
     entitle(counted)
+    for pool, amounts in before.items():
+        if counted[pool] == NOTHING and _within(pool.used, amounts[0]):
+            pool.entitle(*amounts)
+            pool.unusable = True
+
+
+def _within(held: Iterable[int], amounts: Vector) -> bool:
+    return all(has <= may for has, may in zip(held, amounts, strict=True))
 
 
 def place(gang: Gang) -> tuple[int, float]:

@@ -43,6 +43,7 @@ class Pool:
         "tasks",
         "to_ready",
         "to_running",
+        "unusable",
         "used",
     )
 
@@ -57,6 +58,8 @@ class Pool:
         """For revocable tasks: a part of the entitlement, except the cpu, which is slack cpu on top of it."""
         self.firm_entitlement: Vector | None = None
         """The part of the entitlement for tasks that are not revocable; None: all of it."""
+        self.unusable = False
+        """Whether its queued demand cannot be used, so that others may be entitled to its part."""
         self.used = [0, 0, 0, 0]
         """Allocated from the entitlement: everything except the slack cpu."""
         self.slack = [0, 0, 0, 0]
@@ -110,7 +113,7 @@ class Pool:
     def take_over(self, other: Pool) -> None:
         """Take over the sums and the entitlement of the same pool in another tree."""
         self.entitlement, self.slack_entitlement = other.entitlement, other.slack_entitlement
-        self.firm_entitlement = other.firm_entitlement
+        self.firm_entitlement, self.unusable = other.firm_entitlement, other.unusable
         self.used, self.slack = list(other.used), list(other.slack)
         self.non_preemptible, self.controller = list(other.non_preemptible), list(other.controller)
         self.demand, self.slack_demand = list(other.demand), list(other.slack_demand)
@@ -121,6 +124,7 @@ class Pool:
         """Set the entitlement and the part of it for revocable tasks."""
         assert min(whole) >= 0 and min(slack) >= 0, f"{self}: entitled to {whole}, for revocable {slack}"
         self.entitlement, self.slack_entitlement, self.firm_entitlement = whole, slack, None
+        self.unusable = False
         if any(slack[1:]):
             self.firm_entitlement = (whole[0], whole[1] - slack[1], whole[2] - slack[2], whole[3] - slack[3])
 

@@ -339,8 +339,12 @@ class Reference:
         assert tree.root.entitlement == tree.capacity.values()
         for pool in tree:
             for kind in range(4):
-                children = sum(child.entitlement[kind] for child in pool.children.values())
-                slack = sum(child.slack_entitlement[kind] for child in pool.children.values())
+                children = sum(
+                    child.entitlement[kind] for child in pool.children.values() if not _left_out(child)
+                )
+                slack = sum(
+                    child.slack_entitlement[kind] for child in pool.children.values() if not _left_out(child)
+                )
                 assert children <= pool.entitlement[kind], (pool.path, kind)
                 assert slack <= pool.slack_entitlement[kind] or not pool.children, (pool.path, kind)
                 assert pool.parent is None or pool.entitlement[kind] <= pool.limit[kind], (pool.path, kind)
@@ -348,7 +352,8 @@ class Reference:
             if isinstance(part, PoolPart):
                 below = [child.parts[part.host_class] for child in part.whole.children.values()]
                 for kind in range(4):
-                    assert sum(child.entitlement[kind] for child in below) <= part.entitlement[kind]
+                    counted = (child.entitlement[kind] for child in below if not child.unusable)
+                    assert sum(counted) <= part.entitlement[kind]
         classes = tree.classes
         for of, root in tree.root.parts.items():
             assert classes is not None
@@ -389,3 +394,8 @@ def _less(whole: Iterable[int], slack: Iterable[int]) -> list[int]:
 
 def _over(held: list[int], requested: list[int], bound: Iterable[int]) -> bool:
     return any(a and h + a > b for h, a, b in zip(held, requested, bound, strict=True))
+
+
+def _left_out(pool: Pool) -> bool:
+    """Return whether others may have a part of what a pool is entitled to, whose demand cannot be used."""
+    return any(part.unusable for part in pool.divided())

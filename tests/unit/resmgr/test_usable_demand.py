@@ -93,6 +93,20 @@ def test_a_gang_is_not_preempted_for_one_that_could_not_use_what_it_frees() -> N
     assert check_preemption(run_first_of_two()) == []
 
 
+def test_who_waits_is_told_the_entitlement_that_is_too_little() -> None:
+    world = run_first_of_two()
+    wait(world)
+    waiting = world.task(0, OTHER_JOB)
+    assert waiting.reason == "cpu: allocation 0 cores + gang 70 cores > entitlement 50 cores in /b"
+
+
+def test_a_smaller_gang_that_comes_first_is_admitted_at_once() -> None:
+    world = run_first_of_two()
+    world.enqueue(0, of=needs(30, priority=5), pool="b", job=THIRD_JOB)
+    world.scheduler.admit(world.now)
+    assert states(world, THIRD_JOB, 0) == {S.READY}
+
+
 def test_demand_within_a_reservation_takes_it_back() -> None:
     world = run_first_of_two()
     world.enqueue(*range(50), of=needs(1, priority=5), pool="b", job=THIRD_JOB)
