@@ -8,7 +8,7 @@ this runs a command beside a task: TERMINAL INIT USER_NAMESPACE UID GID FOLDER F
 Like `supervisor`, which imports it, this imports next to nothing.
 """
 
-# ruff: noqa: PTH103
+# ruff: noqa: PTH103, PTH108, PTH119
 
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
@@ -74,19 +74,38 @@ def map_ids(uid: int, gid: int) -> None:
             file.write(text)
 
 
-def hide(hidden: "list[str]", kept: "list[str]") -> None:
-    """Put empty folders in place of some, with nothing in them but what is kept. Raise OSError."""
+def hide(hidden: "list[str]", kept: "list[str]", names: "dict[str, str]") -> None:
+    """Put empty folders in place of some, with nothing in them but what is kept; add names. Raise OSError."""
     mount(None, "/", None, RECURSIVE | PRIVATE)
     handles = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in kept]
     for folder in hidden:
-        mount("tmpfs", folder, "tmpfs", NO_SETUID | NO_DEVICES, "mode=0755,size=1m")
+        mount("tmpfs", folder, "tmpfs", NO_SETUID | NO_DEVICES, "mode=0755,size=64m")
     for path, handle in handles:
         os.makedirs(path, exist_ok=True)
         mount(f"/proc/self/fd/{handle}", path, None, BIND | RECURSIVE)
         os.close(handle)
+    for path, line in names.items():
+        add_line(path, line, f"{hidden[0]}/{os.path.basename(path)}")
     for folder in hidden:
         mount(None, folder, None, REMOUNT | BIND | READ_ONLY | NO_SETUID | NO_DEVICES)
     mount("proc", "/proc", "proc", NO_SETUID | NO_DEVICES | NO_EXEC)
+
+
+def add_line(path: str, line: str, scratch: str) -> None:
+    """Put a copy of a file with one more line in its place, if it is there. Raise OSError.
+
+    `scratch`: where the copy is written; its name is removed, the mount keeps the file.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return
+    end = b"" if not content or content.endswith(b"\n") else b"\n"
+    with open(scratch, "xb") as file:
+        file.write(content + end + os.fsencode(line) + b"\n")
+    mount(scratch, path, None, BIND)
+    os.unlink(scratch)
 
 
 def become(uid: "int | None", gid: "int | None") -> None:
@@ -143,7 +162,7 @@ def attend(spec: "Spec", told: int) -> "NoReturn":
         enclosure = spec["enclosure"]
         if enclosure["ids"]:
             map_ids(*enclosure["ids"])
-        hide(enclosure["hidden"], enclosure["kept"])
+        hide(enclosure["hidden"], enclosure["kept"], enclosure["names"])
         task = fork_task(spec)
         os.write(told, STARTED)
         while True:
@@ -212,7 +231,7 @@ def pass_on(pid: int) -> "NoReturn":
 def probe(uid: str, *hidden: str) -> None:
     """Start a command that does nothing, and wait for its end. Raise OSError."""
     number = int(uid) if uid else None
-    spec = {
+    spec: "Spec" = {
         **dict.fromkeys(("stdout", "stderr"), os.devnull),
         "file": "/bin/sh",
         "argv": ["sh", "-c", ":"],
@@ -223,6 +242,7 @@ def probe(uid: str, *hidden: str) -> None:
         "enclosure": {
             "hidden": list(hidden),
             "kept": [],
+            "names": {},
             "ids": None if uid else (os.geteuid(), os.getegid()),
         },
     }

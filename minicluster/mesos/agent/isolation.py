@@ -68,17 +68,25 @@ class Isolation:
         """Whether tasks have namespaces."""
         return bool(self.hidden)
 
-    @property
-    def has_homes(self) -> bool:
-        """Whether a task's home is its sandbox: that of the agent's user is closed to it."""
-        return self.users is not None
+    def login_of(self, task: mesos.TaskInfo, user: tuple[int, int] | None) -> str | None:
+        """Return the name of a task's user whose home is the sandbox, None where the agent's home is used.
 
-    def enclosure(self, kept: Sequence[Path]) -> dict[str, Any] | None:
-        """Return what a supervisor needs to enclose a task that keeps some folders."""
+        The home of the agent's user is closed to tasks of other users.
+        """
+        if self.users is None or user is None:
+            return None
+        return name_of(user[0]) if user[0] in self.users else task.command.user
+
+    def enclosure(
+        self, kept: Sequence[Path], user: tuple[int, int] | None, home: Path
+    ) -> dict[str, Any] | None:
+        """Return what a supervisor needs to enclose a task of a user that keeps some folders."""
         if not self.encloses:
             return None
         ids = None if self.users is not None else (os.geteuid(), os.getegid())
-        return {"hidden": list(self.hidden), "kept": [str(path) for path in kept], "ids": ids}
+        names = names_of(user[0], home) if self.users and user and user[0] in self.users else {}
+        folders = [str(path) for path in kept]
+        return {"hidden": list(self.hidden), "kept": folders, "ids": ids, "names": names}
 
     def hides(self, path: str) -> bool:
         """Return whether a real path is in a hidden folder."""
@@ -86,6 +94,17 @@ class Isolation:
 
 
 NOTHING = Isolation()
+
+
+def name_of(uid: int) -> str:
+    """Return the name of a user that is nobody's."""
+    return f"task-{uid}"
+
+
+def names_of(uid: int, home: Path) -> dict[str, str]:
+    """Return a line for each file that names users and groups: many programs do not start without a name."""
+    name = name_of(uid)
+    return {"/etc/passwd": f"{name}:x:{uid}:{uid}::{home}:/bin/sh", "/etc/group": f"{name}:x:{uid}:"}
 
 
 def named_user(command: mesos.CommandInfo) -> tuple[int, int] | None:

@@ -185,13 +185,14 @@ class Launcher:
             with (place.sandbox / "stderr").open("a") as stderr:
                 stderr.write(f"The image {shlex.quote(image)} is left aside: this is a plain process\n")
         file, argv = file_and_argv(task.command)
-        enclosed = self.isolation.encloses
+        isolation = self.isolation
+        kept = self._kept(task, place) if isolation.encloses else []
         return {
             "file": file,
             "argv": argv,
-            "env": environment(task, place, self.isolation.has_homes),
+            "env": environment(task, place, self.isolation.login_of(task, user)),
             **self._limits.apply(task, place.container_id),
-            "enclosure": self.isolation.enclosure(self._kept(task, place)) if enclosed else None,
+            "enclosure": isolation.enclosure(kept, user, place.sandbox),
             "after": None,
             "oom_asked": None,
             "memory_limit": 0,

@@ -31,15 +31,15 @@ def _inherited() -> dict[str, str]:
     return {name: os.environ[name] for name in INHERITED if name in os.environ}
 
 
-def environment(task: mesos.TaskInfo, place: RunLocation, at_home: bool = False) -> dict[str, str]:
+def environment(task: mesos.TaskInfo, place: RunLocation, login: str | None = None) -> dict[str, str]:
     """Return a task's environment: a few variables of the agent's, Mesos' own, the task's, and its GPUs.
 
-    ``at_home``: the sandbox is its home, and it is not the agent's user.
+    ``login``: name of its user, whose home is the sandbox; None for the agent's user.
     """
     inherited = dict(_inherited())
-    if at_home:
+    if login is not None:
         inherited = {name: value for name, value in inherited.items() if name not in _OF_THE_USER}
-        inherited["HOME"] = str(place.sandbox)
+        inherited |= {"HOME": str(place.sandbox), "USER": login, "LOGNAME": login}
     out = {
         **inherited,
         SANDBOX_VARIABLE: str(place.sandbox),

@@ -72,7 +72,7 @@ class Companions:
         """
         if self._in_docker(task):
             return dict(own_environment())
-        own = environment(task, place, self._isolation.has_homes)
+        own = environment(task, place, self._isolation.login_of(task, self.user_of(task, place)))
         return own | {variable.name: variable.value for variable in more}
 
     def command(

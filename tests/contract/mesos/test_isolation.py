@@ -226,6 +226,30 @@ async def test_tasks_of_one_user_do_not_reach_each_other(cluster: Cluster) -> No
     assert is_there(pid)
 
 
+async def test_a_tasks_user_has_a_name(cluster: Cluster) -> None:
+    """Hadoop's library, and many programs with it, do not start for a user that /etc/passwd does not have."""
+    if not AS_ROOT:
+        pytest.skip("only an agent of root runs tasks as other users")
+    script = "id -un; id -gn; getent passwd $(id -u); echo $USER $LOGNAME $HOME; getent passwd root; "
+    script += "wc -l < /etc/passwd"
+    name, group, entry, variables, root, lines = (await output(cluster, "one", script)).splitlines()
+    home = str(cluster.sandbox("one").resolve())
+    uid = entry.split(":")[2]
+    assert int(uid) in (FOUND.users or ())
+    assert (name, group) == (f"task-{uid}", f"task-{uid}")
+    assert entry == f"{name}:x:{uid}:{uid}::{home}:/bin/sh"
+    assert variables == f"{name} {name} {home}"
+    assert root == entries()[0] and int(lines) == len(entries()) + 1
+    assert not any(name in line for line in entries())
+    assert await output(cluster, "two", "test -w /etc/passwd || echo refused") == "refused\n"
+    script = "id -un; echo $USER"
+    assert await output(cluster, "three", script, command={"user": "nobody"}) == "nobody\nnobody\n"
+
+
+def entries() -> list[str]:
+    return Path("/etc/passwd").read_text().splitlines()
+
+
 async def test_tasks_are_users_of_their_own(cluster: Cluster) -> None:
     if not AS_ROOT:
         pytest.skip("only an agent of root runs tasks as other users")
@@ -325,7 +349,7 @@ def test_what_is_lacking_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     )
     found = detect(Mode.AUTO, [tmp_path])
     assert found.lacks == "namespaces of their own: mount proc at /proc: Operation not permitted"
-    assert not found.encloses and found.enclosure([]) is None
+    assert not found.encloses and found.enclosure([], None, tmp_path) is None
     assert detect(Mode.NONE, [tmp_path]) == Isolation()
 
 
