@@ -139,6 +139,15 @@ def test_a_job_shows_its_batches(client: TestClient) -> None:
     assert text.count('class="batch-left"') == 2
 
 
+def test_an_address_in_the_description_is_a_link(client: TestClient, found: FakeCluster) -> None:
+    info = job_info()
+    info.config.description = f"with its UI at http://127.0.0.1:4040 {EVIL}"
+    found.answers[web.GET_JOB] = job_pb2.GetResponse(jobInfo=info)
+    text = client.get(f"/jobs/{JOB}").text
+    assert '<a href="http://127.0.0.1:4040" rel="noopener noreferrer">http://127.0.0.1:4040</a>' in text
+    assert "<script>alert" not in text and "<img src=x" not in text
+
+
 def test_the_plain_table_reads_only_its_page(client: TestClient, found: FakeCluster) -> None:
     client.get(f"/jobs/{JOB}?page=3")
     assert not [each for called, _, each in found.asked if called == web.QUERY_TASKS]

@@ -20,13 +20,16 @@ public final class ClusterSubmit {
   /** Names the job that the driver is instance 0 of; set in its own command. */
   static final String JOB = "spark.peloton.job";
 
+  /** Variable of a driver on the cluster: the port of its UI, which Peloton has chosen. */
+  static final String UI_PORT = "PELOTON_SPARK_UI_PORT";
+
   private static final String DRIVER_ENVIRONMENT = "spark.peloton.driverEnv.";
   private static final String SEPARATOR = "--";
   private static final String COMMAND =
       """
       export SPARK_HOME=%s
       case "$PELOTON_PEER_HOST" in 127.*|localhost) export SPARK_LOCAL_IP=127.0.0.1 ;; esac
-      %sexec "$SPARK_HOME/bin/spark-submit" %s --master local://peloton:// --deploy-mode client \
+      %sexec "$SPARK_HOME/bin/spark-submit" --conf spark.ui.port="$%s" %s --master local://peloton:// --deploy-mode client \
       --conf spark.driver.host="$PELOTON_PEER_HOST" --conf spark.driver.port="$PELOTON_PEER_PORT" \
       --conf %s="$PELOTON_JOB_ID" %s""";
 
@@ -54,6 +57,7 @@ public final class ClusterSubmit {
         COMMAND.formatted(
             Shell.quoted(settings.home()),
             folder.isEmpty() ? "" : "cd " + Shell.quoted(folder) + "\n",
+            UI_PORT,
             quoted(options),
             JOB,
             quoted(program));

@@ -16,6 +16,7 @@ record ExecutorSettings(SparkConf conf) {
   static final String POOL = "spark.peloton.pool";
   static final String TEAM = "spark.peloton.team";
   static final String HOME = "spark.peloton.executor.home";
+  static final String ARCHIVE = "spark.peloton.executor.archive";
   static final String HOST = "spark.peloton.executor.host";
   static final String CPUS = "spark.peloton.executor.cpus";
   static final String DISK_MB = "spark.peloton.executor.diskMb";

@@ -28,6 +28,10 @@ final class JobSpecs {
   static final String DRIVER_URL = "PELOTON_SPARK_DRIVER_URL";
   private static final String ENDPOINT = "spark://CoarseGrainedScheduler@";
   private static final String PORT = "driver";
+  private static final String UI_PORT = "ui";
+  /** The archive of classes in Spark's folder, with which executors start faster. */
+  private static final String ARCHIVE = "peloton-executor.jsa";
+
   private static final double FOLLOWER_CPUS = 0.01;
   private static final double FOLLOWER_MEMORY_MB = 32;
   private static final int DRIVER_GRACE_SECONDS = 30;
@@ -64,7 +68,11 @@ final class JobSpecs {
       host="${host:-$(hostname -f 2>/dev/null || hostname)}"
       export SPARK_HOME="$home" SPARK_EXECUTOR_ID="$id" SPARK_USER=%s
       export SPARK_LOCAL_DIRS="${SPARK_LOCAL_DIRS:-$MESOS_SANDBOX}"
-      %sexec "${JAVA_HOME:+$JAVA_HOME/bin/}java" -Xmx%dm %s -cp %s"${SPARK_CONF_DIR:-$home/conf}:$home/jars/*" \
+      archive=%s
+      archive="${archive:-$home/%s}"
+      if [ -f "$archive" ]; then set -- "-XX:SharedArchiveFile=$archive"; else set --; fi
+      %sexec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "$@" -Xmx%dm %s \
+      -cp %s"${SPARK_CONF_DIR:-$home/conf}:$home/jars/*" \
       org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url "$url" \
       --executor-id "$id" --hostname "$host" --cores %d --app-id "$application" \
       --resourceProfileId 0""";
@@ -78,7 +86,8 @@ final class JobSpecs {
   }
 
   /** Returns the job of a driver that runs elsewhere, at an address, and is followed at a port. */
-  JobConfig outside(String host, int port, int followedPort, String application, int executors) {
+  JobConfig outside(
+      String host, int port, int followedPort, String application, int executors, String ui) {
     TaskConfig.Builder executor = executor();
     addVariable(executor, DRIVER_URL, ENDPOINT + host + ":" + port);
     addVariable(executor, APPLICATION, application);
@@ -89,7 +98,7 @@ final class JobSpecs {
             .setMemLimitMb(FOLLOWER_MEMORY_MB)
             .build());
     follower.setCommand(shell(FOLLOWER.formatted(Shell.quoted(host), followedPort)));
-    return job(executor, follower, executors);
+    return job(executor, follower, executors, ui.isEmpty() ? "" : ", with its UI at " + ui);
   }
 
   /** Returns the job of a driver that is its instance 0; the executors find it by its port. */
@@ -104,6 +113,7 @@ final class JobSpecs {
             .build());
     driver.setCommand(shell(command));
     environment.forEach((name, value) -> addVariable(driver, name, value));
+    driver.addPorts(PortConfig.newBuilder().setName(UI_PORT).setEnvName(ClusterSubmit.UI_PORT));
     driver.addPorts(PortConfig.newBuilder().setName(PORT).setEnvName("PELOTON_SPARK_DRIVER_PORT"));
     driver.setWorkload(
         TaskWorkload.newBuilder()
@@ -111,16 +121,17 @@ final class JobSpecs {
             .setRendezvousPort(PORT)
             .setGraceSeconds(DRIVER_GRACE_SECONDS)
             .setPeer(Peer.newBuilder().setInstance(0)));
-    return job(executor, driver, 0);
+    return job(executor, driver, 0, ", with its UI at the port `ui` of instance 0");
   }
 
-  private JobConfig job(TaskConfig.Builder executor, TaskConfig.Builder first, int executors) {
+  private JobConfig job(
+      TaskConfig.Builder executor, TaskConfig.Builder first, int executors, String ui) {
     first.setPreemptionPolicy(policy(false));
     return JobConfig.newBuilder()
         .setName(settings.name())
         .setType(JobType.BATCH)
         .setOwningTeam(settings.team())
-        .setDescription("Spark application " + settings.name())
+        .setDescription("Spark application " + settings.name() + ui)
         .setInstanceCount(1 + executors)
         .setSla(
             SlaConfig.newBuilder().setPreemptible(true).setPriority(settings.priority()).build())
@@ -172,6 +183,8 @@ final class JobSpecs {
         ENDPOINT,
         APPLICATION,
         Shell.quoted(System.getProperty("user.name")),
+        Shell.quoted(settings.conf().get(ExecutorSettings.ARCHIVE, "")),
+        ARCHIVE,
         links,
         settings.heapMb(),
         String.join(" ", options()),

@@ -102,8 +102,12 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
     }
     executors = new Executors(job, new Fleet(ids), failures, isInside(), new Told());
     executors.start(initial);
-    String ui = context.uiWebUrl().getOrElse(() -> "none");
-    LOG.info("Peloton: executors of {} are instances of job {}; UI: {}", application, job.id(), ui);
+    LOG.info(
+        "Peloton: executors of {} are instances of job {}; UI: {}", application, job.id(), ui("none"));
+  }
+
+  private String ui(String otherwise) {
+    return context.uiWebUrl().getOrElse(() -> otherwise);
   }
 
   private void createJob() {
@@ -113,7 +117,8 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
     JobSpecs specs = new JobSpecs(settings, ids);
     int port = conf().getInt("spark.driver.port", 0);
     job.create(
-        settings.pool(), specs.outside(host, port, followed.port(), application, initial));
+        settings.pool(),
+        specs.outside(host, port, followed.port(), application, initial, ui("")));
   }
 
   @Override
