@@ -51,6 +51,10 @@ TOTAL_CORES = "--total-executor-cores"
 CLUSTER, CLIENT = "cluster", "client"
 ENTRY = "peloton.spark.ClusterSubmit"
 JAR = "peloton-spark-*.jar"
+ARCHIVE = "peloton-executor.jsa"
+"""The archive of classes in Spark's folder, which executors use where it is there."""
+ARCHIVE_OPTION = "-XX:ArchiveClassesAtExit"
+EXECUTOR_MB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,18 @@ class Submission:
         """Return the command of a driver that runs here."""
         options = (word for option in self.options for word in option)
         return [str(home / "bin" / "spark-submit"), "--master", self.master, *options, *self.program]
+
+    def archive_command(self, home: Path, archive: Path) -> list[str]:
+        """Return the command that runs the program with one executor beside it, which leaves an archive.
+
+        No cluster is needed: spark-submit starts the executor.
+        """
+        memory, java = EXECUTOR_MB, f"{ARCHIVE_OPTION}={archive}"
+        values = [("memory", f"{memory}m"), ("cores", "1"), ("extraJavaOptions", java)]
+        own = [word for name, value in values for word in ("--conf", f"spark.executor.{name}={value}")]
+        master = f"local-cluster[1,1,{memory}]"
+        options = (word for option in self.options for word in option)
+        return [str(home / "bin" / "spark-submit"), "--master", master, *options, *own, *self.program]
 
     def cluster_command(self, home: Path, folder: str, environment: Mapping[str, str]) -> list[str]:
         """Return the command that creates the job of a driver on the cluster, and prints its id.

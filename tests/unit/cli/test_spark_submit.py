@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from click import NoSuchOption
+from click.testing import CliRunner
 
+from peloton.cli.commands.spark import spark
 from peloton.cli.spark_submit import MASTER_SCHEME, jar, parse, spark_home
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import InvalidArgument, NotFound, Unavailable
 
 SPARK = Path("/opt/spark")
 
@@ -104,3 +106,52 @@ def test_the_folder_of_spark(tmp_path: Path) -> None:
         spark_home({}, lambda name: None)
     with pytest.raises(NotFound, match="has none: put that of build/clients/spark"):
         jar(package)
+
+
+def test_an_archive_is_made_by_one_executor_beside_the_program(tmp_path: Path) -> None:
+    words = ["--py-files", "b.py", "--conf", "spark.executor.extraJavaOptions=-Dmine", "a.py", "7"]
+    command = parse(words, MASTER_SCHEME).archive_command(SPARK, tmp_path / "new.jsa")
+    assert command[:3] == ["/opt/spark/bin/spark-submit", "--master", "local-cluster[1,1,1024]"]
+    assert command[-2:] == ["a.py", "7"]
+    java = [word for word in command if word.startswith("spark.executor.extraJavaOptions=")]
+    assert java[-1] == f"spark.executor.extraJavaOptions=-XX:ArchiveClassesAtExit={tmp_path / 'new.jsa'}"
+
+
+SUBMIT = """#!/bin/sh
+for word in "$@"; do case "$word" in *ArchiveClassesAtExit=*) archive="${word##*=}" ;; esac; done
+%s
+"""
+
+
+def fake_spark(folder: Path, body: str) -> None:
+    """Make a folder of Spark whose spark-submit runs a shell's lines; they know of $archive."""
+    for name in ("bin", "jars"):
+        (folder / name).mkdir(parents=True)
+    submit = folder / "bin" / "spark-submit"
+    submit.write_text(SUBMIT % body)
+    submit.chmod(0o755)
+
+
+def test_an_archive_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor writes it after the end of spark-submit."""
+    fake_spark(tmp_path / "spark", '(sleep 0.5; echo classes > "$archive") &')
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    done = CliRunner().invoke(spark, ["archive", "a.py"])
+    archive = tmp_path / "spark" / "peloton-executor.jsa"
+    assert (done.exit_code, done.output) == (0, f"{archive}\n")
+    assert archive.read_text() == "classes\n"
+    assert not archive.with_name("peloton-executor.jsa.new").exists()
+
+
+@pytest.mark.parametrize(("body", "code"), [("echo broken >&2; exit 3", 3), ("echo broken >&2", 0)])
+def test_an_archive_that_is_not_made_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, code: int
+) -> None:
+    fake_spark(tmp_path / "spark", body)
+    old = tmp_path / "spark" / "peloton-executor.jsa"
+    old.write_text("old")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    done = CliRunner().invoke(spark, ["archive", "a.py"])
+    assert isinstance(done.exception, Unavailable)
+    assert f"spark-submit ended with {code}, and its executor has left no archive" in str(done.exception)
+    assert old.read_text() == "old"
