@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -144,11 +144,15 @@ build/spark-%/.ready: build/spark-%/.installed build/clients/spark/.ready
 
 spark: build/spark-3.5/.ready build/spark-4.1/.ready
 
+# Unit tests of the part in Java, which needs Java 17 and Maven.
+test-spark: $(READY)
+	mvn -q -B -f clients/spark test -Dtest='peloton.spark.*Test' -Dsurefire.failIfNoSpecifiedTests=false
+
 demo-spark: $(READY) build/spark-4.1/.ready
 	@$(BIN)/python -m minicluster.demo.spark $(abspath build/spark-4.1)
 
 # ARGS="-k jax" tries one of them; PELOTON_KILLS=20 kills members that often.
-test-workloads: $(READY) $(FRAMEWORKS) frameworks test-hosts spark
+test-workloads: $(READY) $(FRAMEWORKS) frameworks test-hosts spark test-spark
 	$(BIN)/python -m pytest tests/workloads -o python_files='check_*.py' --timeout 600 $(ARGS)
 
 minicluster: $(READY)

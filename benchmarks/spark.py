@@ -1,14 +1,17 @@
 """Measure how fast executors of Spark are there.
 
-    python -m benchmarks.spark --executors 20
+    python -m benchmarks.spark --executors 100
 
 A cluster of our own agents runs an application with one executor, which then asks for more. Prints
 
     seconds from submit to first task: N
     executors per second: N
+    executors launched per second: N
+    CPU seconds of an executor: N
 
-Seconds are those of the whole way: from the driver's request until all have registered. A JVM starts for
-each, which takes seconds of CPU: the figures are those of the machine more than of Peloton.
+Executors per second are those of the whole way: from the driver's request until all have registered. A JVM
+starts for each, which takes seconds of CPU, the last figure: this is a bound of the machine. Peloton's own
+share is how many are launched per second: from the request until the agents have reported all as running.
 `make spark` has to have been run.
 """
 
@@ -19,18 +22,46 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from minicluster.demo.training import POOL, POOL_SPEC
+from minicluster.cluster import Cluster
+from minicluster.demo.training import POOL
 from minicluster.settings import Agent, ClusterSettings
 from minicluster.temporary import run_program, temporary_cluster
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client import PelotonClient
 from peloton.errors import Unavailable
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = Path(__file__).with_name("spark_program.py")
 AGENTS, MEMORY_MB = 10, 1024
-LONGEST_SECONDS = 900
+LONGEST_SECONDS = 1800
+EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+POOL_SPEC = """\
+owningTeam: benchmark
+policy: PriorityFIFO
+resources:
+  - {{kind: cpu, reservation: {cpus}, limit: {cpus}, share: 1}}
+  - {{kind: memory, reservation: {memory}, limit: {memory}, share: 1}}
+  - {{kind: disk, reservation: 0, limit: 0, share: 1}}
+  - {{kind: gpu, reservation: 0, limit: 0, share: 1}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """What the agents have told of the executors that were added."""
+
+    seconds: float
+    """From the driver's request to the last executor that runs."""
+    cpu_seconds: float
+    """What all executors have used."""
 
 
 def main() -> int:
@@ -56,30 +87,81 @@ def measure(executors: int, version: str) -> int:
         )
         for n in range(AGENTS)
     )
-    with temporary_cluster(ClusterSettings(ports="free", agents=agents)) as cluster:
-        python = str(place / "bin" / "python")
-        own = {"SPARK_HOME": str(homes[0]), "PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1"}
-        variables = {**os.environ, **cluster.urls(), **own}
-        peloton = [sys.executable, "-m", "peloton.cli"]
-        respool = [*peloton, "respool", "create", POOL, str(ROOT / POOL_SPEC)]
-        subprocess.run(respool, env=variables, check=True, stdout=subprocess.DEVNULL)
-        command = [*peloton, "spark", "submit", "--num-executors", "1", "--executor-memory", "512m"]
-        command += ["--conf", "spark.peloton.executor.cpus=0.9", str(PROGRAM), str(executors)]
-        done = subprocess.run(
-            [*command, str(time.time())],
+    own = {
+        "SPARK_HOME": str(homes[0]),
+        "PYSPARK_PYTHON": str(place / "bin" / "python"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with (
+        tempfile.TemporaryDirectory(prefix="peloton-spark-") as folder,
+        temporary_cluster(ClusterSettings(ports="free", agents=agents)) as cluster,
+    ):
+        pool = Path(folder) / "pool.yaml"
+        pool.write_text(POOL_SPEC.format(cpus=AGENTS * each, memory=AGENTS * each * MEMORY_MB))
+        return _run(cluster, {**os.environ, **cluster.urls(), **own}, pool, executors)
+
+
+def _run(cluster: Cluster, variables: Mapping[str, str], pool: Path, executors: int) -> int:
+    """Run the application, and print the figures; return the exit code."""
+    peloton = [sys.executable, "-m", "peloton.cli"]
+    respool = [*peloton, "respool", "create", POOL, str(pool)]
+    subprocess.run(respool, env=variables, check=True, stdout=subprocess.DEVNULL)
+    end = pool.with_name("end")
+    command = [*peloton, "spark", "submit", "--num-executors", "1", "--executor-memory", "512m"]
+    command += ["--conf", "spark.peloton.executor.cpus=0.9", str(PROGRAM), str(executors)]
+    log = pool.with_name("log")
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(
+            [*command, str(time.time()), str(end)],
             env=variables,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
-            timeout=LONGEST_SECONDS,
-            check=False,
-        )
-    if done.returncode:
-        print(done.stderr, file=sys.stderr)
-        return 1
-    for line in done.stdout.splitlines():
-        if re.match("(seconds from|executors per)", line):
-            print(line)
-    return 0
+        ) as process,
+    ):
+        asked, job = 0.0, ""
+        for line in process.stdout or ():
+            if re.match("(seconds from|executors per)", line):
+                print(line, end="", flush=True)
+            elif found := re.match(r"asked at ([\d.]+), job (\S+)", line):
+                asked, job = float(found[1]), found[2]
+            elif line.startswith("there"):
+                _print(executors, launches(cluster, job, asked))
+                end.touch()
+        code = process.wait(LONGEST_SECONDS)
+    if code:
+        print(log.read_text(), file=sys.stderr)
+    return 1 if code else 0
+
+
+def _print(executors: int, found: Launches) -> None:
+    print(f"executors launched per second: {executors / found.seconds:.2f}")
+    print(f"CPU seconds of an executor: {found.cpu_seconds / (executors + 1):.2f}", flush=True)
+
+
+def launches(cluster: Cluster, job: str, asked: float) -> Launches:
+    """Ask Peloton when the executors of a job began to run, and the processes what they have used."""
+    urls = cluster.urls()
+    client = PelotonClient("benchmark", jm_url=urls["JOBMGR_URL"], rm_url=urls["RESMGR_URL"])
+    try:
+        request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job))
+        tasks = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=60).result.value
+        last = max(datetime.fromisoformat(task.runtime.startTime).timestamp() for task in tasks.values())
+    finally:
+        client.close()
+    return Launches(last - asked, sum(cpu_seconds(folder, job) for folder in Path("/proc").glob("[0-9]*")))
+
+
+def cpu_seconds(folder: Path, job: str) -> float:
+    """Return the CPU that a process has used, 0 where it is no executor of the job."""
+    try:
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended meanwhile
+        return 0.0
+    ticks = int(fields[11]) + int(fields[12]) if EXECUTOR in words and job.encode() in words else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -2,22 +2,30 @@
 
 import sys
 import time
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    """Print the figures; arguments are the number of executors and when the application was submitted."""
-    wanted, submitted = int(sys.argv[1]), float(sys.argv[2])
+    """Print the figures.
+
+    Arguments: the number of executors, when the application was submitted, and a file to wait for in the end.
+    """
+    wanted, submitted, end = int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3])
     context = SparkSession.builder.appName("benchmark").getOrCreate().sparkContext
     [begun] = context.parallelize([0], 1).map(lambda _: time.time()).collect()
-    print(f"seconds from submit to first task: {begun - submitted:.1f}")
+    print(f"seconds from submit to first task: {begun - submitted:.1f}", flush=True)
     scala = context._jsc.sc()
+    print(f"asked at {time.time():.3f}, job {context.applicationId}", flush=True)
     asked = time.monotonic()
     scala.requestExecutors(wanted)
     while len(scala.statusTracker().getExecutorInfos()) - 2 < wanted:  # the driver, and the first one
         time.sleep(0.05)
-    print(f"executors per second: {wanted / (time.monotonic() - asked):.2f}")
+    print(f"executors per second: {wanted / (time.monotonic() - asked):.2f}", flush=True)
+    print("there", flush=True)
+    while not end.exists():
+        time.sleep(0.05)
     context.stop()
 
 
