@@ -156,7 +156,7 @@ def test_the_ui_is_where_the_job_says(cluster: Cluster, tmp_path: Path) -> None:
     with running(cluster, NEWEST, *words) as application:
         application.saw("round 1$")
         driver = json.loads(peloton(cluster, "-j", "task", "get", application.job, "0").stdout)
-        port = driver["result"]["runtime"]["ports"]["ui"]
+        port = driver["runtime"]["ports"]["ui"]
         assert shown(f"http://127.0.0.1:{port}")["id"] == application.job
         (tmp_path / "end").touch()
         assert application.wait(PATIENCE) == 0

@@ -225,7 +225,11 @@ def test_an_executor_that_has_to_go_moves_its_blocks_first(
     """What it has cached and shuffled is not computed again: each partition leaves one mark."""
     marks, again = tmp_path / "marks", tmp_path / "again"
     marks.mkdir()
-    values = {"spark.peloton.pool": POOL, "spark.executor.instances": EXECUTORS}
+    values = {
+        "spark.peloton.pool": POOL,
+        "spark.executor.instances": EXECUTORS,
+        "spark.peloton.executor.graceSeconds": int(SECONDS),  # all are on one host: others have to start
+    }
     program = (str(PROGRAMS / "blocks.py"), str(marks), str(again))
     with running(cluster, NEWEST, *settings(values), *program) as application:
         application.saw("^computed ")

@@ -61,7 +61,7 @@ def home(version: str) -> Path:
 def environment(version: str, urls: Mapping[str, str]) -> dict[str, str]:
     python = ROOT / "build" / f"spark-{version}" / "bin" / "python"
     own = {"SPARK_HOME": str(home(version)), "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
-    return {**os.environ, **urls, **own, "COLUMNS": "200"}
+    return {**os.environ, "TIMEOUT": "120s", **urls, **own, "COLUMNS": "200"}
 
 
 def peloton(cluster: Cluster, *words: str, version: str = NEWEST) -> subprocess.CompletedProcess[str]:
@@ -180,7 +180,7 @@ def host_of(cluster: Cluster, job: str, instance: int) -> str:
     done = peloton(cluster, "-j", "task", "get", job, str(instance))
     if done.returncode:
         return ""
-    return str(json.loads(done.stdout)["result"]["runtime"].get("host", ""))
+    return str(json.loads(done.stdout)["runtime"].get("host", ""))
 
 
 def agent_of(host: str) -> str:

@@ -3,6 +3,7 @@
 Arguments: a folder, in which each computation of a partition leaves a mark, and a file to wait for.
 """
 
+import os
 import sys
 import time
 import uuid
@@ -30,7 +31,10 @@ def main() -> None:
     shuffled = mapped.reduceByKey(lambda a, b: a + b, PARTS)
     first = cached.count(), sorted(shuffled.collect())
     print(f"computed {first[0]}", flush=True)
+    parent = os.getppid()
     while not again.exists():
+        if os.getppid() != parent:
+            sys.exit("spark-submit has ended")
         time.sleep(0.1)
     print(f"equal {first == (cached.count(), sorted(shuffled.collect()))}")
     context.stop()

@@ -211,6 +211,9 @@ final class Executors implements AutoCloseable {
     long run = status.getPodId().getValue().isEmpty() ? 1 : lastNumber(status.getPodId().getValue());
     boolean started = PLACED.contains(status.getState());
     fleet.changed(number, run, started, status.getHost(), end).ifPresent(this::tell);
+    if (status.getState() == PodState.POD_STATE_KILLING) {
+      fleet.leaves(number, run);
+    }
   }
 
   private void tell(Fleet.Lost lost) {

@@ -40,13 +40,14 @@ final class Fleet {
     String host = "";
     long toEndAt = Long.MAX_VALUE;
     boolean told;
+    boolean leaving;
 
     boolean isLive() {
       return state == State.REQUESTED || state == State.WAITING || state == State.STARTED;
     }
 
     boolean isStaying() {
-      return isLive() && toEndAt == Long.MAX_VALUE;
+      return isLive() && !leaving && toEndAt == Long.MAX_VALUE;
     }
   }
 
@@ -119,6 +120,17 @@ final class Fleet {
   }
 
   /**
+   * Notes that Peloton has told a run to end, such as for a preemption or a drain: another executor is
+   * asked for at once, to which it can move its blocks.
+   */
+  void leaves(int number, long run) {
+    Instance instance = instances.get(number);
+    if (instance != null && instance.run == run) {
+      instance.leaving = true;
+    }
+  }
+
+  /**
    * Notes the run of an instance as it is now; returns the executor that is lost by it, if any.
    *
    * @param end why it has ended, null where it has not
@@ -135,6 +147,7 @@ final class Fleet {
       }
       instance.run = run;
       instance.told = false;
+      instance.leaving = false;
     }
     if (end != null) {
       lost = lost(number, instance, end);

@@ -32,6 +32,9 @@ final class JobSpecs {
   /** The archive of classes in Spark's folder, with which executors start faster. */
   private static final String ARCHIVE = "peloton-executor.jsa";
 
+  /** Spark's launcher puts it first since 4; an archive holds for the same class path only. */
+  private static final String FIRST_JAR = "$(echo \"$home\"/jars/slf4j-api-*.jar):";
+
   private static final double FOLLOWER_CPUS = 0.01;
   private static final double FOLLOWER_MEMORY_MB = 32;
   private static final int DRIVER_GRACE_SECONDS = 30;
@@ -72,7 +75,7 @@ final class JobSpecs {
       archive="${archive:-$home/%s}"
       if [ -f "$archive" ]; then set -- "-XX:SharedArchiveFile=$archive"; else set --; fi
       %sexec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "$@" -Xmx%dm %s \
-      -cp %s"${SPARK_CONF_DIR:-$home/conf}:$home/jars/*" \
+      -cp %s"${SPARK_CONF_DIR:-$home/conf}:%s$home/jars/*" \
       org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url "$url" \
       --executor-id "$id" --hostname "$host" --cores %d --app-id "$application" \
       --resourceProfileId 0""";
@@ -174,6 +177,7 @@ final class JobSpecs {
             : "export SPARK_LOG_URL_TASK="
                 + Shell.quoted(web)
                 + "/jobs/$PELOTON_JOB_ID/tasks/$PELOTON_INSTANCE_ID\n";
+    String spark = org.apache.spark.package$.MODULE$.SPARK_VERSION();
     String classPath = settings.conf().get("spark.executor.extraClassPath", "");
     return EXECUTOR.formatted(
         Shell.quoted(settings.home()),
@@ -189,6 +193,7 @@ final class JobSpecs {
         settings.heapMb(),
         String.join(" ", options()),
         classPath.isEmpty() ? "" : Shell.quoted(classPath + ":"),
+        spark.startsWith("3.") ? "" : FIRST_JAR,
         settings.cores());
   }
 

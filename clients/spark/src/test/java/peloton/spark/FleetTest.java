@@ -51,6 +51,31 @@ final class FleetTest {
   }
 
   @Test
+  void anExecutorThatPelotonEndsIsReplacedBeforeItHasEnded() {
+    fleet.setTarget(2);
+    running(1, 2);
+    fleet.leaves(2, 1);
+    assertEquals(new Fleet.Plan(List.of(), 4), fleet.plan(0));
+    fleet.added(List.of(3));
+    assertTrue(fleet.plan(0).isEmpty());
+    fleet.end(List.of("10002"), 0);
+    assertFalse(fleet.changed(2, 1, false, "", PREEMPTED).orElseThrow().expected());
+    assertEquals(new Fleet.Plan(List.of(2), 0), fleet.plan(0));
+  }
+
+  @Test
+  void anExecutorThatPelotonRunsAgainNeedsNoOther() {
+    fleet.setTarget(1);
+    running(1);
+    fleet.leaves(1, 1);
+    fleet.added(List.of(2));
+    assertEquals("10001", fleet.changed(1, 2, false, "", null).orElseThrow().executor());
+    assertEquals(new Fleet.Plan(List.of(2), 0), fleet.plan(0));
+    fleet.leaves(1, 1);
+    assertEquals(new Fleet.Plan(List.of(2), 0), fleet.plan(0), "an old run");
+  }
+
+  @Test
   void aRunThatFollowsAnotherIsAnotherExecutor() {
     fleet.setTarget(1);
     running(1);
