@@ -231,7 +231,7 @@ def pass_on(pid: int) -> "NoReturn":
 def probe(uid: str, *hidden: str) -> None:
     """Start a command that does nothing, and wait for its end. Raise OSError."""
     number = int(uid) if uid else None
-    spec: "Spec" = {
+    spec: Spec = {
         **dict.fromkeys(("stdout", "stderr"), os.devnull),
         "file": "/bin/sh",
         "argv": ["sh", "-c", ":"],

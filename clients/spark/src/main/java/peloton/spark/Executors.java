@@ -46,18 +46,23 @@ final class Executors implements AutoCloseable {
   private final Thread watcher;
   private volatile boolean closed;
   private volatile Watch<PodSummary> watch;
+  private final boolean inside;
   private boolean planned;
   private boolean begunAnew;
   private long pauseMillis;
 
-  /** {@code foreign}: whether instances that there are already belong to an earlier driver. */
+  /**
+   * {@code inside}: whether the driver is instance 0; other instances that there are already belong to
+   * an earlier one.
+   */
   Executors(
-      ApplicationJob job, Fleet fleet, FailureCount failures, boolean foreign, Listener listener) {
+      ApplicationJob job, Fleet fleet, FailureCount failures, boolean inside, Listener listener) {
     this.job = job;
     this.fleet = fleet;
     this.failures = failures;
     this.listener = listener;
-    begunAnew = !foreign;
+    this.inside = inside;
+    begunAnew = !inside;
     thread =
         new ScheduledThreadPoolExecutor(
             1,
@@ -202,7 +207,8 @@ final class Executors implements AutoCloseable {
 
   private void changed(int number, PodStatus status) {
     if (number == 0) {
-      if (Loss.isEnded(status) && !closed) {
+      // A driver outside goes on where the task that follows it is run again; one inside has ended with it.
+      if (Loss.isEnded(status) && !closed && (inside || !Loss.runsAgain(status))) {
         listener.failed("its job was ended: instance 0, " + Loss.of(status).reason());
       }
       return;

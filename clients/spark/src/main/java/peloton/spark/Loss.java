@@ -23,11 +23,24 @@ record Loss(int exitCode, boolean byApplication, String reason) {
           PodState.POD_STATE_LOST,
           PodState.POD_STATE_KILLED,
           PodState.POD_STATE_DELETED);
+  private static final Set<Reason> BY_PELOTON =
+      Set.of(
+          Reason.TERMINATION_STATUS_REASON_PREEMPTED_RESOURCES,
+          Reason.TERMINATION_STATUS_REASON_KILLED_HOST_MAINTENANCE);
   private static final int UNKNOWN = -1;
   private static final int BY_SIGNAL = 128;
 
   static boolean isEnded(PodStatus status) {
     return ENDED.contains(status.getState());
+  }
+
+  /**
+   * Returns whether a run has ended by Peloton's own doing, or with its host: one that may not be killed
+   * for a preemption runs again.
+   */
+  static boolean runsAgain(PodStatus status) {
+    return status.getState() == PodState.POD_STATE_LOST
+        || BY_PELOTON.contains(termination(status).getReason());
   }
 
   /** Returns why a run ended that is followed by another one: only Peloton's own doing is. */

@@ -59,6 +59,20 @@ final class LossTest {
   }
 
   @Test
+  void whatTheClusterDoesRunsAgain() {
+    assertTrue(Loss.runsAgain(PodStatus.newBuilder().setState(PodState.POD_STATE_LOST).build()));
+    for (Reason reason : Reason.values()) {
+      if (reason != Reason.UNRECOGNIZED) {
+        TerminationStatus.Builder how = TerminationStatus.newBuilder().setReason(reason);
+        boolean expected =
+            reason == Reason.TERMINATION_STATUS_REASON_PREEMPTED_RESOURCES
+                || reason == Reason.TERMINATION_STATUS_REASON_KILLED_HOST_MAINTENANCE;
+        assertEquals(expected, Loss.runsAgain(ended(PodState.POD_STATE_KILLED, how)), reason.name());
+      }
+    }
+  }
+
+  @Test
   void whatEndsByItselfWithoutFailureIsNone() {
     Loss loss = Loss.of(PodStatus.newBuilder().setState(PodState.POD_STATE_SUCCEEDED).build());
     assertEquals(0, loss.exitCode());
