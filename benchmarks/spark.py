@@ -12,7 +12,8 @@ A cluster of our own agents runs an application with one executor, which then as
 Executors per second are those of the whole way: from the driver's request until all have registered. A JVM
 starts for each, which takes seconds of CPU, the last figure: this is a bound of the machine. Peloton's own
 share is how many are launched per second: from the request until the agents have reported all as running.
-`make spark` has to have been run.
+With --launches this alone is measured: processes that sleep stand for JVMs, so that a small machine can start
+100. `make spark` has to have been run.
 """
 
 from __future__ import annotations
@@ -55,6 +56,16 @@ resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is measured."""
+
+    executors: int
+    """How many are added."""
+    launches: bool
+    """Whether processes that sleep stand for executors."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launches:
     """What the agents have told of the executors that were added."""
 
@@ -69,17 +80,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--executors", type=int, default=20, help="executors that are added (20)")
     parser.add_argument("--spark", default="4.1", choices=("3.5", "4.1"), help="version of Spark (4.1)")
+    parser.add_argument("--launches", action="store_true", help="launch processes that sleep, not JVMs")
     arguments = parser.parse_args()
-    return run_program("benchmark", lambda: measure(arguments.executors, arguments.spark))
+    wanted = Wanted(arguments.executors, arguments.launches)
+    return run_program("benchmark", lambda: measure(wanted, arguments.spark))
 
 
-def measure(executors: int, version: str) -> int:
+def measure(wanted: Wanted, version: str) -> int:
     """Print the figures; return the exit code."""
     place = ROOT / "build" / f"spark-{version}"
     homes = list(place.glob("lib/python3*/site-packages/pyspark"))
     if not homes:
         raise Unavailable(f"{place} has no Spark: `make spark` puts it there")
-    each = -(-(executors + 2) // AGENTS)
+    each = -(-(wanted.executors + 2) // AGENTS)
     agents = tuple(
         Agent(
             hostname=f"host{n}",
@@ -98,22 +111,25 @@ def measure(executors: int, version: str) -> int:
     ):
         pool = Path(folder) / "pool.yaml"
         pool.write_text(POOL_SPEC.format(cpus=AGENTS * each, memory=AGENTS * each * MEMORY_MB))
-        return _run(cluster, {**os.environ, **cluster.urls(), **own}, pool, executors)
+        return _run(cluster, {**os.environ, **cluster.urls(), **own}, pool, wanted)
 
 
-def _run(cluster: Cluster, variables: Mapping[str, str], pool: Path, executors: int) -> int:
+def _run(cluster: Cluster, variables: Mapping[str, str], pool: Path, wanted: Wanted) -> int:
     """Run the application, and print the figures; return the exit code."""
     peloton = [sys.executable, "-m", "peloton.cli"]
     respool = [*peloton, "respool", "create", POOL, str(pool)]
     subprocess.run(respool, env=variables, check=True, stdout=subprocess.DEVNULL)
     end = pool.with_name("end")
     command = [*peloton, "spark", "submit", "--num-executors", "1", "--executor-memory", "512m"]
-    command += ["--conf", "spark.peloton.executor.cpus=0.9", str(PROGRAM), str(executors)]
+    command += ["--conf", "spark.peloton.executor.cpus=0.9"]
+    if wanted.launches:
+        command += ["--conf", f"spark.executorEnv.JAVA_HOME={_sleeping_java(pool.parent)}"]
+    command += [str(PROGRAM), str(wanted.executors)]
     log = pool.with_name("log")
     with (
         log.open("w") as stderr,
         subprocess.Popen(
-            [*command, str(time.time()), str(end)],
+            [*command, str(time.time()), str(end), *(["launches"] if wanted.launches else [])],
             env=variables,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -127,7 +143,11 @@ def _run(cluster: Cluster, variables: Mapping[str, str], pool: Path, executors: 
             elif found := re.match(r"asked at ([\d.]+), job (\S+)", line):
                 asked, job = float(found[1]), found[2]
             elif line.startswith("there"):
-                _print(executors, launches(cluster, job, asked))
+                found_launches = launches(cluster, job, asked, wanted.executors + 1)
+                print(f"executors launched per second: {wanted.executors / found_launches.seconds:.2f}")
+                if not wanted.launches:
+                    each = found_launches.cpu_seconds / (wanted.executors + 1)
+                    print(f"CPU seconds of an executor: {each:.2f}")
                 end.touch()
         code = process.wait(LONGEST_SECONDS)
     if code:
@@ -135,19 +155,35 @@ def _run(cluster: Cluster, variables: Mapping[str, str], pool: Path, executors: 
     return 1 if code else 0
 
 
-def _print(executors: int, found: Launches) -> None:
-    print(f"executors launched per second: {executors / found.seconds:.2f}")
-    print(f"CPU seconds of an executor: {found.cpu_seconds / (executors + 1):.2f}", flush=True)
+def _sleeping_java(folder: Path) -> Path:
+    """Make a Java that sleeps; return its home."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\nexec sleep {LONGEST_SECONDS}\n")
+    java.chmod(0o755)
+    return folder
 
 
-def launches(cluster: Cluster, job: str, asked: float) -> Launches:
-    """Ask Peloton when the executors of a job began to run, and the processes what they have used."""
+def launches(cluster: Cluster, job: str, asked: float, executors: int) -> Launches:
+    """Wait until all executors of a job run.
+
+    Peloton is asked when they began, and the processes what they have used. Raises Unavailable where they do
+    not run in time.
+    """
     urls = cluster.urls()
     client = PelotonClient("benchmark", jm_url=urls["JOBMGR_URL"], rm_url=urls["RESMGR_URL"])
     try:
         request = task_pb2.ListRequest(jobId=peloton_pb2.JobID(value=job))
-        tasks = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=60).result.value
-        last = max(datetime.fromisoformat(task.runtime.startTime).timestamp() for task in tasks.values())
+        end = time.monotonic() + LONGEST_SECONDS
+        began: list[str] = []
+        while len(began) < executors + 1:  # instance 0 is no executor
+            if time.monotonic() > end:
+                raise Unavailable(f"{len(began)} of {executors + 1} instances run after {LONGEST_SECONDS} s")
+            time.sleep(0.1)
+            answer = client.task_svc.List(request, metadata=client.jobmgr_metadata, timeout=60)
+            runtimes = [task.runtime for task in answer.result.value.values()]
+            began = [each.startTime for each in runtimes if each.state == task_pb2.RUNNING]
+        last = max(datetime.fromisoformat(text).timestamp() for text in began)
     finally:
         client.close()
     return Launches(last - asked, sum(cpu_seconds(folder, job) for folder in Path("/proc").glob("[0-9]*")))
