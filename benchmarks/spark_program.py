@@ -22,7 +22,7 @@ def main() -> None:
     scala = context._jsc.sc()
     print(f"asked at {time.time():.3f}, job {context.applicationId}", flush=True)
     asked = time.monotonic()
-    scala.requestExecutors(wanted)
+    scala.requestExecutors(wanted + 1)  # Spark does not count the first one, which it has not asked for so
     if not only_launches:
         while len(scala.statusTracker().getExecutorInfos()) - 2 < wanted:  # the driver, and the first one
             time.sleep(0.05)
