@@ -6,14 +6,17 @@ import asyncio
 import json
 import os
 import pwd
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from peloton.client.agent_session import AgentSession, command_info
+from peloton.client.sandbox import Agent
 from tests.contract.mesos.framework import eventually, get
 from tests.contract.mesos.test_agent import ENDS, Cluster, with_agent
+from tests.contract.mesos.test_isolation import processes_with
 from tests.servers.engine import Engine
 from tests.servers.engine.running import ROOT
 from tools.images import images
@@ -184,12 +187,64 @@ async def test_its_health_is_checked_inside_and_its_usage_told(cluster: Cluster)
     assert used["mem_rss_bytes"] <= used["mem_peak_bytes"] <= 128 << 20 and used["processes"] == 2
 
 
-async def test_ports_are_mapped_in_a_network_of_the_engine(cluster: Cluster, engine: Engine) -> None:
+async def test_commands_run_inside_and_leave_nothing(cluster: Cluster) -> None:
+    variables = [{"name": "COLOUR", "value": "green"}]
+    command = {"user": "nobody", "environment": {"variables": variables}}
+    await cluster.framework.launch("one", "sleep 600", command=command, container=docker())
+    status = await cluster.framework.until("TASK_RUNNING")
+    container = status["container_status"]["container_id"]["value"]
+
+    async def session(
+        *words: str, read: Callable[[], bytes] | None = None, size: tuple[int, int] | None = None
+    ) -> tuple[int, str, str]:
+        found = {"STDOUT": b"", "STDERR": b""}
+
+        def write(stream: str, data: bytes) -> None:
+            found[stream] += data
+
+        begun = AgentSession(Agent("127.0.0.1", cluster.agent_port, timeout=60), container, size)
+        code = await asyncio.to_thread(begun.run, command_info(words), write, read)
+        return code, found["STDOUT"].decode(), found["STDERR"].decode()
+
+    code, out, err = await session(". /etc/os-release; echo $ID $COLOUR; id -un; pwd; echo no >&2; exit 4")
+    assert (code, out.splitlines(), err) == (4, ["debian green", "nobody", "/mnt/mesos/sandbox"], "no\n")
+    pieces = iter([b"a\n", b"b\n", b""])
+    assert await session("cat", "-n", read=lambda: next(pieces)) == (0, "     1\ta\n     2\tb\n", "")
+    # Docker tells the size of a terminal when the command has begun.
+    sized = 'for i in $(seq 600); do [ "$(stty size)" = "31 99" ] && break; sleep 0.1; done; stty size; tty'
+    assert await session(sized, size=(31, 99)) == (0, "31 99\r\n/dev/pts/0\r\n", "")
+    assert (await session("kill -9 $$"))[0] == 137
+    code, out, err = await session("nosuchcommand", "x")
+    assert code in (126, 127) and "nosuchcommand" in out + err
+    mark = f"7{os.getpid()}"
+    assert await session(f"sleep {mark} & echo begun") == (0, "begun\n", "")
+    await eventually(lambda: not processes_with(mark))
+    begun = AgentSession(Agent("127.0.0.1", cluster.agent_port, timeout=60), container)
+    with pytest.raises(Left):
+        await asyncio.to_thread(begun.run, command_info([f"echo begun; exec sleep {mark}"]), leave)
+    await eventually(lambda: not processes_with(mark))
+
+
+class Left(Exception):
+    """The caller of a session goes."""
+
+
+def leave(stream: str, data: bytes) -> None:
+    raise Left
+
+
+@pytest.mark.parametrize("network", ["BRIDGE", "USER"])
+async def test_ports_are_mapped_in_a_network_of_the_engine(
+    cluster: Cluster, engine: Engine, network: str
+) -> None:
+    if network == "BRIDGE" and "bridge" not in engine.must("network", "ls", "--format", "{{.Name}}").split():
+        pytest.skip("the engine of this machine has no bridge")
     engine.must("network", "create", "tasks-check")
     try:
         port = 31000 + os.getpid() % 900
         mapping = [{"host_port": port, "container_port": 8000}]
-        container = docker(network="USER", network_infos=[{"name": "tasks-check"}], port_mappings=mapping)
+        infos = [{"name": "tasks-check"}] if network == "USER" else []
+        container = docker(network=network, network_infos=infos, port_mappings=mapping)
         ranges = {"range": [{"begin": port, "end": port}]}
         ports = [{"name": "ports", "type": "RANGES", "ranges": ranges}]
         shell = "echo served > f; exec python3 -m http.server 8000"

@@ -162,11 +162,6 @@ class Runs:
         runs = (run for run in self.live.values() if run.place.container_id == container_id)
         return next((run for run in runs if run.running and not run.ended), None)
 
-    def in_docker(self, container_id: str) -> bool:
-        """Return whether docker runs the task in a container."""
-        run = self.running_in(container_id)
-        return run is not None and self._launcher.in_docker(run.task)
-
     def containers(self) -> list[Container]:
         """Return the containers whose tasks run, and what they use."""
         running = [run for run in self.live.values() if run.running and not run.ended]

@@ -29,10 +29,6 @@ _OK = Response(200)
 class Containers(Protocol):
     """What is to be known of the containers of an agent."""
 
-    def in_docker(self, container_id: str) -> bool:
-        """Return whether docker runs the task in a container."""
-        ...
-
     def running_in(self, container_id: str) -> object | None:
         """Return the run in a container whose task is running."""
         ...
@@ -104,8 +100,6 @@ class SessionApi:
         self, call: agent.Call.LaunchNestedContainerSession, media: MediaTypes, connection: Connection
     ) -> Response | None:
         parent, name = call.container_id.parent.value, call.container_id.value
-        if self._containers.in_docker(parent):
-            return refuse(501, "Sessions in containers of docker are not served by this agent")
         if self._sessions.full:
             return refuse(503, "Too many sessions run on this agent")
         if self._sessions.get(parent, name) is not None:

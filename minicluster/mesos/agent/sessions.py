@@ -129,6 +129,7 @@ class Session:
     """One command. ``status`` is its raw wait status when it has ended."""
 
     parent: str
+    name: str
     command: mesos.CommandInfo
     output: Output
     terminal: Terminal | None
@@ -197,7 +198,12 @@ class Session:
             await self._copy()
         finally:
             self.kill()
+            await companions.end_in_docker(run.task, self._id)
             self._close()
+
+    @property
+    def _id(self) -> str:
+        return f"{self.parent}.{self.name}"
 
     def _close(self) -> None:
         if isinstance(self.input, TerminalInput):
@@ -255,7 +261,7 @@ class Session:
             "env": companions.environment(run.task, run.place),
         }
         has_terminal = self.terminal is not None
-        file, argv = companions.command(run.task, run.place, self.command, has_terminal)
+        file, argv = companions.command(run.task, run.place, self.command, has_terminal, self._id)
         if self.terminal is None:
             options |= dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
             self.process = await asyncio.create_subprocess_exec(
@@ -325,7 +331,7 @@ class Sessions:
         run = self._find(parent)
         if run is None:
             return None
-        session = self._sessions[parent, name] = Session(parent, command, output, terminal)
+        session = self._sessions[parent, name] = Session(parent, name, command, output, terminal)
         job = asyncio.get_running_loop().create_task(self._run(session, run))
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)

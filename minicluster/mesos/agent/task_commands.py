@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,7 +18,10 @@ from minicluster.mesos.agent.docker_run import container_name
 from minicluster.mesos.agent.isolation import Isolation
 from minicluster.mesos.agent.layout import Layout, read_json
 from minicluster.mesos.agent.location import RunLocation, environment, file_and_argv
+from minicluster.mesos.common.process_identity import with_variable
 
+SESSION_VARIABLE = "PELOTON_SESSION_ID"
+"""Set for a session in a container of docker, and what it starts: the engine does not say what these are."""
 _BEGIN = """
 import os, sys, warnings  # the last one for os: the user may not be able to read it later on
 terminal, uid, gid, file, *argv = sys.argv[1:]
@@ -43,6 +50,12 @@ def beside(
     uid, gid = ("", "") if user is None else map(str, user)
     taken = "terminal" if terminal else "none"
     return sys.executable, [sys.executable, "-I", "-S", "-c", _BEGIN, taken, uid, gid, file, *argv]
+
+
+def _kill_with_variable(session: str) -> None:
+    for process in with_variable(SESSION_VARIABLE, session):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 class Companions:
@@ -75,14 +88,29 @@ class Companions:
         own = environment(task, place, self._isolation.login_of(task, self.user_of(task, place)))
         return own | {variable.name: variable.value for variable in more}
 
+    async def end_in_docker(self, task: mesos.TaskInfo, session: str) -> None:
+        """Kill what a session has left in the container of a task: `docker exec` does not take it along."""
+        if self._in_docker(task):
+            await asyncio.to_thread(_kill_with_variable, session)
+
     def command(
-        self, task: mesos.TaskInfo, place: RunLocation, command: mesos.CommandInfo, terminal: bool = False
+        self,
+        task: mesos.TaskInfo,
+        place: RunLocation,
+        command: mesos.CommandInfo,
+        terminal: bool = False,
+        session: str = "",
     ) -> tuple[str, list[str]]:
-        """Return what to execute, and its whole argv, to run a command beside a task. Raise OSError."""
+        """Return what to execute, and its whole argv, to run a command beside a task. Raise OSError.
+
+        ``session``: its id, where its input is passed on, and it is to be ended by `end_in_docker`.
+        """
         file, argv = file_and_argv(command)
         if self._in_docker(task):
             name = container_name(place.container_id)
-            return "docker", ["docker", "exec", name, file, *argv[1:]]
+            options = [f"--env={SESSION_VARIABLE}={session}", "--interactive"] if session else []
+            options += ["--tty"] if terminal else []
+            return beside("docker", ["docker", "exec", *options, name, file, *argv[1:]], None, terminal)
         user = self.user_of(task, place)
         if not self._isolation.encloses:
             return beside(file, argv, user, terminal)

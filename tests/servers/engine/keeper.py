@@ -11,6 +11,7 @@ then left are files, network bridges and cgroups, which the next keeper removes 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -65,7 +66,7 @@ def settings(folder: Path, registry: str) -> dict[str, object]:
         "exec-root": str(folder / "exec"),
         "pidfile": str(folder / "pid"),
         "hosts": [f"unix://{folder / 'docker.sock'}"],
-        "bridge": "none",
+        "bridge": bridge_of(folder),
         "iptables": False,
         "ip-forward": False,
         "ip-masq": False,
@@ -73,6 +74,11 @@ def settings(folder: Path, registry: str) -> dict[str, object]:
         "exec-opts": ["native.cgroupdriver=cgroupfs"],
         "registry-mirrors": [f"http://{registry}"],
     }
+
+
+def bridge_of(folder: Path) -> str:
+    """Return the name of the engine's own bridge, for containers of the network `bridge`."""
+    return f"br-{hashlib.sha256(folder.name.encode()).hexdigest()[:12]}"
 
 
 def sweep() -> None:
@@ -96,7 +102,8 @@ def remove(folder: Path) -> None:
 
 
 def _bridges(folder: Path) -> Iterator[str]:
-    """Iterate over this machine's bridges of the engine's networks, which are named by the network's id."""
+    """Iterate over this machine's bridges of the engine: its own, and those named by a network's id."""
+    yield bridge_of(folder)
     store = folder / "data" / "network" / "files" / "local-kv.db"
     known = store.read_bytes() if store.exists() else b""
     for path in Path("/sys/class/net").glob("br-*"):
@@ -152,6 +159,7 @@ def _dockerd(folder: Path, registry: str) -> Iterator[None]:
     for each in HIDDEN:
         Path(each).mkdir(exist_ok=True)
     _weigh(folder.name)
+    _make_bridge(bridge_of(folder))
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     dockerd = ["dockerd", "--config-file", str(folder / "daemon.json")]
     argv = [*_DIES_WITH_ITS_PARENT, *namespaces, "sh", "-ec", _IN_NAMESPACES, "sh", *dockerd]
@@ -169,6 +177,19 @@ def _dockerd(folder: Path, registry: str) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+def _make_bridge(name: str) -> None:
+    """Make a network of its own that leads nowhere: nothing is forwarded. Raise Broken."""
+    address = f"10.{213 + os.getpid() % 40}.{os.getpid() // 40 % 250}.1/24"
+    for words in (
+        ("link", "add", name, "type", "bridge"),
+        ("address", "add", address, "dev", name),
+        ("link", "set", name, "up"),
+    ):
+        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Broken(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 def _weigh(name: str) -> None:

@@ -63,7 +63,6 @@ class SessionAgent:
         self.run = AgentRun(RunLocation("S0", "F0", CONTAINER, sandbox), mesos.FrameworkInfo(), task)
         companions = Companions(Layout(sandbox), NOTHING)
         self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None, companions)
-        self.docker = False
         self.address = ("", 0)
         self._loop = make_loop()
         self._ready, self._over = threading.Event(), asyncio.Event()
@@ -81,9 +80,6 @@ class SessionAgent:
         await self._over.wait()
         await self.sessions.stop()
         await server.stop()
-
-    def in_docker(self, container_id: str) -> bool:
-        return self.docker
 
     def running_in(self, container_id: str) -> AgentRun | None:
         return None
@@ -264,10 +260,6 @@ def test_refusals(
 ) -> None:
     with pytest.raises(NotFound, match=r"Container nosuch\..* cannot be found"):
         AgentSession(agent.session().agent, "nosuch").run({}, print)
-    agent.docker = True
-    outcome = run("task", "exec", JOB, "0", "true")
-    assert outcome.code == 1 and "runs no command in this container: Sessions in containers of" in outcome.err
-    agent.docker = False
     monkeypatch.setattr(agent_sessions, "MOST", 0)
     assert "Too many sessions" in run("task", "exec", JOB, "0", "true").err
     answer = daemons.answers["BrowseSandbox"]

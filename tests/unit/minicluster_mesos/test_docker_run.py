@@ -26,6 +26,7 @@ from minicluster.mesos.agent.docker_tasks import DockerTasks
 from minicluster.mesos.agent.isolation import NOTHING, Isolation
 from minicluster.mesos.agent.layout import Layout
 from minicluster.mesos.agent.location import RunLocation
+from minicluster.mesos.agent.task_commands import SESSION_VARIABLE, Companions
 from minicluster.mesos.agent.task_limits import Wanted
 
 DOCKER = mesos.ContainerInfo.DockerInfo
@@ -304,3 +305,15 @@ def test_a_volume_does_not_show_what_isolation_hides(tmp_path: Path, place: RunL
     with pytest.raises(NotAllowed, match="isolated tasks are not to see"):
         hiding.spec(made, place, None)
     assert DockerTasks(Layout(tmp_path), NOTHING, Wanted(), Allowed()).spec(made, place, None)
+
+
+def test_commands_beside_it_are_executed_inside(tmp_path: Path, place: RunLocation) -> None:
+    companions = Companions(Layout(tmp_path), NOTHING, lambda _: True)
+    check = mesos.CommandInfo(shell=False, value="ls", arguments=["ls", "-l"])
+    argv = ["docker", "exec", "mesos-c", "ls", "-l"]
+    assert companions.command(task(), place, check) == ("docker", argv)
+    options = [f"--env={SESSION_VARIABLE}=c.s", "--interactive"]
+    argv = ["docker", "exec", *options, "mesos-c", "ls", "-l"]
+    assert companions.command(task(), place, check, session="c.s") == ("docker", argv)
+    _, argv = companions.command(task(), place, check, True, "c.s")
+    assert argv[-9:] == ["docker", "docker", "exec", *options, "--tty", "mesos-c", "ls", "-l"]
