@@ -18,6 +18,7 @@ from peloton.errors import Conflict, Refused, Unavailable
 from peloton.model.amounts import duration
 from storage.cassandra.connection import Connection, NoKeyspace, connect
 from storage.config import CassandraSettings
+from storage.newer_schema import newer_schema
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ def check(connection: Connection, settings: CassandraSettings) -> None:
 def _needed(current: int, scripts: Mapping[int, str]) -> bool:
     newest = max(scripts, default=0)
     if current > newest:
-        raise Refused(f"keyspace has schema version {current}; this program knows versions up to {newest}")
+        raise newer_schema("keyspace", current, newest)
     return current < newest
 
 

@@ -25,6 +25,7 @@ from peloton.config.loading import SourcedSettings, environment, load
 from peloton.config.private import keep_private
 from peloton.errors import PelotonError, Refused
 from storage.config import CassandraSettings, SqliteSettings, StorageSettings
+from storage.newer_schema import newer_schema
 from storage.secret_keys import SecretKeys, read_keys
 
 INTERRUPTED = 130
@@ -107,9 +108,13 @@ def _sqlite(action: str, settings: SqliteSettings) -> str:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return _rekeyed(changed)
     version = _sqlite_version(path)
-    if action == "check" and version != newest:
-        hint = ": peloton-migrate up updates it" if version < newest else ""
-        raise Refused(f"database {path} has schema version {version}, this program needs {newest}{hint}")
+    if action == "check" and version > newest:
+        raise newer_schema(f"database {path}", version, newest)
+    if action == "check" and version < newest:
+        raise Refused(
+            f"database {path} has schema version {version}, this program needs {newest}: "
+            "peloton-migrate up updates it"
+        )
     return f"database {path} has schema version {version}"
 
 

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 
-from peloton.errors import Refused
 from peloton.wire.payload import indexed_fields
 from storage.codec import decode_payload
+from storage.newer_schema import newer_schema
 from storage.sqlite.errors import busy, translation
 
 _PAUSE = 0.02
@@ -53,7 +53,7 @@ def _apply_missing(db: sqlite3.Connection, scripts: Mapping[int, str]) -> None:
     (current,) = db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
     newest = max(scripts, default=0)
     if current > newest:
-        raise Refused(f"database has schema version {current}; this program knows versions up to {newest}")
+        raise newer_schema("database", current, newest)
     for version, script in scripts.items():
         if version > current:
             for statement in _statements(script):

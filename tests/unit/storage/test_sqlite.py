@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton import __version__
 from peloton.errors import Refused, Unavailable
 from peloton.model.host import HostInfo
 from peloton.model.job import JobQuery, JobRuntime, JobScope
@@ -47,7 +48,11 @@ async def test_a_schema_newer_than_the_program_is_refused(tmp_path: Path) -> Non
     newest = max(migrations())
     with sqlite3.connect(path) as db:
         db.execute("INSERT INTO schema_version VALUES (?)", (newest + 1,))
-    expected = f"{path}: database has schema version {newest + 1}; this program knows versions up to {newest}"
+    expected = (
+        f"{path}: database has schema version {newest + 1}; this program knows versions up to {newest}, it "
+        f"is Peloton {__version__}: run a version that is at least as new as the one that changed the "
+        "schema; only a backup leads back to the schema before (docs/upgrading.md)"
+    )
     with pytest.raises(Refused) as refused:
         await open_store(settings(path))
     assert str(refused.value) == expected
