@@ -178,6 +178,7 @@ func (c *Client) identify(ctx context.Context, role Role) (context.Context, erro
 	given, _ := metadata.FromOutgoingContext(ctx)
 	pairs := []string{
 		"rpc-caller", c.config.Caller, "rpc-service", "peloton-" + string(role), "rpc-encoding", "proto",
+		"peloton-version", Version,
 		"peloton-answer-bytes", strconv.Itoa(MaxMessageBytes),
 	}
 	if basic := c.config.Basic; basic != nil {

@@ -165,7 +165,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"rpc-caller": "tests", "rpc-service": "peloton-jobmgr", "rpc-encoding": "proto",
-		"peloton-answer-bytes": "268435456",
+		"peloton-answer-bytes": "268435456", "peloton-version": Version,
 		"username":             "ann", "password": "secret", "authorization": "Bearer abc",
 	} {
 		if got := fake.value(key); got != want {

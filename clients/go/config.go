@@ -19,6 +19,8 @@ import (
 const (
 	// DefaultTimeout bounds a call whose context has no deadline.
 	DefaultTimeout = 20 * time.Second
+	// Version is that of this client, which its calls carry.
+	Version = "0.2.0"
 	// MaxMessageBytes is the largest message either way, as the servers have it.
 	MaxMessageBytes = 256 << 20
 	// DefaultZooKeeperRoot is the node below which leaders are elected.

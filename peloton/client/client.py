@@ -12,6 +12,7 @@ from peloton.client.services import SERVICES
 from peloton.client.tls import Tls
 from peloton.client.typed import AsyncServices, Services
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.model.versions import OWN
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -127,6 +128,7 @@ class BaseClient:
             ("rpc-caller", self.name),
             ("rpc-service", f"peloton-{role}"),
             ("rpc-encoding", "proto"),
+            ("peloton-version", OWN),
             ("peloton-answer-bytes", str(MAX_MESSAGE_BYTES)),
         ]
         return own + list(self._auth.metadata if self._auth else ())
@@ -142,11 +144,11 @@ class BaseClient:
 class PelotonClient(BaseClient, Services):
     """Blocking stubs of a cluster's services, one attribute for each of `peloton.client.services.SERVICES`.
 
-    Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding` and, where given,
-    the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the same
-    for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their own;
-    streams have none. Failures are of type grpc.RpcError; where no leader is found in time UNAVAILABLE, which
-    is also a DiscoveryError.
+    Calls carry `rpc-caller` (the client's name), `rpc-service`, `rpc-encoding`, `peloton-version` and, where
+    given, the user's name and password. `jobmgr_metadata`, `resmgr_metadata` and `hostmgr_metadata` hold the
+    same for callers that pass metadata themselves. `timeout`, in seconds, is for calls without one of their
+    own; streams have none. Failures are of type grpc.RpcError; where no leader is found in time UNAVAILABLE,
+    which is also a DiscoveryError.
     `jm_url`, `rm_url` and `hm_url` are each one address or several, with commas between them, which are tried
     in turn; `zk_servers` is for leaders that are looked up in ZooKeeper. A call that reaches no server waits
     for the next one within its time-out, and is repeated there if that is safe (`peloton.client.following`).

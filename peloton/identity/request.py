@@ -9,18 +9,19 @@ import uuid
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-CALLER, SERVICE, REQUEST_ID = "rpc-caller", "rpc-service", "x-request-id"
+CALLER, SERVICE, REQUEST_ID, VERSION = "rpc-caller", "rpc-service", "x-request-id", "peloton-version"
 LONGEST_CHARACTERS = 200
 """Letters of a value that are kept."""
 
 
 class Said:
-    """The names of the caller, of the service that it means, and of the request."""
+    """The names of the caller, of the service that it means, and of the request; and the caller's version."""
 
-    __slots__ = ("_id", "caller", "service")
+    __slots__ = ("_id", "caller", "service", "version")
 
-    def __init__(self, caller: str = "", service: str = "", request_id: str = "") -> None:
-        self.caller, self.service, self._id = caller, service, request_id
+    def __init__(self, caller: str = "", service: str = "", request_id: str = "", version: str = "") -> None:
+        """Use the version of the client's or daemon's program; empty where it says none."""
+        self.caller, self.service, self._id, self.version = caller, service, request_id, version
 
     @property
     def request_id(self) -> str:
@@ -32,8 +33,9 @@ class Said:
 
 def said(metadata: Iterable[tuple[str, str | bytes]]) -> Said:
     """Read what a call says of itself."""
-    found = {key: value for key, value in metadata if key in (CALLER, SERVICE, REQUEST_ID)}
-    return Said(*(_text(found.get(key, "")) for key in (CALLER, SERVICE, REQUEST_ID)))
+    keys = (CALLER, SERVICE, REQUEST_ID, VERSION)
+    found = {key: value for key, value in metadata if key in keys}
+    return Said(*(_text(found.get(key, "")) for key in keys))
 
 
 def _text(value: str | bytes) -> str:

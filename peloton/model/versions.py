@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from peloton import __version__
+
+OWN = __version__
+"""That of this program."""
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\S{0,40})?")
 
 

@@ -75,6 +75,7 @@ class Audit:
             "kind": str(principal.kind),
             "roles": list(principal.roles),
             "caller": told.caller,
+            "version": told.version,
             "service": told.service,
             "method": path.lstrip("/"),
             "object": named,

@@ -173,8 +173,9 @@ def _log(path: str, story: Said, outcome: str, seconds: float) -> None:
     """Write a line of the access log."""
     if access.isEnabledFor(logging.DEBUG):
         who, means, number = str(current()), story.service or "-", story.request_id
+        caller = f"{story.caller or '-'} {story.version}".rstrip()
         text = "%s %s %.6f s, caller %s, service %s, %s, request %s"
-        access.debug(text, path, outcome, seconds, story.caller or "-", means, who, number)
+        access.debug(text, path, outcome, seconds, caller, means, who, number)
 
 
 def _admit(context: Any, terms: Terms, fence: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
+from peloton import __version__
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -44,7 +45,7 @@ def test_calls_of_published_clients(daemons: FakeDaemons, address: str) -> None:
     assert answer.jobInfo.id.value == "x"
     metadata = daemons.asked[0][2]
     assert (metadata["rpc-caller"], metadata["rpc-service"]) == ("ann", "peloton-jobmgr")
-    assert metadata["rpc-encoding"] == "proto"
+    assert (metadata["rpc-encoding"], metadata["peloton-version"]) == ("proto", __version__)
 
 
 def test_metadata_is_added(daemons: FakeDaemons, address: str) -> None:

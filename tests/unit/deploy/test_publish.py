@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from peloton import __version__
 from tools import publish
 from tools.clients import version
 
@@ -31,6 +32,18 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page_of_clients_names_the_version_that_a_build_leaves() -> None:
     named = re.findall(r"peloton-client(?:-|</artifactId>\s*<version>)(\d+\.\d+\.\d+)", PAGE.read_text())
     assert len(named) == 2 and set(named) == {version()}
+
+
+@pytest.mark.parametrize(
+    ("file", "constant"),
+    [
+        ("go/config.go", r'\tVersion = "([^"]+)"'),
+        ("java/src/main/java/peloton/client/ClientBuilder.java", r'String VERSION = "([^"]+)"'),
+    ],
+)
+def test_the_calls_of_a_client_carry_the_version(file: str, constant: str) -> None:
+    found = re.search(constant, (PAGE.parents[1] / "clients" / file).read_text())
+    assert found is not None and found[1] == version() == __version__
 
 
 def test_a_folder_of_wheels_is_an_index(built: Path, tmp_path: Path) -> None:

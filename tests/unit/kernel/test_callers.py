@@ -70,9 +70,10 @@ async def test_the_audit_log_has_them_with_the_id_that_the_logs_have() -> None:
     lines: list[str] = []
     jobs = Jobs()
     async with serving(jobs, Audit(lines.append, lambda: 0)) as stub:
-        await stub.Stop(stop(), metadata=SAYS)
+        await stub.Stop(stop(), metadata=(*SAYS, ("peloton-version", "0.2.0")))
         await stub.Stop(stop())
     first, second = map(json.loads, lines)
+    assert first["version"] == "0.2.0" and "version" not in second
     assert (first["caller"], first["service"], first["request"]) == ("tool", "peloton-jobmgr", "abc")
     assert second["request"] == jobs.ids[1]
     assert "caller" not in second

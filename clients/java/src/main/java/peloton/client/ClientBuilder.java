@@ -42,7 +42,11 @@ public final class ClientBuilder {
   /** The largest message either way, as the servers have it. */
   public static final int MAX_MESSAGE_BYTES = 256 << 20;
 
+  /** The version of this client, which its calls carry. */
+  public static final String VERSION = "0.2.0";
+
   static final Metadata.Key<String> CALLER = key("rpc-caller");
+  static final Metadata.Key<String> CLIENT_VERSION = key("peloton-version");
   static final Metadata.Key<String> SERVICE = key("rpc-service");
   static final Metadata.Key<String> ENCODING = key("rpc-encoding");
   static final Metadata.Key<String> ANSWER_BYTES = key("peloton-answer-bytes");
@@ -319,6 +323,7 @@ public final class ClientBuilder {
   void identify(Metadata headers) {
     headers.put(CALLER, caller);
     headers.put(ENCODING, "proto");
+    headers.put(CLIENT_VERSION, VERSION);
     headers.put(ANSWER_BYTES, Integer.toString(MAX_MESSAGE_BYTES));
     if (!username.isEmpty()) {
       headers.put(USERNAME, username);

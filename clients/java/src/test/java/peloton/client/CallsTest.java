@@ -62,6 +62,7 @@ class CallsTest {
     assertEquals("tests", server.header("rpc-caller"));
     assertEquals("peloton-jobmgr", server.header("rpc-service"));
     assertEquals("proto", server.header("rpc-encoding"));
+    assertEquals(ClientBuilder.VERSION, server.header("peloton-version"));
     assertEquals("268435456", server.header("peloton-answer-bytes"));
     assertEquals("me", server.header("username"));
     assertEquals("word", server.header("password"));
