@@ -176,6 +176,15 @@ class Installation(Settings):
         return _named(value)
 
     @model_validator(mode="after")
+    def _a_store_in_reach(self) -> Self:
+        if self.version.image and self.storage.get("kind", "sqlite") == "sqlite":
+            raise ValueError(
+                "storage.kind is sqlite, and version an image: a container has no folder of its host for the "
+                "file; take cassandra"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _roles(self) -> Self:
         if sum(each.count for each in self.daemons.values()) > MOST_DAEMONS:
             raise ValueError(f"has more than {MOST_DAEMONS} daemons")

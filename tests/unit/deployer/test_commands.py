@@ -18,7 +18,7 @@ from deployer.rendering import SETTINGS, daemon_command, environment_of
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, env={SETTINGS: "name: 'a b'\n$x `y`", "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=400,
     )  # fmt: skip
 
 

@@ -97,6 +97,10 @@ def test_each_daemon_has_its_address() -> None:
         (lambda t: t["mesos"].update(master="here"), "'here' is not HOST:PORT"),
         (lambda t: t.update(version={}), "needs exactly one of environment, wheel and image"),
         (lambda t: t.update(version={"image": "a", "wheel": "/b"}), "exactly one of"),
+        (
+            lambda t: t.update(version={"image": "a"}, storage={"kind": "sqlite", "path": "/b"}),
+            "storage.kind is sqlite, and version an image",
+        ),
         (lambda t: t.update(version={"environment": "venv"}), "'venv' is not an absolute path"),
         (lambda t: t.update(version={"wheel": "/a.whl", "sha256": "12"}), "64 hexadecimal digits"),
         (lambda t: t["daemons"].update(fast={}), "daemons.fast needs a role, one of hostmgr, resmgr"),
