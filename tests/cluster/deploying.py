@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -36,13 +36,16 @@ def agents() -> tuple[Agent, ...]:
 
 
 @contextmanager
-def bare_cluster(folder: Path, zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
+def bare_cluster(
+    folder: Path, zookeeper: ZooKeeperServer, images: Literal["refuse", "docker"] = "refuse"
+) -> Iterator[Cluster]:
     cluster = Cluster(folder)
     cluster.up(
         ClusterSettings(
             ports="free",
             bare=True,
             agents=agents(),
+            images=images,
             membership=f"zookeeper={zookeeper.address}/{uuid.uuid4().hex}",
             # Shorter than usual, and longer than a busy machine delays an agent by: its tasks are lost else.
             master_flags=("--agent-ping-timeout=8", "--max-agent-ping-timeouts=5"),
@@ -98,10 +101,13 @@ class Deployer:
             (programs / name).chmod(0o755)
         return programs.parent
 
-    def file(self, environment: Path | None = None) -> Path:
+    def file(self, environment: Path | None = None, **version: Any) -> Path:
+        """Write the installation, of the version that is given, the first environment or the tree's else."""
         tree = dict(self.tree)
         if environment is not None:
-            tree["version"] = {"environment": str(environment)}
+            version = {"environment": str(environment)}
+        if version:
+            tree["version"] = version
         path = self._folder / f"{uuid.uuid4().hex}.yaml"
         path.write_text(yaml.safe_dump(tree))
         return path
@@ -115,11 +121,13 @@ class Deployer:
             text=True,
         )
 
-    def __call__(self, command: str, file: Path, *flags: str, code: int | None = 0) -> str:
+    def __call__(
+        self, command: str, file: Path, *flags: str, code: int | None = 0, seconds: float = SECONDS
+    ) -> str:
         """Run a command to its end; return what it says. `code`: None for any."""
         process = self.begin(command, file, *flags)
         try:
-            said, _ = process.communicate(timeout=SECONDS)
+            said, _ = process.communicate(timeout=seconds)
         finally:
             process.kill()
             process.wait()

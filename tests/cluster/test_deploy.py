@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from typing import Self
 
+import psutil
 import pytest
 
 from minicluster.cluster import Cluster
@@ -21,6 +25,7 @@ from tests.servers.zookeeper import ZooKeeperServer
 
 UPGRADES = int(os.environ.get("PELOTON_TEST_UPGRADES", "20"))
 TASKS, INSTANCES = 2000, 50
+STANDS_STILL_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +119,36 @@ def runs_of(harness: Harness, job: str) -> set[str]:
     return {task.runtime.mesosTaskId.value for task in harness.tasks(job).values()}
 
 
+def undemanding(harness: Harness, command: str, count: int) -> job_pb2.JobConfig:
+    """A batch job of small tasks, none of which may be lost: no run follows one that was."""
+    config = harness.config(command, count)
+    config.defaultConfig.restartPolicy.maxFailures = 0
+    config.defaultConfig.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=0.02, memLimitMb=8))
+    return config
+
+
+def others(harness: Harness, job: str) -> Counter[str]:
+    """What became of the tasks that did not succeed: how many, by state, reason, host and message."""
+    runtimes = (task.runtime for task in harness.tasks(job).values())
+    return Counter(
+        f"{task_pb2.TaskState.Name(each.state)} {each.reason} on {each.host}: {each.message}"
+        for each in runtimes
+        if each.state != task_pb2.SUCCEEDED
+    )
+
+
+def removals(cluster: Cluster) -> int:
+    """Return how many agents the master has given up so far."""
+    (master,) = (part for part in cluster.components() if part.kind == "mesos-master")
+    with urllib.request.urlopen(f"http://{master.addresses['http']}/metrics/snapshot", timeout=30) as answer:
+        return int(json.load(answer)["master/slave_removals"])
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Harness) -> None:
+def test_upgrades_back_and_forth_while_jobs_run(
+    deployer: Deployer, deployed: Harness, cluster: Cluster
+) -> None:
     harness, files = deployed, [deployer.file(deployer.environment("second")), deployer.file()]
     lasting = service(harness)
     wait_for(lambda: harness.runtime(lasting).state == job_pb2.RUNNING, 90)
@@ -124,10 +156,7 @@ def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Ha
     before, calls = runs_of(harness, lasting), Calls(harness, lasting)
     took: list[float] = []
     for number in range(UPGRADES):
-        config = harness.config("sleep 0.2", TASKS)
-        config.defaultConfig.restartPolicy.maxFailures = 0
-        config.defaultConfig.resource.CopyFrom(task_pb2.ResourceConfig(cpuLimit=0.02, memLimitMb=8))
-        job = harness.create(config)
+        job = harness.create(undemanding(harness, "sleep 0.2", TASKS))
         seconds, _ = deployer.timed("apply", files[number % 2])
         took.append(seconds)
         print(
@@ -135,13 +164,37 @@ def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Ha
             flush=True,
         )
         ended = harness.ended(job, 300)
-        assert (ended.state, dict(ended.taskStats)["SUCCEEDED"]) == (job_pb2.SUCCEEDED, TASKS)
+        assert (ended.state, dict(ended.taskStats)["SUCCEEDED"]) == (job_pb2.SUCCEEDED, TASKS), (
+            f"{others(harness, job)}; the master has removed {removals(cluster)} agents"
+        )
     calls.end()
     print(f"{UPGRADES} upgrades: {min(took):.1f} to {max(took):.1f} s")
     print(f"{calls.made} calls, the longest one {calls.longest:.1f} s")
     assert not calls.failed
     assert runs_of(harness, lasting) == before, "no instance of the service was started again"
     assert max(took) <= 60
+
+
+@pytest.mark.long
+def test_an_agent_that_stands_still_for_a_while_costs_no_task(
+    deployer: Deployer, deployed: Harness, cluster: Cluster
+) -> None:
+    """A task of an agent that the master gives up is LOST, and with `maxFailures` 0 it does not run again.
+
+    A busy machine keeps an agent from answering for seconds: the limit of these tests has to be above that.
+    """
+    job = deployed.create(undemanding(deployed, "sleep 20", 200))
+    wait_for(lambda: deployed.runtime(job).taskStats.get("RUNNING") == 200, 120)
+    process = psutil.Process(next(each.pid for each in cluster.status() if each.name == "mesos-agent0"))
+    before = removals(cluster)
+    process.suspend()
+    try:
+        time.sleep(STANDS_STILL_SECONDS)
+    finally:
+        process.resume()
+    ended = deployed.ended(job, 300)
+    assert ended.state == job_pb2.SUCCEEDED, others(deployed, job)
+    assert removals(cluster) == before
 
 
 @pytest.mark.long
