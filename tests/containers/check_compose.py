@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -21,6 +22,7 @@ from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.client import PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.membership.interface import Role
+from tests.clients.check_docs import outputs_of
 from tests.clients.conftest import GO, JAVA, MAVEN
 from tests.conftest import lacking
 from tests.containers.conftest import Clone
@@ -199,6 +201,23 @@ def test_a_job_by_the_java_client(pool: str) -> None:
     except Missing as missing:
         lacking(missing)
     _ran(*MAVEN, "test", "-Dtest=ClusterTest#aJobFromItsSpecToItsEnd", cwd=JAVA, PELOTON_TEST_POOL=pool)
+
+
+@pytest.mark.parametrize("language", ["Go", "Java"])
+def test_the_readmes_first_job_by_the_pages_programs(pool: str, tmp_path: Path, language: str) -> None:
+    """The programs of docs/clients.md, with the spec of the README's job."""
+    if language == "Java":
+        try:
+            java()
+        except Missing as missing:
+            lacking(missing)
+    spec = (ROOT / "examples" / "helloworld_job.yaml").read_text()
+    run = partial(_ran, cwd=tmp_path, PELOTON=str(ROOT), POOL=pool)
+    outputs = outputs_of(language, tmp_path, spec, run)
+    assert outputs
+    for output in outputs:
+        assert output[-12:-1] == ["SUCCEEDED", *(f"{number} SUCCEEDED" for number in range(10))], output
+        assert output[-1].startswith("Hello from instance 1 of job ")
 
 
 @pytest.mark.parametrize("role", ROLES)
