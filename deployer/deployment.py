@@ -14,7 +14,7 @@ from deployer.core.values import Instance, Situation, Wanted
 from deployer.framework import DeployFramework, TaskReport, make_framework
 from deployer.installation import LED, Installation
 from deployer.probes import Answer, Prober
-from deployer.record import Record, Started
+from deployer.record import MIGRATE, Record, Started
 from deployer.rendering import (
     SETTINGS,
     as_yaml,
@@ -36,8 +36,6 @@ from peloton.membership.interface import Role
 from peloton.mesos.detector import detecting
 from peloton.model.amounts import elapsed
 
-MIGRATE = "schema"
-"""Group of the task that brings the schema of the store up to date."""
 PAUSE_SECONDS = 0.25
 SETTLE_SECONDS = 2.0
 """How long the answers to a reconciliation are waited for before something is started."""
@@ -96,7 +94,7 @@ class Deployment:
         self._wanted: Wanted | None = None
         if self.record.wanted and not self.record.destroying:
             self._installation = self.record.revision(self.record.wanted).installation
-            fallback = None if self.record.went_back else self.record.before()
+            fallback = self.record.fallback()
             self._wanted = wanted_of(self._installation, self.record.wanted, fallback)
 
     # Mesos tells of these while the loop may be saving: the loop alone writes the record.
@@ -227,9 +225,12 @@ class Deployment:
             return record.with_schema(started.digest)
         if report.lost:
             return record
-        return replace(
-            record, schema_failure=f"{report.text}, on {started.host}: see the output of {report.id}"
-        )
+        why = f"{report.text}, on {started.host}: see the output of {report.id}"
+        assert self._wanted is not None, "want comes first"
+        failed = record.schema_failed(started.digest, self._now(), why, self._wanted.gate.tries)
+        if not failed.schema_failure:
+            self._report(f"the schema of the store is tried again: {why}")
+        return failed
 
     async def _probe(self) -> None:
         assert self._installation is not None

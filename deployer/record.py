@@ -17,6 +17,8 @@ MOST_REVISIONS = 10
 """Revisions that are kept, to go back to."""
 MOST_BYTES = 900_000
 """A node of ZooKeeper holds 1 MiB at most."""
+MIGRATE = "schema"
+"""Group of the task that brings the schema of the store up to date."""
 FORGET_SECONDS = 600.0
 """Failures of a group that are longer ago count no more."""
 
@@ -91,10 +93,19 @@ class Record:
         whole = [each.number for each in self.revisions if each.whole and each.number < self.wanted]
         return max(whole, default=None)
 
+    def fallback(self) -> int | None:
+        """Return the revision to go back to where the wanted one fails; None: there is none."""
+        return None if self.went_back else self.before()
+
     def with_wanted(self, tree: Tree, at: float, by: str) -> Record:
-        """Want an installation; as it is wanted already, nothing changes."""
+        """Want an installation; as it is wanted already, nothing changes.
+
+        Where there is nothing to go back to, what has failed is tried anew: its reason may be mended.
+        """
         if self.wanted and not self.destroying and self.revision(self.wanted).tree == tree:
-            return self
+            if self.reached or self.fallback() is not None:
+                return self
+            return replace(self, failures={}, schema_failure="")
         number = max((each.number for each in self.revisions), default=0) + 1
         keep = self.revisions[-(MOST_REVISIONS - 1) :]
         whole = [each for each in self.revisions if each.whole]
@@ -111,7 +122,9 @@ class Record:
     def with_schema(self, digest: str) -> Record:
         """Note that a schema was brought about."""
         others = [each for each in self.schemas if each != digest]
-        return replace(self, schemas=(*others, digest)[-MOST_REVISIONS:], schema_failure="")
+        failures = {group: each for group, each in self.failures.items() if group != MIGRATE}
+        schemas = (*others, digest)[-MOST_REVISIONS:]
+        return replace(self, schemas=schemas, schema_failure="", failures=failures)
 
     def whole(self) -> Record:
         """Note that the wanted revision is whole."""
@@ -137,6 +150,11 @@ class Record:
         again = before is not None and before.digest == digest and at - before.last < FORGET_SECONDS
         count = before.count + 1 if before is not None and again else 1
         return replace(self, failures={**self.failures, group: Failures(digest, count, at, why)})
+
+    def schema_failed(self, digest: str, at: float, why: str, tries: int) -> Record:
+        """Count a failure to bring the schema about; the last of `tries` one after another is final."""
+        counted = self.failed(MIGRATE, digest, at, why)
+        return replace(counted, schema_failure=why if counted.failures[MIGRATE].count >= tries else "")
 
 
 def to_json(record: Record) -> bytes:

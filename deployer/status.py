@@ -9,10 +9,10 @@ from typing import Any
 from deployer.core.plan import Migrate, RollBack, Start, Step, Stop, foresee
 from deployer.core.plan import plan as next_steps
 from deployer.core.values import Instance
-from deployer.deployment import MIGRATE, situation
+from deployer.deployment import situation
 from deployer.installation import LED, Installation
 from deployer.probes import Answer, Prober
-from deployer.record import Record
+from deployer.record import MIGRATE, Record
 from deployer.rendering import wanted_of
 from deployer.store import Store, open_store
 from deployer.work import tree_of
@@ -30,7 +30,7 @@ async def planned(installation: Installation) -> list[str]:
         answers = await _ask(installation, record)
     now = _now()
     wanted_record = record.with_wanted(tree_of(installation), now, "")
-    fallback = None if wanted_record.went_back else wanted_record.before()
+    fallback = wanted_record.fallback()
     wanted = wanted_of(installation, wanted_record.wanted, fallback)
     found = situation(wanted_record, answers, {name: 0.0 for name, each in answers.items() if each.healthy})
     steps = foresee(wanted, found, now)

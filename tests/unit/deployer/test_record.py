@@ -26,7 +26,7 @@ def test_what_is_no_record_is_refused(text: bytes) -> None:
 
 def test_the_same_installation_is_the_same_revision() -> None:
     once = Record().with_wanted({"name": "a"}, 1.0, "me")
-    assert once.with_wanted({"name": "a"}, 2.0, "you") is once
+    assert once.with_wanted({"name": "a"}, 2.0, "you") == once
     assert once.with_wanted({"name": "b"}, 2.0, "you").wanted == 2
 
 
@@ -52,6 +52,25 @@ def test_failures_count_while_they_follow_each_other() -> None:
     assert (record.failures["jobmgr"].count, record.failures["jobmgr"].why) == (2, "b")
     assert record.failed("jobmgr", "other", 101.0, "c").failures["jobmgr"].count == 1
     assert record.failed("jobmgr", "d", 1000.0, "c").failures["jobmgr"].count == 1
+
+
+def test_what_failed_is_tried_anew_where_there_is_nothing_to_go_back_to() -> None:
+    tree = {"n": 0}
+    failed = Record().with_wanted(tree, 0.0, "me").schema_failed("s", 1.0, "no such server", 1)
+    failed = failed.failed("jobmgr", "d", 2.0, "it ended")
+    again = failed.with_wanted(tree, 3.0, "me")
+    assert (again.wanted, again.failures, again.schema_failure) == (1, {}, "")
+    other = {"n": 1}
+    counting = Record().with_wanted(tree, 0.0, "me").whole().with_wanted(other, 1.0, "me")
+    counting = counting.failed("jobmgr", "d", 2.0, "it ended")
+    assert counting.with_wanted(other, 3.0, "me") is counting, "interrupted deployers do not lose count"
+
+
+def test_a_schema_has_the_tries_of_a_daemon() -> None:
+    once = Record().with_wanted({"n": 0}, 0.0, "me").schema_failed("s", 1.0, "time-out", 2)
+    assert once.schema_failure == ""
+    assert once.schema_failed("s", 2.0, "time-out", 2).schema_failure == "time-out"
+    assert once.with_schema("s").failures == {}
 
 
 def test_a_record_that_zookeeper_cannot_hold_is_refused() -> None:
