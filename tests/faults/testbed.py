@@ -32,6 +32,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config.sources import Tree
+from tests.faults.containers import Containers
 from tests.faults.history import Event, EventLog, Run
 from tests.faults.leader_actions import ActionLog
 from tests.faults.proxy import Proxy
@@ -43,11 +44,14 @@ from tests.servers.store import settings_for
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 LEADERS = ("jobmgr", "resmgr", "hostmgr")
+DAEMONS = (*LEADERS, "placement")
 POOL = "faults"
 LIVE = frozenset({"TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"})
 """States of what Mesos' agents have; the master lists what has ended, too, until that is acknowledged."""
 ROWS = 20
 """A job's tasks that jobmgr makes at once: larger jobs can be cut off half-way."""
+END_SECONDS = 60.0
+"""Until a container that was told to end has ended."""
 PING_SECONDS, PINGS = 1.5, 4
 """An agent that does not answer for their product is unreachable."""
 
@@ -65,6 +69,8 @@ class Setup:
     """How long an agent takes for a launch, MIN-MAX."""
     secure: bool = False
     """Whether daemons and clients speak TLS and show who they are."""
+    image: str = ""
+    """Of the containers that daemons run in; empty: they are processes of this machine."""
 
     def __str__(self) -> str:
         store = "cassandra" if self.cassandra else "sqlite"
@@ -72,16 +78,24 @@ class Setup:
         slow = f", launches of {self.launch_seconds} s" if self.launch_seconds != "0" else ""
         members = "zookeeper" if self.zookeeper else "local"
         secure = ", secure" if self.secure else ""
-        return f"{store} and {members} membership{several}{slow}{secure}"
+        contained = ", daemons in containers" if self.image else ""
+        return f"{store} and {members} membership{several}{slow}{secure}{contained}"
 
 
 class _Cluster(Cluster):
     """With agents that send updates again soon, and daemons that record what they do, in `actions`."""
 
-    def __init__(self, directory: Path, actions: Path, started: Callable[[_Cluster], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        actions: Path,
+        started: Callable[[_Cluster], None],
+        containers: Containers | None = None,
+    ) -> None:
         super().__init__(directory)
         self.actions = actions
         self._started = started
+        self._containers = containers
 
     def components(self) -> tuple[Component, ...]:
         flags = ("--status-update-retry-interval=1",)
@@ -93,10 +107,13 @@ class _Cluster(Cluster):
         )
 
     def _command(self, part: Component) -> list[str]:
-        python, option, *rest = super()._command(part)
-        if part.kind not in LEADERS:
-            return [python, option, *rest]
-        return [python, option, "tests.faults.recording_daemon", str(self.actions), *rest]
+        argv = super()._command(part)
+        if part.kind in LEADERS:
+            python, option, *rest = argv
+            argv = [python, option, "tests.faults.recording_daemon", str(self.actions), *rest]
+        if self._containers is not None and part.kind in DAEMONS:
+            return self._containers.command(part.name, argv)
+        return argv
 
     def _wait_until_ready(self, parts: Sequence[Component], tell: Progress) -> None:
         self._started(self)
@@ -141,6 +158,7 @@ class Testbed:
         self.store: Proxy | None = None
         self.zookeeper: ZooKeeperServer | None = None
         self.cassandra: CassandraServer | None = None
+        self.containers: Containers | None = None
         self.probes: dict[str, Probe] = {}
         self._events = EventLog(self.folder / "mesos.jsonl")
         self._dead: list[Event] = []
@@ -169,7 +187,10 @@ class Testbed:
         )
         self._stack.callback(self.discovery.close)
         self.actions.folder.mkdir()
-        self.cluster = _Cluster(directory, self.actions.folder, self._aim)
+        if self.setup.image:
+            self.containers = Containers(self.setup.image, self.folder)
+            self._stack.callback(self.containers.remove)
+        self.cluster = _Cluster(directory, self.actions.folder, self._aim, self.containers)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
         self.client = self.new_client("faults")
@@ -350,7 +371,18 @@ class Testbed:
     # Faults.
 
     def kill(self, name: str) -> None:
-        self.cluster.kill([name])
+        if self._contained(name):
+            self._end_container(name, signal.SIGKILL)
+        else:
+            self.cluster.kill([name])
+
+    def _end_container(self, name: str, number: signal.Signals) -> None:
+        process = self._process(name)
+        self.signal(name, number)
+        until(lambda: not process.alive(), END_SECONDS, f"the end of {name}", 0.02)
+
+    def _contained(self, name: str) -> bool:
+        return self.containers is not None and self.containers.has(name)
 
     def trigger(self, role: str, point: str, trigger: Trigger) -> Path:
         """Set a trigger for the role's leader at a point of `tests.faults.recording_daemon`.
@@ -360,6 +392,7 @@ class Testbed:
         return set_trigger(self.actions.folder, role, point, trigger)
 
     def pid(self, name: str) -> int:
+        assert not self._contained(name), f"{name} has another pid where its container is seen from"
         process = self._process(name)
         return process.pid
 
@@ -368,13 +401,19 @@ class Testbed:
 
     def stop(self, name: str) -> None:
         """In good order."""
-        self.cluster.stop([name])
+        if self._contained(name):
+            self._end_container(name, signal.SIGTERM)
+        else:
+            self.cluster.stop([name])
 
     def start(self, name: str) -> None:
         self.cluster.start([name])
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        self._process(name).signal(number)
+        if self.containers is not None and self._contained(name):
+            self.containers.signal(name, number)
+        else:
+            self._process(name).signal(number)
 
     def _process(self, name: str) -> Process:
         part = next(part for part in self.cluster.components() if part.name == name)
