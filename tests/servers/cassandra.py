@@ -18,7 +18,7 @@ from minicluster.servers.maven import Broken
 
 USERNAME = PASSWORD = "cassandra"
 """The superuser that a new server makes."""
-LONGEST_START = 120.0
+LONGEST_START = 400.0
 """Seconds."""
 
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-_PATIENCE_SECONDS = 3.0
+_PATIENCE_SECONDS = 20.0
 LONGEST_PULL_SECONDS = 1200.0
 _TOLD_CHARACTERS = 500
 _OWN = ("PATH", "HOME")
