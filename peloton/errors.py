@@ -89,6 +89,10 @@ class RemoteFailure(PelotonError):
     """The other daemon failed in a way without a name here; whether the call took effect is unknown."""
 
 
+class Unimplemented(RemoteFailure):
+    """The other daemon has no such method: it is of an older version. The call had no effect."""
+
+
 class IllegalTransition(PelotonError):
     """A state machine got an event that its table does not have for that state."""
 

@@ -20,6 +20,7 @@ from peloton.private.resmgr.monitoring.monitoring_pb2_grpc import add_Monitoring
 from peloton.private.resmgr.placing.placing_pb2_grpc import add_PlacingServiceServicer_to_server
 from peloton.private.resmgr.planning.planning_pb2_grpc import add_PlanningServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
+from peloton.private.resmgr.queueing.queueing_pb2_grpc import add_QueueServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.server import Service, names_of, service
@@ -48,6 +49,7 @@ from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
+from resmgr.services.queueing import QueueService
 from resmgr.services.tasks import TaskService
 from storage.selection.factory import Stores
 
@@ -59,6 +61,7 @@ SERVICES = (
         add_ResourceManagerServiceServicer_to_server,
         add_ExplainServiceServicer_to_server,
         add_HoldingServiceServicer_to_server,
+        add_QueueServiceServicer_to_server,
         add_MonitoringServiceServicer_to_server,
         add_PlacingServiceServicer_to_server,
         add_PlanningServiceServicer_to_server,
@@ -148,6 +151,7 @@ def services(
         service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
         service(add_WaitingServiceServicer_to_server, PendingReasonsService(driver)),
         service(add_HoldingServiceServicer_to_server, HoldingService(driver)),
+        service(add_QueueServiceServicer_to_server, QueueService(driver)),
         service(add_PlanningServiceServicer_to_server, planning),
     )
 

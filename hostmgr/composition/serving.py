@@ -15,6 +15,7 @@ from hostmgr.services.history import HistoryService
 from hostmgr.services.holds import HoldService, held_rooms
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
 from hostmgr.services.internal import InternalHosts
+from hostmgr.services.launches import LaunchOnHosts
 from hostmgr.services.leases import Leases
 from hostmgr.services.matching import Matching
 from hostmgr.services.offers import find_hosts
@@ -33,6 +34,7 @@ from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_Feasibi
 from peloton.private.hostmgr.history.history_pb2_grpc import add_HostHistoryServiceServicer_to_server
 from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
+from peloton.private.hostmgr.launching.launching_pb2_grpc import add_LaunchServiceServicer_to_server
 from peloton.private.hostmgr.matching.matching_pb2_grpc import add_MatchingServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
@@ -47,6 +49,7 @@ from peloton.rpc.server import Service, names_of, service
 
 SERVICES = names_of(
     add_InternalHostServiceServicer_to_server,
+    add_LaunchServiceServicer_to_server,
     add_HostManagerServiceServicer_to_server,
     add_ClaimServiceServicer_to_server,
     add_FeasibilityServiceServicer_to_server,
@@ -77,6 +80,7 @@ def services(
             add_InternalHostServiceServicer_to_server,
             InternalHosts(manager, sight, reconciliation, watches, maintenance, pools),
         ),
+        service(add_LaunchServiceServicer_to_server, LaunchOnHosts(manager)),
         service(add_HostManagerServiceServicer_to_server, Leases(manager, sight, reconciliation)),
         service(add_ClaimServiceServicer_to_server, ClaimService(manager)),
         service(

@@ -26,7 +26,7 @@ from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
-from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, task_info
+from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, TaskInfos
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.mesos_pb2 import Resource
 from peloton.errors import Unavailable
@@ -85,10 +85,8 @@ class MesosBackend:
     def launch(self, plan: LaunchPlan, launches: Sequence[Launch]) -> None:
         """Write one ACCEPT for all offers of the plan. Raises InvalidArgument, Unavailable."""
         agent_id, operations = plan.claim.agent_id, self._operations(plan)
-        tasks = [
-            task_info(launch, agent_id, map(self._resource, taken), self._longest_grace)
-            for launch, taken in zip(launches, plan.taken, strict=True)
-        ]
+        infos = TaskInfos(agent_id, self._resource, self._longest_grace)
+        tasks = [infos.of(launch, taken) for launch, taken in zip(launches, plan.taken, strict=True)]
         offers = [offer.id for offer in plan.offers]
         self._send(self._subscribed().accept(offers, tasks, REFUSE_SECONDS, operations))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from hostmgr.core.state.offers import Taken
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
-from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, parse_mesos_task_id, task_id
+from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, Run, parse_mesos_task_id, task_id
 from peloton.model.system_labels import CHECKPOINT_LABEL, STOP_SIGNAL_LABEL, SYSTEM_KEYS, SYSTEM_PREFIX
 from peloton.model.task import (
     CHECK_FAILURES,
@@ -20,7 +21,72 @@ from peloton.model.task import (
 
 LONGEST_GRACE_SECONDS = 600
 EXECUTOR_NAME = "AuroraExecutor"
+INSTANCE_LABEL, TASK_LABEL = "peloton.instance_id", "peloton.task_id"
+INSTANCE_VARIABLE, TASK_VARIABLE = "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"
 _Check = task_pb2.HealthCheckConfig
+
+
+class TaskInfos:
+    """Describes tasks that are launched on one agent: of those that are alike, one, and the others by it."""
+
+    def __init__(
+        self,
+        agent_id: str,
+        resource: Callable[[Taken], mesos_pb2.Resource],
+        longest_grace: int = LONGEST_GRACE_SECONDS,
+    ) -> None:
+        """Describe what a task takes by `resource`. Tasks have `longest_grace` seconds to save their work."""
+        self._agent_id = agent_id
+        self._resource = resource
+        self._longest_grace = longest_grace
+        self._model: mesos_pb2.TaskInfo | None = None
+        """The last one that others may be like."""
+        self._config: object = None
+        self._job_id = ""
+        self._taken: Sequence[Taken] = ()
+
+    def of(self, launch: Launch, taken: Sequence[Taken]) -> mesos_pb2.TaskInfo:
+        """Return the TaskInfo of a launch, which takes `taken`. Raises as `task_info` does."""
+        run = parse_mesos_task_id(launch.mesos_task_id)
+        model = self._model
+        if (
+            model is not None
+            and launch.payload is self._config
+            and run.job_id == self._job_id
+            and taken == self._taken
+        ):
+            return _alike(model, launch.mesos_task_id, run)
+        info = task_info(launch, self._agent_id, map(self._resource, taken), self._longest_grace)
+        alike = isinstance(launch.payload, task_pb2.TaskConfig) and _have_only_ids(launch.payload)
+        self._model = info if alike else None
+        self._config, self._job_id, self._taken = launch.payload, run.job_id, taken
+        return info
+
+
+def _have_only_ids(config: task_pb2.TaskConfig) -> bool:
+    """Return whether the TaskInfos of tasks of a config differ by ids in their usual places only."""
+    checked = config.HasField("healthCheck") and config.healthCheck.enabled
+    return not (config.ports or checked or config.HasField("executor"))
+
+
+def _alike(model: mesos_pb2.TaskInfo, mesos_task_id: str, run: Run) -> mesos_pb2.TaskInfo:
+    """Return the TaskInfo of another task of the same config, which takes the same."""
+    info = mesos_pb2.TaskInfo()
+    info.CopyFrom(model)
+    info.task_id.value = mesos_task_id
+    instance, task = str(run.instance), task_id(run.job_id, run.instance)
+    # The ids come last among the variables: there are no ports.
+    variables, labels = info.command.environment.variables, info.labels.labels
+    for own, name, value in (
+        (variables[-2], INSTANCE_VARIABLE, instance),
+        (variables[-1], TASK_VARIABLE, task),
+    ):
+        assert own.name == name, f"{own.name} is where {name} should be"
+        own.value = value
+    at = next(i for i in range(len(labels) - 1, -1, -1) if labels[i].key == TASK_LABEL)
+    assert labels[at - 1].key == INSTANCE_LABEL, f"{labels[at - 1].key} is where {INSTANCE_LABEL} should be"
+    labels[at - 1].value, labels[at].value = instance, task
+    return info
 
 
 def task_info(
@@ -72,8 +138,8 @@ def _add_environment(
     """Add variables after the user's: of two with one name, Mesos uses the later one."""
     variables = command.environment.variables
     variables.add(name="PELOTON_JOB_ID", value=job_id)
-    variables.add(name="PELOTON_INSTANCE_ID", value=str(instance))
-    variables.add(name="PELOTON_TASK_ID", value=task_id(job_id, instance))
+    variables.add(name=INSTANCE_VARIABLE, value=str(instance))
+    variables.add(name=TASK_VARIABLE, value=task_id(job_id, instance))
     for port in config.ports:
         if port.envName:
             variables.add(name=port.envName, value=str(ports[port.name]))
@@ -85,8 +151,8 @@ def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str
         if not label.key.startswith(SYSTEM_PREFIX) or label.key in SYSTEM_KEYS:
             labels.add(key=label.key, value=label.value)
     labels.add(key="peloton.job_id", value=job_id)
-    labels.add(key="peloton.instance_id", value=str(instance))
-    labels.add(key="peloton.task_id", value=task_id(job_id, instance))
+    labels.add(key=INSTANCE_LABEL, value=str(instance))
+    labels.add(key=TASK_LABEL, value=task_id(job_id, instance))
 
 
 def _describe(discovery: mesos_pb2.DiscoveryInfo, job_id: str, ports: Mapping[str, int]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from jobmgr.clients.answers import CALL_SECONDS, until_answered
-from jobmgr.clients.launches import LaunchWriter, answer_from
+from jobmgr.clients.launch_calls import LaunchCalls
+from jobmgr.clients.launches import LaunchWriter
 from jobmgr.clients.matching import MatchingClient
-from jobmgr.core.launch_answers import LaunchAnswer, LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.ports.hostmgr import (
     Failures,
@@ -30,7 +31,6 @@ from peloton.calls.jobmgr import (
     INIT_STREAM,
     KILL_AND_RESERVE_TASKS,
     KILL_TASKS,
-    LAUNCH_TASKS,
     LIST_HOLDS,
     PASS_EVENTS,
     RECONCILE_TASKS,
@@ -41,7 +41,7 @@ from peloton.calls.jobmgr import (
     WAIT_FOR_EVENTS,
 )
 from peloton.calls.rpc import Caller
-from peloton.errors import InvalidArgument, PelotonError, Refused
+from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import Run, TaskId, mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.task import TaskSpec, TaskStatus
 from peloton.model.volume import VolumeId
@@ -51,7 +51,6 @@ from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
-from peloton.rpc.errors import InvalidRequest
 from peloton.wire.holds import room_to
 from peloton.wire.hosts import claim_to, volume_resource
 from peloton.wire.ids import agent_id, executor_id, run_id
@@ -176,22 +175,12 @@ class HostmgrClient(KillsClient, StreamClient, MatchingClient):
 
     def __init__(self, client: Caller) -> None:
         super().__init__(client)
-        self._launches = LaunchWriter()
+        self._writer = LaunchWriter()
+        self._launches = LaunchCalls(client)
 
     def launch(self, claim: Launch, tasks: Sequence[LaunchedTask]) -> LaunchCall:
-        """Return what makes the call."""
-        request = self._launches.request(claim, tasks)
-
-        async def call() -> LaunchAnswer:
-            try:
-                answer = await self._client.call(LAUNCH_TASKS, request, timeout=CALL_SECONDS, retry=False)
-            except Refused as error:
-                return LaunchAnswer(LaunchResult.CLAIM_OVER, str(error))
-            except (InvalidRequest, InvalidArgument) as error:
-                return LaunchAnswer(LaunchResult.FAULTY, str(error))
-            return answer_from(answer)
-
-        return call
+        """Return what makes the call, together with those of other hosts that are made at the same moment."""
+        return partial(self._launches.launch, self._writer.launch(claim, tasks))
 
     async def release(self, claims: Sequence[Release]) -> None:
         """Release claims on hosts."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jobmgr.clients.answers import CALL_SECONDS, until_answered
+from jobmgr.clients.enqueueing import Gangs, alike, refusals_of, request_of
 from jobmgr.core.state.events import Placement, RunOf
 from jobmgr.core.state.instructions import Compare
 from jobmgr.ports.resmgr import Reasons, WaitingTask
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.calls.jobmgr import (
+    ENQUEUE_ALIKE,
     ENQUEUE_GANGS,
     FIND_MISSING,
     GET_PLACEMENTS,
@@ -23,7 +26,7 @@ from peloton.calls.jobmgr import (
     WITHDRAW_TASKS,
 )
 from peloton.calls.rpc import Caller
-from peloton.errors import PelotonError, Refused
+from peloton.errors import PelotonError, Refused, Unimplemented
 from peloton.model.ids import (
     JobId,
     MesosTaskId,
@@ -44,7 +47,7 @@ from peloton.private.resmgrsvc import resmgrsvc_pb2
 from peloton.wire.resmgr import resmgr_task
 
 _KNOWN = resmgrsvc_pb2.EnqueueGangsFailure.ENQUEUE_GANGS_FAILURE_ERROR_CODE_ALREADY_EXIST
-Gangs = Sequence[Sequence[WaitingTask]]
+log = logging.getLogger(__name__)
 
 
 class ResmgrClient:
@@ -55,6 +58,13 @@ class ResmgrClient:
 
     async def enqueue(self, pool: PoolId, gangs: Gangs) -> Mapping[int, str]:
         """Queue gangs in a pool; return why some are refused, by position."""
+        groups = alike(gangs)
+        if groups is not None:
+            try:
+                answer = await until_answered(self._client, ENQUEUE_ALIKE, request_of(pool, groups))
+                return refusals_of(answer, groups)
+            except Unimplemented:  # resmgr is of an older version
+                log.debug("resmgr takes gangs one by one")
         request = resmgrsvc_pb2.EnqueueGangsRequest(resPool=peloton_pb2.ResourcePoolID(value=pool))
         for gang in gangs:
             request.gangs.add().tasks.extend([resmgr_task(*task) for task in gang])

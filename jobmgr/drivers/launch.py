@@ -44,7 +44,8 @@ PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
 RUNS_UNSTORED = 50_000
 """Limit of placed runs that lanes have not stored; beyond it no placements are taken."""
-LAUNCHES_AT_ONCE = 16
+LAUNCHES_AT_ONCE = 64
+"""Hosts. Their calls are made together, a number of hosts in each."""
 RELEASES_PER_CALL = 500
 RUNS_PER_SETTLEMENT = 5000
 log = logging.getLogger(__name__)

@@ -8,16 +8,19 @@ from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import Feasibility
 from peloton.private.hostmgr.history.history_pb2_grpc import HostHistoryServiceStub
 from peloton.private.hostmgr.holds.holds_pb2_grpc import HoldServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from peloton.private.hostmgr.launching.launching_pb2_grpc import LaunchServiceStub
 from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceStub
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
+from peloton.private.resmgr.queueing.queueing_pb2_grpc import QueueServiceStub
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import WaitingServiceStub
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import ResourceManagerServiceStub
 
 # Of the resource manager.
+ENQUEUE_ALIKE = rpc(QueueServiceStub, lambda stub: stub.EnqueueGangs)
 ENQUEUE_GANGS = rpc(ResourceManagerServiceStub, lambda stub: stub.EnqueueGangs)
 GET_PLACEMENTS = rpc(ResourceManagerServiceStub, lambda stub: stub.GetPlacements)
 GET_PREEMPTIBLE_TASKS = rpc(ResourceManagerServiceStub, lambda stub: stub.GetPreemptibleTasks)
@@ -36,7 +39,9 @@ GET_MESOS_MASTER = rpc(InternalHostServiceStub, lambda stub: stub.GetMesosMaster
 GET_TASKS_BY_HOST_STATE = rpc(InternalHostServiceStub, lambda stub: stub.GetTasksByHostState)
 KILL_AND_RESERVE_TASKS = rpc(InternalHostServiceStub, lambda stub: stub.KillAndReserveTasks)
 KILL_TASKS = rpc(InternalHostServiceStub, lambda stub: stub.KillTasks)
-LAUNCH_TASKS = rpc(InternalHostServiceStub, lambda stub: stub.LaunchTasks)
+LAUNCH_ON_HOST = rpc(
+    InternalHostServiceStub, lambda stub: stub.LaunchTasks
+)  # where LAUNCH_TASKS is not known
 RELEASE_HOST_OFFERS = rpc(InternalHostServiceStub, lambda stub: stub.ReleaseHostOffers)
 RELEASE_HELD_HOSTS = rpc(InternalHostServiceStub, lambda stub: stub.ReleaseHostsHeldForTasks)
 SHUTDOWN_EXECUTORS = rpc(InternalHostServiceStub, lambda stub: stub.ShutdownExecutors)
@@ -46,6 +51,7 @@ CHECK_GANGS = rpc(FeasibilityServiceStub, lambda stub: stub.CheckGangs)
 GET_MAINTENANCES = rpc(HostHistoryServiceStub, lambda stub: stub.GetMaintenances)
 LIST_HOLDS = rpc(HoldServiceStub, lambda stub: stub.ListHolds)
 RENEW_HOLDS = rpc(HoldServiceStub, lambda stub: stub.RenewHolds)
+LAUNCH_TASKS = rpc(LaunchServiceStub, lambda stub: stub.LaunchTasks)
 PASS_EVENTS = rpc(PassingServiceStub, lambda stub: stub.PassEvents)
 RECONCILE_TASKS = rpc(ReconcileServiceStub, lambda stub: stub.ReconcileTasks)
 MATCH_HOSTS = rpc(MatchingServiceStub, lambda stub: stub.MatchHosts)

@@ -23,6 +23,7 @@ from peloton.errors import (
     StaleVersion,
     Unauthenticated,
     Unavailable,
+    Unimplemented,
     reason_of,
 )
 
@@ -61,6 +62,7 @@ _ERRORS: dict[grpc.StatusCode, type[PelotonError]] = {
     grpc.StatusCode.CANCELLED: Unavailable,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ResourceExhausted,
     grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
+    grpc.StatusCode.UNIMPLEMENTED: Unimplemented,
 }
 
 

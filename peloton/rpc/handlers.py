@@ -11,18 +11,17 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from peloton.errors import Fenced, IllegalTransition, InvalidArgument, PelotonError, Unavailable
+from peloton.errors import Fenced, IllegalTransition, PelotonError, Unavailable
 from peloton.identity.principal import current
 from peloton.identity.request import Said, enter
 from peloton.leaders import NOT_BEGUN
-from peloton.required_fields import missing_fields
 from peloton.rpc.audit import Audit
 from peloton.rpc.caller import Terms, caller_of
+from peloton.rpc.checks import checked
 from peloton.rpc.errors import status_of, trailing_of
 from peloton.rpc.fairness import Fairness
 from peloton.rpc.metrics import CALL_SECONDS, CALLS, CALLS_BY_CALLER
 from peloton.rpc.numbers import require_finite
-from peloton.rpc.texts import require_utf8
 
 PRIVATE = "/peloton.private."
 """Prefix of the paths of services between daemons."""
@@ -69,23 +68,14 @@ def _parser(path: str, parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     messages of Mesos may have both. An answer that echoes one without its required fields cannot be
     serialised. The public services check this themselves.
     """
+    check = checked if path.startswith(PRIVATE) else require_finite
 
-    def parse_finite(raw: bytes) -> Any:
+    def parse_checked(raw: bytes) -> Any:
         request = parse(raw)
-        require_finite(request, raw)
+        check(request, raw)
         return request
 
-    if not path.startswith(PRIVATE):
-        return parse_finite
-
-    def parse_whole(raw: bytes) -> Any:
-        request = parse_finite(raw)
-        if missing := missing_fields(request):
-            raise InvalidArgument(missing[0], None, "a value; it is a required field")
-        require_utf8(request, raw)
-        return request
-
-    return parse_whole
+    return parse_checked
 
 
 def _unary(

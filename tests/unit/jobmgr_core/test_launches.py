@@ -84,8 +84,8 @@ async def test_a_stopping_leader_finishes_its_launches_and_takes_no_more(store: 
     world = World()
     world.launches.clear()
     async with Running(Engine(store), world) as running:
-        await running.engine.create_job(JOB, spec(100))
-        await reach(running.engine, TaskState.LAUNCHED, 100)
+        await running.engine.create_job(JOB, spec(400))
+        await reach(running.engine, TaskState.LAUNCHED, 400)
         await until(lambda: world.called("LaunchTasks"), "a launch is under way")
         called = len(world.called("LaunchTasks"))
         finishing = asyncio.ensure_future(running.finish())
@@ -96,8 +96,8 @@ async def test_a_stopping_leader_finishes_its_launches_and_takes_no_more(store: 
         assert not finishing.done()
         world.launches.set()
         await asyncio.wait_for(finishing, 10)
-        assert len(world.called("LaunchTasks")) == 25 > called
-    assert len(world.launched) == 100
+        assert len(world.called("LaunchTasks")) == 100 > called
+    assert len(world.launched) == 400
     stored = [task.state async for page in store.tasks.list(OTHER) for task in page.values()]
     assert stored == [TaskState.PENDING] * 4
 

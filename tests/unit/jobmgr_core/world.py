@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.clients.launches import HostLaunch, older_request_of
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
@@ -16,15 +17,17 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.calls.rpc import Rpc
 from peloton.errors import PelotonError
-from peloton.model.ids import parse_mesos_task_id, task_id
+from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.launching import launching_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
 from peloton.private.resmgr.holding import holding_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
+from peloton.private.resmgr.queueing import queueing_pb2
 from peloton.private.resmgr.waiting import waiting_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
 
@@ -89,6 +92,10 @@ class World:
         self, rpc: Rpc[Any, Any], request: Any, timeout: float = 10.0, retry: bool = True, waits: float = 0.0
     ) -> Any:
         method = rpc.name
+        if isinstance(request, launching_pb2.LaunchTasksRequest):
+            return await self._launch_on_hosts(request)
+        if isinstance(request, queueing_pb2.EnqueueGangsRequest):
+            return await self._enqueue_alike(request)
         self.calls.append((method, request))
         failures = self.failures.get(method)
         if failures:
@@ -97,6 +104,25 @@ class World:
         return await getattr(self, method)(request)
 
     # resmgr
+
+    async def _enqueue_alike(self, request: queueing_pb2.EnqueueGangsRequest) -> Any:
+        """Take runs as gangs of one task each."""
+        if failures := self.failures.get("EnqueueGangs"):
+            raise failures.popleft()
+        expanded = resmgrsvc_pb2.EnqueueGangsRequest()
+        refused: dict[int, str] = {}
+        for place, group in enumerate(request.runs):
+            for instance, run in zip(group.instances, group.runs, strict=True):
+                task = expanded.gangs.add().tasks.add()
+                task.CopyFrom(group.needs)
+                task.id.value = task_id(group.job_id, instance)
+                task.taskId.value = mesos_task_id(group.job_id, instance, run)
+                if text := self.refuse(task):
+                    refused[place] = text
+        self.calls.append(("EnqueueGangs", expanded))
+        await self.EnqueueGangs(expanded)
+        refusals = [queueing_pb2.Refusal(place=place, message=text) for place, text in refused.items()]
+        return queueing_pb2.EnqueueGangsResponse(refusals=refusals)
 
     async def EnqueueGangs(self, request: Any) -> Any:
         answer = resmgrsvc_pb2.EnqueueGangsResponse()
@@ -191,6 +217,18 @@ class World:
         return preemption_pb2.KeepRunsResponse(spared=len(request.mesos_task_ids))
 
     # hostmgr
+
+    async def _launch_on_hosts(self, request: launching_pb2.LaunchTasksRequest) -> Any:
+        """Take the launches of hosts as a call each."""
+        launches = [
+            older_request_of(HostLaunch(host, [request.configs[place] for place in host.configs]))
+            for host in request.hosts
+        ]
+        self.calls += [("LaunchTasks", launch) for launch in launches]
+        if failures := self.failures.get("LaunchTasks"):
+            raise failures.popleft()
+        answers = [await self.LaunchTasks(launch) for launch in launches]
+        return launching_pb2.LaunchTasksResponse(outcomes=map(_outcome, answers))
 
     async def LaunchTasks(self, request: Any) -> Any:
         await self.launches.wait()
@@ -315,6 +353,12 @@ class World:
             else:
                 self.status(task.value, mesos_pb2.TASK_UNKNOWN, "")
         return hostsvc_pb2.KillTasksResponse()
+
+
+def _outcome(answer: hostsvc_pb2.LaunchTasksResponse) -> launching_pb2.Outcome:
+    over = answer.error.invalidOffers.message
+    kind = launching_pb2.Outcome
+    return kind(result=kind.RESULT_CLAIM_OVER if over else kind.RESULT_LAUNCHED, message=over)
 
 
 class Running:

@@ -1,0 +1,95 @@
+"""LaunchService: launches of jobmgr on several hosts in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from hostmgr.drivers.manager import HostManager
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument, Refused, Unavailable
+from peloton.model.plural import plural
+from peloton.model.task import Launch
+from peloton.private.hostmgr.launching import launching_pb2 as pb
+from peloton.private.hostmgr.launching import launching_pb2_grpc
+from peloton.rpc.checks import checked
+from peloton.wire.launch import LaunchConfig, volume_from
+
+MOST_HOSTS = 100
+_LAUNCHED = pb.Outcome(result=pb.Outcome.RESULT_LAUNCHED)
+
+
+class LaunchOnHosts(launching_pb2_grpc.LaunchServiceServicer):
+    """Launch on each host by itself."""
+
+    def __init__(self, manager: HostManager) -> None:
+        self._manager = manager
+
+    async def LaunchTasks(self, request: pb.LaunchTasksRequest, context: Any) -> pb.LaunchTasksResponse:
+        """Launch tasks; return what became of each host's. Raises InvalidArgument for too many hosts."""
+        if len(request.hosts) > MOST_HOSTS:
+            raise InvalidArgument("hosts", plural(len(request.hosts), "host"), f"at most {MOST_HOSTS}")
+        configs = _Configs(request.configs)
+        outcomes = [self._launch(host, configs) for host in request.hosts]
+        await self._manager.room()
+        return pb.LaunchTasksResponse(outcomes=outcomes)
+
+    def _launch(self, host: pb.HostLaunch, configs: _Configs) -> pb.Outcome:
+        try:
+            if not host.tasks:
+                raise InvalidArgument("tasks", "[]", "at least one task")
+            self._manager.launch(
+                host.host_offer_id,
+                host.hostname,
+                host.agent_id,
+                [task.mesos_task_id for task in host.tasks],
+                _launches(host, configs),
+            )
+        except Refused as error:
+            return pb.Outcome(result=pb.Outcome.RESULT_CLAIM_OVER, message=str(error))
+        except InvalidArgument as error:
+            return pb.Outcome(result=pb.Outcome.RESULT_FAULTY, message=str(error))
+        except Unavailable as error:
+            return pb.Outcome(result=pb.Outcome.RESULT_UNAVAILABLE, message=str(error))
+        return _LAUNCHED
+
+
+class _Configs:
+    """The configs of a call, each read when a task has it."""
+
+    def __init__(self, encoded: Sequence[bytes]) -> None:
+        self._encoded = encoded
+        self._read: dict[int, LaunchConfig] = {}
+
+    def at(self, place: int) -> LaunchConfig:
+        """Return a config. Raises InvalidArgument where there is none, or it is invalid."""
+        config = self._read.get(place)
+        if config is None:
+            config = self._read[place] = self._parsed(place)
+        return config
+
+    def _parsed(self, place: int) -> LaunchConfig:
+        path, config = f"configs[{place}]", task_pb2.TaskConfig()
+        if place >= len(self._encoded):
+            raise InvalidArgument(path, place, f"a place in {plural(len(self._encoded), 'config')}")
+        raw = self._encoded[place]
+        try:
+            config.ParseFromString(raw)
+        except DecodeError:
+            raise InvalidArgument(path, raw[:20], "an encoded TaskConfig") from None
+        checked(config, raw)
+        return LaunchConfig.of(config, path)
+
+
+def _launches(host: pb.HostLaunch, configs: _Configs) -> Iterator[Launch]:
+    """Translate the tasks of a host. Raises InvalidArgument."""
+    for task in host.tasks:
+        if task.config >= len(host.configs):
+            raise InvalidArgument(
+                "tasks.config", task.config, f"a place in {plural(len(host.configs), 'config')}"
+            )
+        path = f"tasks[{task.mesos_task_id}].volume"
+        volume = volume_from(task.volume, path) if task.HasField("volume") else None
+        yield configs.at(host.configs[task.config]).launch(task.mesos_task_id, task.ports, volume)
