@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from peloton.errors import PelotonError, Refused
+from peloton.fast_init import fast_init
 
 E = TypeVar("E")
 
@@ -68,6 +69,9 @@ class Numbered(Generic[E]):
     key: bytes
     """What duplicates are known by (Mesos' status uuid); empty: never a duplicate."""
     event: E
+
+
+fast_init(Numbered)
 
 
 class EventRing(Generic[E]):

@@ -193,3 +193,6 @@ class Launch:
     dynamic_ports: tuple[int, ...] = ()
     """Those that are taken out of the host's offers."""
     volume: VolumeMount | None = None
+
+
+fast_init(Launch)

@@ -65,16 +65,27 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * NANOSECONDS) if 0 <= seconds < LATEST_SECONDS else 0
 
 
+def task_state(wire: mesos_pb2.TaskStatus) -> TaskState:
+    """Decode the state of a status alone. Raises InvalidArgument where it is unknown."""
+    if not wire.HasField("state"):
+        raise InvalidArgument("state", "", "a task state of Mesos 1.x")
+    return TASK_STATES[wire.state]
+
+
+def saved_ago(wire: mesos_pb2.TaskStatus) -> int | None:
+    """Return how long before a status its run has saved its work, in nanoseconds; None: that is not told."""
+    saved_at = _saved_at(wire) if wire.HasField("labels") else 0
+    return max(_nanoseconds(wire.timestamp) - saved_at, 0) if saved_at else None
+
+
 def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
     """Decode a status of Mesos; one without a uuid needs no acknowledgement.
 
     Raises InvalidArgument where its state is unknown.
     """
-    if not wire.HasField("state"):
-        raise InvalidArgument("state", "", "a task state of Mesos 1.x")
     return TaskStatus(
         mesos_task_id=wire.task_id.value,
-        state=TASK_STATES[wire.state],
+        state=task_state(wire),
         timestamp=_nanoseconds(wire.timestamp),
         agent_id=wire.agent_id.value,
         message=wire.message,

@@ -10,7 +10,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.states import TaskState
 from peloton.private.eventstream import eventstream_pb2 as pb
-from peloton.wire.mesos import task_status
+from peloton.wire.mesos import saved_ago, task_state
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ def states_from(
     for event in events:
         if event.type != pb.Event.MESOS_TASK_STATUS:
             continue
+        wire = event.mesosTaskStatus
         try:
-            status = task_status(event.mesosTaskStatus)
-            run = parse_mesos_task_id(status.mesos_task_id)
-            found.append((run, status.state))
-            if status.saved_at:
-                saved.append((run, max(status.timestamp - status.saved_at, 0) / NANOSECONDS))
+            run = parse_mesos_task_id(wire.task_id.value)
+            found.append((run, task_state(wire)))
+            if (ago := saved_ago(wire)) is not None:
+                saved.append((run, ago / NANOSECONDS))
         except InvalidArgument as error:
-            log.debug("status of %s ignored: %s", event.mesosTaskStatus.task_id.value, error)
+            log.debug("status of %s ignored: %s", wire.task_id.value, error)
     return found, saved
