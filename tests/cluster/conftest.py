@@ -21,6 +21,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.discovery import ZooKeeperDiscovery
+from peloton.client.tls import Tls
 
 TERMINAL = {job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED}
 
@@ -28,12 +29,14 @@ TERMINAL = {job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED}
 class Harness:
     """A cluster with a pool, and what tests do with it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, tls: Tls | None = None) -> None:
+        """Use `tls` where daemons speak it that the cluster has not made."""
         self.cluster = cluster
         servers = cluster.zookeeper_servers()
         discovery = ZooKeeperDiscovery(servers) if servers else LocalDiscovery(cluster.layout.membership)
         # It follows the leaders: a call whose connection dies with a killed daemon is made again.
-        self.client = PelotonClient("test", discovery=discovery, **client_identity(cluster.directory))
+        identity = client_identity(cluster.directory) if tls is None else {"tls": tls}
+        self.client = PelotonClient("test", discovery=discovery, **identity)
         self.task: task_pb2.TaskInfo | None = None
         self.pool = self._make_pool()
 
