@@ -140,7 +140,8 @@ build/spark-%/.installed: locks/spark-%.txt locks/spark-build.txt
 build/spark-%/.ready: build/spark-%/.installed build/clients/spark/.ready
 	cd build/spark-$*/lib/python3*/site-packages/pyspark/jars && rm -f peloton-spark-*.jar && cp $(abspath build/clients/spark)/peloton-spark-$*-*.jar .
 	cd build/spark-$*/lib/python3*/site-packages/pyspark && SPARK_HOME="$$PWD" SPARK_LOCAL_IP=127.0.0.1 \
-	  PYSPARK_PYTHON=$(abspath build/spark-$*/bin/python) $(abspath $(BIN))/peloton spark archive $(abspath examples/spark/tables.py) 2000 2
+	  PYSPARK_PYTHON=$(abspath build/spark-$*/bin/python) $(abspath $(BIN))/peloton spark archive $(abspath examples/spark/tables.py) 2000 2 2> $(abspath build/spark-$*)/archive.log \
+	  || echo "no archive was made, executors of Spark $* start more slowly: see build/spark-$*/archive.log"
 	@touch $@
 
 .PRECIOUS: build/spark-%/.installed
