@@ -36,7 +36,7 @@ def set_up(debug: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO, force=True)
-    for noisy in ("asyncio", "uvicorn", "urllib3", "grpc"):
+    for noisy in ("asyncio", "uvicorn", "urllib3", "grpc", "httpx2", "httpcore2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

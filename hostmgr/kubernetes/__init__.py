@@ -1,0 +1,1 @@
+"""The backend for Kubernetes: nodes as hosts, and runs as pods that are bound to their nodes."""

@@ -1,0 +1,507 @@
+"""A cluster of Kubernetes as the backend knows it: what becomes of changes, calls and time.
+
+Each entry point takes what happened; `take` returns what follows, to be carried out in order. What a node has
+free is what it can allocate, less what the pods on it request and what is being launched there.
+
+Invariants: a node has at most one room that stands; a run is launched, known by its pod, or neither; the end
+of a run is reported once its pod cannot run any more, and again until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from hostmgr.kubernetes.core.nodes import DOWN, Node, Toleration, repels
+from hostmgr.kubernetes.core.pods import Key, Pod
+from hostmgr.kubernetes.core.states import (
+    LAUNCH_FAILED,
+    RunState,
+    RunStatus,
+    hopeless,
+    judge,
+    removed,
+)
+from peloton.model.ids import MesosTaskId
+from peloton.model.resources import ZERO, Resources
+
+REPEAT_SECONDS = 30.0
+"""After how long the end of a run is reported again that nobody has acknowledged."""
+PortRange = tuple[int, int]
+"""First and last, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRules:
+    """How nodes and pods are treated. Times are in seconds."""
+
+    namespace: str
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[PortRange, ...] = ()
+    """Ports of each node that tasks may take."""
+    lost_after: float = 300.0
+    """How long a node may be not ready until its runs are lost."""
+    keep_finished: float = 300.0
+    """How long a pod is kept after the end of its run was acknowledged."""
+
+
+# Instructions.
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the pod of a run. Answered by `created`, `refused` or `dropped`."""
+
+    run: MesosTaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the pod of a run, if it is still the one with this uid. Its end is seen by the watch."""
+
+    run: MesosTaskId
+    uid: str
+    grace: int | None = None
+    """Seconds; None: as the pod says; 0: at once, without its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a node has free for tasks."""
+
+    id: str
+    node: str
+    free: Resources
+    ports: tuple[PortRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What follows from the events since the last turn."""
+
+    withdrawn: tuple[str, ...] = ()
+    """Ids of rooms that do not stand any more."""
+    lost: tuple[str, ...] = ()
+    """Nodes that are gone."""
+    rooms: tuple[Room, ...] = ()
+    statuses: tuple[RunStatus, ...] = ()
+    instructions: tuple[Create | Delete, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.withdrawn or self.lost or self.rooms or self.statuses or self.instructions)
+
+
+@dataclass(slots=True)
+class _Launching:
+    node: str
+    resources: Resources
+    ports: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Out:
+    withdrawn: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    statuses: list[RunStatus] = field(default_factory=list)
+    instructions: list[Create | Delete] = field(default_factory=list)
+
+
+class KubernetesCluster:
+    """Nodes, pods and launches of one cluster. `now` is seconds on the monotonic clock."""
+
+    def __init__(self, rules: ClusterRules) -> None:
+        self._rules = rules
+        self.nodes: dict[str, Node] = {}
+        self._pods: dict[Key, Pod] = {}
+        self._on: dict[str, set[Key]] = {}
+        self._launching: dict[MesosTaskId, _Launching] = {}
+        self._starting_on: dict[str, set[MesosTaskId]] = {}
+        self._killed: set[MesosTaskId] = set()
+        """Runs of which we have asked that they end."""
+        self._failing: dict[MesosTaskId, str] = {}
+        """Runs that never start, with the reason: they have failed when their pods are gone."""
+        self._reported: dict[MesosTaskId, RunStatus] = {}
+        self._unacknowledged: dict[MesosTaskId, tuple[float, RunStatus]] = {}
+        """Ends of runs, with the time of their last report."""
+        self._finished: dict[MesosTaskId, float] = {}
+        """When the ends of runs were acknowledged whose pods are still there."""
+        self._not_ready: dict[str, float] = {}
+        """Nodes that are not ready, and since when."""
+        self._silent: set[str] = set()
+        """Nodes whose leases are not renewed."""
+        self.lost: set[str] = set()
+        """Nodes that were not ready for so long that their runs are lost."""
+        self._rooms: dict[str, Room] = {}
+        self._dirty: set[str] = set()
+        self._number = 0
+        self._connected = False
+        self._out = _Out()
+
+    # The connection.
+
+    def connected(self) -> None:
+        """Begin a connection: rooms are offered anew, and ends that nobody acknowledged reported again."""
+        self._connected = True
+        self._rooms.clear()
+        self._dirty.update(self.nodes)
+        self._out = _Out()
+        self._out.statuses += [status for _, status in self._unacknowledged.values()]
+        for name in {node for node in self._on if node not in self.nodes} | self.lost:
+            self._end_all_on(name)
+        for run in self._failing:
+            if (pod := self._pods.get((self._rules.namespace, run))) is not None:
+                self._delete(pod)
+
+    def disconnected(self) -> None:
+        """End the connection. What was not sent is not: its runs are reconciled."""
+        self._connected = False
+        self._rooms.clear()
+        self._launching.clear()
+        self._starting_on.clear()
+        self._out = _Out()
+
+    # Nodes.
+
+    def replace_nodes(self, nodes: Iterable[Node], now: float) -> None:
+        """Take over all nodes: others are gone."""
+        listed = {node.name: node for node in nodes}
+        for name in [name for name in self.nodes if name not in listed]:
+            self.remove_node(name)
+        for node in listed.values():
+            self.put_node(node, now)
+
+    def put_node(self, node: Node, now: float) -> None:
+        """Take over a node that is new or has changed."""
+        before = self.nodes.get(node.name)
+        if before == node:
+            return
+        if before is not None and before.uid != node.uid:
+            self.remove_node(node.name)
+        self.nodes[node.name] = node
+        if node.maintenance == DOWN and before is not None and before.maintenance != DOWN:
+            self._out.lost.append(node.name)
+        self._settle_readiness(node.name, now)
+        self._dirty.add(node.name)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node that was deleted; its runs are lost, and their pods are deleted."""
+        if self.nodes.pop(name, None) is None:
+            return
+        self._not_ready.pop(name, None)
+        self._silent.discard(name)
+        self.lost.discard(name)
+        self._withdraw(name)
+        self._out.lost.append(name)
+        self._end_all_on(name)
+
+    def silent(self, names: Iterable[str], now: float) -> None:
+        """Take over which nodes do not renew their leases."""
+        names = set(names) & set(self.nodes)
+        changed, self._silent = names ^ self._silent, names
+        for name in changed:
+            self._settle_readiness(name, now)
+            self._dirty.add(name)
+
+    def ready(self, name: str) -> bool:
+        """Return whether a node says that it is ready, and shows that it lives."""
+        node = self.nodes.get(name)
+        return node is not None and node.ready and name not in self._silent
+
+    def listed(self) -> tuple[list[Node], list[Node]]:
+        """Return the nodes that are there, and those that are not ready and may come back."""
+        present = [
+            each for each in self.nodes.values() if each.maintenance != DOWN and each.name not in self.lost
+        ]
+        there = [each for each in present if self.ready(each.name)]
+        return there, [each for each in present if not self.ready(each.name)]
+
+    def ports(self, node: Node) -> tuple[PortRange, ...]:
+        """Return the ports of a node that tasks may take."""
+        return self._rules.ports if node.ports is None else node.ports
+
+    def allocated(self, name: str) -> Resources:
+        """Return what runs have of a node."""
+        pods = (self._pods[key] for key in self._on.get(name, ()))
+        ours = sum((pod.requests for pod in pods if pod.ours), ZERO)
+        return ours + sum((self._launching[run].resources for run in self._starting_on.get(name, ())), ZERO)
+
+    def _settle_readiness(self, name: str, now: float) -> None:
+        if self.ready(name):
+            self._not_ready.pop(name, None)
+            self.lost.discard(name)
+        else:
+            self._not_ready.setdefault(name, now)
+
+    def _end_all_on(self, name: str) -> None:
+        """Delete all pods on a node that cannot end them itself."""
+        for key in sorted(self._on.get(name, ())):
+            pod = self._pods[key]
+            if pod.ours:
+                self._delete(pod, grace=0)
+
+    # Pods.
+
+    def replace_pods(self, pods: Iterable[Pod]) -> None:
+        """Take over all pods: others are gone."""
+        listed = {pod.key: pod for pod in pods}
+        for key in [key for key in self._pods if key not in listed]:
+            self.remove_pod(self._pods[key])
+        for pod in listed.values():
+            self.put_pod(pod)
+
+    def put_pod(self, pod: Pod) -> None:
+        """Take over a pod that is new or has changed."""
+        before = self._pods.get(pod.key)
+        if before is not None and before.uid != pod.uid:
+            self.remove_pod(before)
+        self._forget_launch(pod.name if pod.ours else "")
+        self._pods[pod.key] = pod
+        if before is not None and before.node != pod.node:
+            self._on.get(before.node, set()).discard(pod.key)
+            self._dirty.add(before.node)
+        on = self._on.setdefault(pod.node, set())
+        on.discard(pod.key)
+        if not pod.over:
+            on.add(pod.key)
+        if before is None or before.over != pod.over or before.requests != pod.requests:
+            self._dirty.add(pod.node)
+        if pod.ours:
+            self._follow(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Take over that a pod is gone; `pod` is its last form."""
+        self._pods.pop(pod.key, None)
+        self._on.get(pod.node, set()).discard(pod.key)
+        self._dirty.add(pod.node)
+        if not pod.ours:
+            return
+        run = pod.name
+        reported = self._reported.pop(run, None)
+        reason = self._failing.pop(run, "")
+        if reported is None or not reported.state.terminal:
+            self._report(self._last(pod, reason))
+        self._reported.pop(run, None)
+        self._finished.pop(run, None)
+        self._killed.discard(run)
+
+    def _last(self, pod: Pod, failing: str) -> RunStatus:
+        """Return the end of a run whose pod is gone."""
+        killed = pod.name in self._killed
+        if failing and not killed:
+            return RunStatus(pod.name, RunState.FAILED, pod.node, LAUNCH_FAILED, failing, uid=pod.uid)
+        ended = judge(pod, killed) if pod.over else None
+        if ended is None and not killed and (pod.node not in self.nodes or pod.node in self.lost):
+            text = (
+                f"node {pod.node} is gone" if pod.node not in self.nodes else f"node {pod.node} is not ready"
+            )
+            ended = RunStatus(pod.name, RunState.LOST, pod.node, "AGENT_REMOVED", text)
+        return replace(ended or removed(pod, killed), uid=pod.uid)
+
+    def _follow(self, pod: Pod) -> None:
+        """Report what a change of a pod means for its run."""
+        status = judge(pod, pod.name in self._killed)
+        if status is None:
+            if pod.name not in self._failing:
+                self._failing[pod.name] = hopeless(pod)
+                self._delete(pod)
+            return
+        before = self._reported.get(pod.name)
+        if before is not None and before.state.terminal:
+            return
+        if status.state is RunState.STAGING:
+            return
+        if pod.name in self._failing:
+            return  # it fails when the pod is gone, whatever becomes of its container meanwhile
+        if before is None or (before.state, before.healthy) != (status.state, status.healthy):
+            self._report(replace(status, uid=pod.uid) if status.state.terminal else status)
+
+    def _report(self, status: RunStatus) -> None:
+        self._reported[status.run] = status
+        if status.state.terminal:
+            self._unacknowledged[status.run] = (-1.0, status)
+        if self._connected:
+            self._out.statuses.append(status)
+
+    # Launches.
+
+    def launch(self, node: str, run: MesosTaskId, resources: Resources, ports: Iterable[int] = ()) -> None:
+        """Launch a run; its room stands no more."""
+        self._launching[run] = _Launching(node, resources, frozenset(ports))
+        self._starting_on.setdefault(node, set()).add(run)
+        self._out.instructions.append(Create(run))
+        self.void(node)
+
+    def void(self, node: str) -> None:
+        """Forget the room of a node, which was used or declined: it is offered anew."""
+        self._rooms.pop(node, None)
+        self._dirty.add(node)
+
+    def room(self, room_id: str) -> Room | None:
+        """Return a room that stands."""
+        return next((each for each in self._rooms.values() if each.id == room_id), None)
+
+    def wanted(self, run: MesosTaskId) -> bool:
+        """Return whether a pod is still to be created: its run was not killed meanwhile."""
+        return run in self._launching and run not in self._killed
+
+    def created(self, pod: Pod) -> None:
+        """Take over that the pod of a run exists: it was created now, or by an earlier try."""
+        if pod.key not in self._pods and pod.name in self._launching:
+            self.put_pod(pod)
+        if pod.name in self._killed and pod.key in self._pods:
+            self._delete(self._pods[pod.key])
+
+    def refused(self, run: MesosTaskId, state: RunState, reason: str, message: str) -> None:
+        """Take over that the API server has refused a pod; it does not exist."""
+        node = self._forget_launch(run)
+        if node is not None:
+            self._killed.discard(run)
+            self._report(RunStatus(run, state, node, reason, message, uid=run))
+            self._reported.pop(run, None)
+
+    def dropped(self, run: MesosTaskId) -> None:
+        """Take over that the pod of a run was not created, because the run was killed before."""
+        self.refused(run, RunState.KILLED, "TASK_KILLED_DURING_LAUNCH", "killed before its pod was created")
+
+    def _forget_launch(self, run: MesosTaskId) -> str | None:
+        launching = self._launching.pop(run, None)
+        if launching is None:
+            return None
+        self._starting_on.get(launching.node, set()).discard(run)
+        self._dirty.add(launching.node)
+        return launching.node
+
+    # Requests.
+
+    def kill(self, run: MesosTaskId) -> None:
+        """End a run; of one that is not known the state is told."""
+        pod = self._pods.get((self._rules.namespace, run))
+        if pod is None or not pod.ours:
+            if run in self._launching:
+                self._killed.add(run)
+            else:
+                self._answer(run)
+            return
+        if not pod.over:
+            self._killed.add(run)
+            self._delete(pod, 0 if pod.node in self.lost or pod.node not in self.nodes else None)
+
+    def reconcile(self, runs: Sequence[MesosTaskId]) -> None:
+        """Tell the states of runs; without runs, of all that are known."""
+        if runs:
+            for run in runs:
+                self._answer(run)
+        else:
+            for pod in [pod for pod in self._pods.values() if pod.ours]:
+                self._answer(pod.name)
+
+    def acknowledge(self, run: MesosTaskId, uid: str, now: float) -> None:
+        """Take over that the end of a run is stored; its pod is deleted after some time."""
+        held = self._unacknowledged.get(run)
+        if held is None or held[1].uid != uid:
+            return
+        del self._unacknowledged[run]
+        if (self._rules.namespace, run) in self._pods:
+            self._finished[run] = now
+
+    def _answer(self, run: MesosTaskId) -> None:
+        """Tell the state of a run; of one that is being launched, nothing is known yet."""
+        if run in self._launching:
+            return
+        pod = self._pods.get((self._rules.namespace, run))
+        if pod is not None and pod.ours:
+            status = judge(pod, run in self._killed)
+            if status is not None:
+                self._out.statuses.append(replace(status, uid=""))
+        elif run in self._unacknowledged:
+            self._out.statuses.append(self._unacknowledged[run][1])
+        else:
+            text = "no pod has the name of this run"
+            self._out.statuses.append(
+                RunStatus(run, RunState.LOST, reason="RECONCILIATION", message=text, missing=True)
+            )
+
+    def _delete(self, pod: Pod, grace: int | None = None) -> None:
+        if pod.name in self._failing and grace is None:
+            grace = 0 if pod.container.state != "running" else None
+        self._out.instructions.append(Delete(pod.name, pod.uid, grace))
+
+    # Time, and what follows.
+
+    def tick(self, now: float) -> None:
+        """Let time pass: nodes are lost, ends are repeated, and pods of ended runs are deleted."""
+        for name, since in self._not_ready.items():
+            if now - since >= self._rules.lost_after and name not in self.lost:
+                self.lost.add(name)
+                self._out.lost.append(name)
+                self._withdraw(name)
+                self._end_all_on(name)
+        for run, (told, status) in self._unacknowledged.items():
+            if told < 0:
+                self._unacknowledged[run] = (now, status)
+            elif now - told >= REPEAT_SECONDS and self._connected:
+                self._unacknowledged[run] = (now, status)
+                self._out.statuses.append(status)
+        for run in [run for run, at in self._finished.items() if now - at >= self._rules.keep_finished]:
+            self._finished[run] = (
+                now - self._rules.keep_finished + REPEAT_SECONDS
+            )  # until it is seen to be gone
+            pod = self._pods.get((self._rules.namespace, run))
+            if pod is not None:
+                self._out.instructions.append(Delete(run, pod.uid, 0))
+
+    def take(self) -> Turn:
+        """Return what follows from the events since the last call."""
+        rooms = self._offer() if self._connected else ()
+        out, self._out = self._out, _Out()
+        return Turn(
+            tuple(out.withdrawn), tuple(out.lost), rooms, tuple(out.statuses), tuple(out.instructions)
+        )
+
+    def _withdraw(self, name: str) -> None:
+        room = self._rooms.pop(name, None)
+        if room is not None:
+            self._out.withdrawn.append(room.id)
+
+    def _offer(self) -> tuple[Room, ...]:
+        """Return new rooms in place of those that have changed."""
+        made = []
+        for name in sorted(self._dirty):
+            free = self._free(name)
+            standing = self._rooms.get(name)
+            if standing is not None and free == (standing.free, standing.ports):
+                continue
+            self._withdraw(name)
+            if free is not None:
+                self._number += 1
+                room = self._rooms[name] = Room(f"{name}/{self._number}", name, *free)
+                made.append(room)
+        self._dirty.clear()
+        return tuple(made)
+
+    def _free(self, name: str) -> tuple[Resources, tuple[PortRange, ...]] | None:
+        """Return what a node has free; None where nothing may be launched there."""
+        node = self.nodes.get(name)
+        if node is None or not self.ready(name) or node.cordoned or node.maintenance:
+            return None
+        pods = [self._pods[key] for key in self._on.get(name, ())]
+        starting = [self._launching[run] for run in self._starting_on.get(name, ())]
+        if repels(node, self._rules.tolerations) or len(pods) + len(starting) >= node.pods:
+            return None
+        used = sum((pod.requests for pod in pods), ZERO) + sum((each.resources for each in starting), ZERO)
+        free = Resources(*(max(0, each) for each in (node.total - used).values()))
+        taken = frozenset().union(*(pod.ports for pod in pods), *(each.ports for each in starting))
+        return (free, _without(self.ports(node), taken)) if free.cpu or free.memory else None
+
+
+def _without(ranges: Sequence[PortRange], taken: frozenset[int]) -> tuple[PortRange, ...]:
+    """Return ranges without some ports."""
+    found: list[PortRange] = []
+    for first, last in ranges:
+        for port in sorted(port for port in taken if first <= port <= last):
+            if first < port:
+                found.append((first, port - 1))
+            first = port + 1
+        if first <= last:
+            found.append((first, last))
+    return tuple(found)

@@ -1,0 +1,272 @@
+"""Translation of launches to pods.
+
+What Kubernetes cannot keep, or this adapter does not do yet, is refused with the field's path: a task never
+runs as something else than what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hostmgr.kubernetes.core.nodes import Toleration
+from hostmgr.kubernetes.core.pods import CONTAINER, MANAGED_BY, PELOTON
+from hostmgr.kubernetes.core.quantities import GPU, MEMORY, amounts_of
+from mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.config.sources import merged
+from peloton.errors import InvalidArgument
+from peloton.model.ids import parse_mesos_task_id, task_id
+from peloton.model.system_labels import SYSTEM_KEYS, SYSTEM_PREFIX
+from peloton.model.task import (
+    CHECK_FAILURES,
+    CHECK_INTERVAL_SECONDS,
+    CHECK_TIMEOUT_SECONDS,
+    KILL_GRACE_SECONDS,
+    Launch,
+)
+
+JOB, INSTANCE, TASK = "peloton.job_id", "peloton.instance_id", "peloton.task_id"
+"""Labels of a pod, as Mesos' tasks have them."""
+LABELS = "peloton/labels"
+"""The annotation with all labels of the task, as JSON: not all are labels of Kubernetes."""
+_LABEL_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_RESERVED = ("kubernetes.io/", "k8s.io/")
+_Check = task_pb2.HealthCheckConfig
+_Container = mesos_pb2.ContainerInfo
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRules:
+    """How pods are described."""
+
+    namespace: str
+    default_image: str = ""
+    """The image of tasks that name none; empty: they are refused."""
+    tolerations: tuple[Toleration, ...] = ()
+    longest_grace: int = 600
+    cpu_limits: bool = False
+    """Whether a task has no more CPU than it requests also where others are idle."""
+    template: Mapping[str, Any] = field(default_factory=dict)
+    """A pod into which what Peloton says is merged."""
+
+
+def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
+    """Return the pod of a launch, bound to its node.
+
+    Raises InvalidArgument for an id that is not a run's, and for what cannot be had on Kubernetes.
+    """
+    config, run = launch.payload, parse_mesos_task_id(launch.mesos_task_id)
+    if not isinstance(config, task_pb2.TaskConfig):
+        raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
+    _refuse(launch, config)
+    labels = {JOB: run.job_id, INSTANCE: str(run.instance), TASK: task_id(run.job_id, run.instance)}
+    given = _labels(config)
+    return merged(
+        dict(rules.template),
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": launch.mesos_task_id,
+                "namespace": rules.namespace,
+                "labels": {**dict(filter(_valid, given)), **labels, MANAGED_BY: PELOTON},
+                "annotations": {LABELS: json.dumps(given)} if given else {},
+            },
+            "spec": _spec(launch, config, node, rules),
+        },
+    )
+
+
+def _refuse(launch: Launch, config: task_pb2.TaskConfig) -> None:
+    """Raise InvalidArgument for what tasks cannot have on Kubernetes."""
+    if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
+        raise InvalidArgument("executor.type", "CUSTOM", "no executor: Kubernetes runs containers only")
+    if config.command.uris:
+        uri = config.command.uris[0].value
+        raise InvalidArgument("command.uris", uri, "no URI on Kubernetes: put the files into the image")
+    if launch.volume is not None:
+        raise InvalidArgument("volume", launch.volume.id, "no persistent volume on Kubernetes")
+    if config.workload.stop_signal not in ("", "SIGTERM"):
+        signal = config.workload.stop_signal
+        raise InvalidArgument(
+            "workload.stop_signal", signal, "SIGTERM: that of the image counts on Kubernetes"
+        )
+    if launch.revocable:
+        raise InvalidArgument("revocable", True, "false: Kubernetes offers no revocable CPU")
+    docker = config.container.docker
+    if docker.privileged:
+        raise InvalidArgument(
+            "container.docker.privileged", True, "false: kubernetes.pod_template may allow it"
+        )
+    if docker.parameters:
+        key = docker.parameters[0].key
+        raise InvalidArgument("container.docker.parameters", key, "no option of `docker run`, on Kubernetes")
+    if config.command.user and not config.command.user.isdecimal():
+        raise InvalidArgument("command.user", config.command.user, "the number of a user, on Kubernetes")
+    for variable in config.command.environment.variables:
+        if variable.type == mesos_pb2.Environment.Variable.SECRET:
+            raise InvalidArgument(
+                f"command.environment[{variable.name}]", "a secret", "a plain value, on Kubernetes"
+            )
+
+
+def _labels(config: task_pb2.TaskConfig) -> list[tuple[str, str]]:
+    pairs = ((each.key, each.value) for each in config.labels)
+    return [pair for pair in pairs if not pair[0].startswith(SYSTEM_PREFIX) or pair[0] in SYSTEM_KEYS]
+
+
+def _valid(label: tuple[str, str]) -> bool:
+    """Return whether Kubernetes takes a label, and it is not one of Kubernetes' own."""
+    key, value = label
+    reserved = any(f"{key.rpartition('/')[0]}/".endswith(each) for each in _RESERVED)
+    return not reserved and bool(_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value))
+
+
+def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRules) -> Manifest:
+    volumes, mounts = _volumes(config.container)
+    spec: Manifest = {
+        "nodeName": node,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": _grace(config, rules.longest_grace),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "containers": [_container(launch, config, rules, mounts)],
+    }
+    if launch.ports:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if rules.tolerations:
+        spec["tolerations"] = [_toleration(each) for each in rules.tolerations]
+    if volumes:
+        spec["volumes"] = volumes
+    return spec
+
+
+def _toleration(toleration: Toleration) -> Manifest:
+    found = {"operator": "Equal" if toleration.value else "Exists"}
+    pairs = (("key", toleration.key), ("value", toleration.value), ("effect", toleration.effect))
+    return found | {name: value for name, value in pairs if value}
+
+
+def _grace(config: task_pb2.TaskConfig, longest: int) -> int:
+    grace = config.killGracePeriodSeconds or KILL_GRACE_SECONDS
+    return max(grace, min(config.workload.grace_seconds, longest)) if config.HasField("workload") else grace
+
+
+def _container(
+    launch: Launch, config: task_pb2.TaskConfig, rules: PodRules, mounts: list[Manifest]
+) -> Manifest:
+    image = image_of(config.container) or rules.default_image
+    if not image:
+        raise InvalidArgument("container", "no image", "an image: hosts of Kubernetes run containers only")
+    container: Manifest = {
+        "name": CONTAINER,
+        "image": image,
+        **_command(config.command),
+        "env": [{"name": name, "value": value} for name, value in _environment(launch, config)],
+        "resources": _amounts(launch, rules),
+    }
+    if config.container.docker.force_pull_image:
+        container["imagePullPolicy"] = "Always"
+    if launch.ports:
+        container["ports"] = [
+            {"name": f"p{port}", "containerPort": port, "hostPort": port}
+            for port in sorted(set(launch.ports.values()))
+        ]
+    if mounts:
+        container["volumeMounts"] = mounts
+    if config.command.user:
+        container["securityContext"] = {"runAsUser": int(config.command.user)}
+    if config.HasField("healthCheck") and config.healthCheck.enabled:
+        probe = _probe(config.healthCheck)
+        container |= {"livenessProbe": probe, "readinessProbe": {**probe, "failureThreshold": 1}}
+    return container
+
+
+def image_of(container: _Container) -> str:
+    """Return the image that a task names; empty where it names none.
+
+    Raises InvalidArgument for an image of another kind than Docker's.
+    """
+    if container.HasField("docker"):
+        return container.docker.image
+    image = container.mesos.image
+    if not container.mesos.HasField("image"):
+        return ""
+    if image.type != mesos_pb2.Image.DOCKER:
+        raise InvalidArgument("container.mesos.image.type", mesos_pb2.Image.Type.Name(image.type), "DOCKER")
+    return image.docker.name
+
+
+def literal(text: str) -> str:
+    """Return a text of a container so that Kubernetes replaces nothing in it: no `$(NAME)`, no `$$`."""
+    return text.replace("$", "$$")
+
+
+def _command(command: mesos_pb2.CommandInfo) -> Manifest:
+    if command.shell:
+        return {"command": ["/bin/sh", "-c", literal(command.value)]}
+    arguments = list(map(literal, command.arguments))
+    if not command.value:
+        return {"args": arguments} if arguments else {}
+    return {"command": [literal(command.value), *arguments[1:]]}  # Mesos' first argument is argv[0]
+
+
+def _environment(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[tuple[str, str]]:
+    """Yield variables: those of Peloton after the user's, since of two with one name the later counts."""
+    run = parse_mesos_task_id(launch.mesos_task_id)
+    for variable in config.command.environment.variables:
+        yield variable.name, literal(variable.value)
+    yield "PELOTON_JOB_ID", run.job_id
+    yield "PELOTON_INSTANCE_ID", str(run.instance)
+    yield "PELOTON_TASK_ID", task_id(run.job_id, run.instance)
+    for port in config.ports:
+        if port.envName:
+            yield port.envName, str(launch.ports[port.name])
+
+
+def _amounts(launch: Launch, rules: PodRules) -> Manifest:
+    """Return requests, and limits: of memory always, and of GPUs, which Kubernetes takes as limits only."""
+    requests = amounts_of(launch.resources)
+    limited = {MEMORY, GPU, "cpu"} if rules.cpu_limits else {MEMORY, GPU}
+    limits = {name: amount for name, amount in requests.items() if name in limited}
+    return {name: amounts for name, amounts in (("requests", requests), ("limits", limits)) if amounts}
+
+
+def _probe(check: _Check) -> Manifest:
+    found: Manifest = {
+        "initialDelaySeconds": check.initialIntervalSecs,
+        "periodSeconds": check.intervalSecs or CHECK_INTERVAL_SECONDS,
+        "timeoutSeconds": check.timeoutSecs or CHECK_TIMEOUT_SECONDS,
+        "failureThreshold": check.maxConsecutiveFailures or CHECK_FAILURES,
+    }
+    if check.type == _Check.COMMAND:
+        return {**found, "exec": {"command": ["/bin/sh", "-c", check.commandCheck.command]}}
+    if check.type == _Check.HTTP:
+        http = check.httpCheck
+        get = {"scheme": (http.scheme or "http").upper(), "port": http.port, "path": http.path or "/"}
+        return {**found, "httpGet": get}
+    raise InvalidArgument("healthCheck.type", _Check.Type.Name(check.type), "COMMAND or HTTP")
+
+
+def _volumes(container: _Container) -> tuple[list[Manifest], list[Manifest]]:
+    """Return volumes and their mounts. Raises InvalidArgument for other volumes than folders of the host."""
+    volumes, mounts = [], []
+    for number, each in enumerate(container.volumes):
+        path = f"container.volumes[{number}]"
+        if each.HasField("source"):
+            kind = mesos_pb2.Volume.Source.Type.Name(each.source.type)
+            raise InvalidArgument(f"{path}.source.type", kind, "a host_path, on Kubernetes")
+        if not each.host_path.startswith("/"):
+            raise InvalidArgument(f"{path}.host_path", each.host_path, "an absolute path")
+        volumes.append({"name": f"v{number}", "hostPath": {"path": each.host_path}})
+        mount = {"name": f"v{number}", "mountPath": each.container_path}
+        mounts.append({**mount, "readOnly": True} if each.mode == mesos_pb2.Volume.RO else mount)
+    return volumes, mounts

@@ -1,0 +1,160 @@
+"""The calls that create and delete pods, so many at a time, in order for each run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from prometheus_client import Counter
+
+from hostmgr.kubernetes.core.cluster import Create, Delete, KubernetesCluster
+from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
+from hostmgr.kubernetes.core.states import RunState
+from peloton.errors import Unavailable
+from peloton.kubernetes.client import ApiClient, ApiError
+from peloton.kubernetes.tasks import until_first_ends
+from peloton.model.ids import MesosTaskId
+
+MOST_WAITING = 1000
+"""Calls that are queued before callers wait."""
+TRIES = 3
+PAUSE_SECONDS = 0.3
+CALLS = Counter("hostmgr_kubernetes_calls", "Calls that create and delete pods.", ["call", "result"])
+log = logging.getLogger(__name__)
+_CONFLICT, _NOT_FOUND, _FORBIDDEN, _GONE = 409, 404, 403, 410
+
+
+class PodWriter:
+    """Carry out the core's instructions. A call that is not answered is made again: names make it safe."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        core: KubernetesCluster,
+        namespace: str,
+        concurrency: int,
+        fence: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        """Call `wake` when the core has learnt something."""
+        self._client = client
+        self._core = core
+        self._namespace = namespace
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._concurrency = concurrency
+        self._fence = fence
+        self._wake = wake
+        self._manifests: dict[MesosTaskId, dict[str, Any]] = {}
+        self._queue: deque[Create | Delete] = deque()
+        self._added = asyncio.Event()
+        self._roomy = asyncio.Event()
+        self._roomy.set()
+
+    def describe(self, run: MesosTaskId, manifest: dict[str, Any]) -> None:
+        """Keep the pod of a run until it is created."""
+        self._manifests[run] = manifest
+
+    def add(self, instructions: Iterable[Create | Delete]) -> None:
+        """Queue instructions."""
+        self._queue.extend(instructions)
+        if self._queue:
+            self._added.set()
+        self._measure()
+
+    async def room(self) -> None:
+        """Wait until more may be queued."""
+        await self._roomy.wait()
+
+    def disconnected(self) -> None:
+        """Forget what was not sent."""
+        self._queue.clear()
+        self._manifests.clear()
+        self._roomy.set()
+
+    def _measure(self) -> None:
+        if len(self._queue) < MOST_WAITING:
+            self._roomy.set()
+        else:
+            self._roomy.clear()
+
+    async def work(self) -> None:
+        """Make calls until one fails for want of a server. Raises Unavailable, and what the fence raises."""
+        await until_first_ends(*(self._write() for _ in range(self._concurrency)))
+
+    async def _write(self) -> NoReturn:
+        while True:
+            while not self._queue:
+                self._added.clear()
+                await self._added.wait()
+            instruction = self._queue.popleft()
+            self._measure()
+            if isinstance(instruction, Create):
+                await self._create(instruction.run)
+            else:
+                await self._delete(instruction)
+            self._wake()
+
+    async def _create(self, run: MesosTaskId) -> None:
+        manifest = self._manifests.pop(run, None)
+        if manifest is None or not self._core.wanted(run):
+            self._core.dropped(run)
+            return
+        try:
+            answer = await self._again("POST", self._path, manifest)
+        except ApiError as error:
+            await self._not_created(run, error)
+            return
+        CALLS.labels("create", "done").inc()
+        self._core.created(pod_of(answer, self._namespace))
+
+    async def _not_created(self, run: MesosTaskId, error: ApiError) -> None:
+        """Take over a pod of this name, which is ours by an earlier try; report anything else as refused."""
+        if error.status == _CONFLICT and error.reason == "AlreadyExists":
+            try:
+                found = await self._again("GET", f"{self._path}/{run}")
+            except ApiError as missing:
+                error = missing
+            else:
+                if (found["metadata"].get("labels") or {}).get(MANAGED_BY) == PELOTON:
+                    CALLS.labels("create", "exists").inc()
+                    self._core.created(pod_of(found, self._namespace))
+                    return
+        CALLS.labels("create", "refused").inc()
+        log.warning("the pod of %s was not created: %s", run, error)
+        text = f"Kubernetes has refused the pod: {error}"
+        if error.status in (
+            _FORBIDDEN,
+            _NOT_FOUND,
+            _CONFLICT,
+        ):  # quotas, rights, namespaces: not the task's fault
+            self._core.refused(run, RunState.LOST, "INVALID_OFFERS", text)
+        else:
+            self._core.refused(run, RunState.ERROR, "TASK_INVALID", text)
+
+    async def _delete(self, instruction: Delete) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": instruction.uid}} if instruction.uid else {}
+        if instruction.grace is not None:
+            options["gracePeriodSeconds"] = instruction.grace
+        try:
+            await self._again("DELETE", f"{self._path}/{instruction.run}", options)
+        except ApiError as error:
+            if error.status not in (_NOT_FOUND, _CONFLICT, _GONE):  # it is gone, or another one
+                CALLS.labels("delete", "refused").inc()
+                log.error("the pod of %s was not deleted: %s", instruction.run, error)
+                return
+        CALLS.labels("delete", "done").inc()
+
+    async def _again(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Make a call, a few times where it is not answered. Raises ApiError, Unavailable."""
+        for left in reversed(range(TRIES)):
+            self._fence()
+            try:
+                return await self._client.call(method, path, body)
+            except Unavailable:
+                if not left:
+                    raise
+                await asyncio.sleep(PAUSE_SECONDS)
+        raise AssertionError("the last try returns or raises")

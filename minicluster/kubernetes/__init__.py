@@ -1,0 +1,1 @@
+"""Kubernetes on one machine: a kubelet that runs pods as processes."""

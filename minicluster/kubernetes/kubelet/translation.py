@@ -1,0 +1,120 @@
+"""Translation of a pod to the task that the agent's launcher and supervisor run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from mesos.v1 import mesos_pb2 as mesos
+
+Object = Mapping[str, Any]
+_QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?", re.ASCII)
+_SUFFIXES: Mapping[str, Fraction | int] = {
+    "m": Fraction(1, 1000), "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+}  # fmt: skip
+_REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+MEGABYTE = 2**20
+
+
+class CannotBeRun(ValueError):
+    """This kubelet does not run such a pod; the text says why."""
+
+
+def quantity(text: str) -> Fraction:
+    """Return an amount of Kubernetes. Raise CannotBeRun for what is none, or has a unit unknown here."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise CannotBeRun(f"{text!r} is no amount that this kubelet knows")
+    return Fraction(found[1]) * Fraction(_SUFFIXES.get(found[2] or "", 1))
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Replace `$(NAME)` by a variable, if there is such a one, and `$$` by `$`, as kubelets do."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else variables.get(found[1], found[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def requested(pod: Object) -> dict[str, Fraction]:
+    """Return what a pod's containers request in all, by name. Raise CannotBeRun."""
+    amounts: dict[str, Fraction] = {}
+    for container in pod["spec"].get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
+            amounts[name] = amounts.get(name, Fraction(0)) + quantity(str(text))
+    return amounts
+
+
+def task_of(pod: Object) -> mesos.TaskInfo:
+    """Return the task of a pod's only container. Raise CannotBeRun for what a process cannot be."""
+    spec = pod["spec"]
+    containers: Sequence[Object] = spec.get("containers") or ()
+    if len(containers) != 1 or spec.get("initContainers"):
+        raise CannotBeRun("a process kubelet runs pods with one container, without init containers")
+    container = containers[0]
+    task = mesos.TaskInfo(name=pod["metadata"]["name"])
+    task.task_id.value = pod["metadata"]["name"]
+    variables = _environment(container.get("env") or ())
+    for name, value in variables.items():
+        task.command.environment.variables.add(name=name, value=value)
+    _set_command(task.command, container, variables)
+    task.container.type = mesos.ContainerInfo.DOCKER
+    task.container.docker.image = container.get("image") or ""
+    _set_amounts(task, requested(pod))
+    _set_check(task.health_check, container.get("livenessProbe"), task.command)
+    if not container.get("livenessProbe"):
+        task.ClearField("health_check")
+    return task
+
+
+def _environment(wires: Iterable[Object]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in wires:
+        if "valueFrom" in each:
+            raise CannotBeRun(f"variable {each['name']}: a process kubelet knows no valueFrom")
+        found[each["name"]] = expanded(each.get("value") or "", found)
+    return found
+
+
+def _set_command(command: mesos.CommandInfo, container: Object, variables: Mapping[str, str]) -> None:
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        raise CannotBeRun("a container without a command: a process kubelet does not look into images")
+    argv = [expanded(word, variables) for word in words]
+    command.shell, command.value = False, argv[0]
+    command.arguments.extend(argv)
+
+
+def _set_amounts(task: mesos.TaskInfo, amounts: Mapping[str, Fraction]) -> None:
+    for name, key, unit in (
+        ("cpus", "cpu", 1), ("mem", "memory", MEGABYTE), ("disk", "ephemeral-storage", MEGABYTE)
+    ):  # fmt: skip
+        if amounts.get(key):
+            value = mesos.Value.Scalar(value=float(amounts[key] / unit))
+            task.resources.add(name=name, type=mesos.Value.SCALAR, scalar=value)
+
+
+def _set_check(check: mesos.HealthCheck, probe: Object | None, command: mesos.CommandInfo) -> None:
+    if not probe:
+        return
+    check.delay_seconds = probe.get("initialDelaySeconds") or 0
+    check.interval_seconds = probe.get("periodSeconds") or 10
+    check.timeout_seconds = probe.get("timeoutSeconds") or 1
+    check.consecutive_failures = probe.get("failureThreshold") or 3
+    if "exec" in probe:
+        argv = probe["exec"]["command"]
+        check.type = mesos.HealthCheck.COMMAND
+        check.command.shell, check.command.value = False, argv[0]
+        check.command.arguments.extend(argv)
+        check.command.environment.CopyFrom(command.environment)
+    elif "httpGet" in probe:
+        get = probe["httpGet"]
+        check.type = mesos.HealthCheck.HTTP
+        check.http.scheme = (get.get("scheme") or "HTTP").lower()
+        check.http.port, check.http.path = int(get["port"]), get.get("path") or "/"
+    else:
+        raise CannotBeRun("a process kubelet knows probes by exec and httpGet")

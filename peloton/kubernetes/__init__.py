@@ -1,0 +1,1 @@
+"""Access to a Kubernetes API server: what hostmgr and the minicluster share."""

@@ -1,0 +1,201 @@
+"""Calls of a Kubernetes API server, as plain REST with JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from peloton.config.errors import ConfigError
+from peloton.errors import PelotonError, Unavailable
+from peloton.kubernetes.access import Access
+from peloton.model.amounts import byte_size
+from peloton.plainjson import parse_json
+
+if TYPE_CHECKING:
+    import httpx2
+
+Object = Mapping[str, Any]
+"""An object of Kubernetes, as JSON has it."""
+CALL_SECONDS = 30.0
+IDLE_SECONDS = 100.0
+"""Longest silence of a watch: an API server sends a bookmark about every minute."""
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+"""Largest event of a watch. etcd holds no object over 1.5 MiB by default."""
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+_TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class ApiError(PelotonError):
+    """The API server refused a call."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message or f"HTTP status {status}")
+        self.status = status
+        """HTTP status, or `code` of a Status object."""
+        self.reason = reason
+        """Machine-readable, such as AlreadyExists, NotFound, Expired; may be empty."""
+
+
+class ApiClient:
+    """A client of one API server. Use it as an asynchronous context manager."""
+
+    def __init__(self, access: Access, connections: int = 64, timeout: float = CALL_SECONDS) -> None:
+        """Open up to so many connections; a call takes `timeout` seconds at most."""
+        self._access = access
+        self._connections = connections
+        self._timeout = timeout
+        self._http: httpx2.AsyncClient | None = None
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self._access.server
+
+    async def __aenter__(self) -> ApiClient:
+        import httpx2  # slow to import, and only clusters of Kubernetes need it
+
+        limits = httpx2.Limits(max_connections=self._connections, max_keepalive_connections=self._connections)
+        self._http = httpx2.AsyncClient(
+            base_url=self._access.server,
+            verify=self._access.tls or False,
+            timeout=self._timeout,
+            limits=limits,
+            trust_env=False,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._http is not None
+        await self._http.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = "application/json",
+        **params: str | int | bool,
+    ) -> dict[str, Any]:
+        """Make a call and return the object that answers it.
+
+        Raises ApiError where the server refuses it, and Unavailable where it does not answer or cannot serve
+        now: the call may have had its effect then.
+        """
+        import httpx2
+
+        assert self._http is not None, "use the client as a context manager"
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {**self._headers(), "Content-Type": content_type}
+        try:
+            answer = await self._http.request(
+                method,
+                path,
+                params=_query(params),
+                content=content,
+                headers=headers,
+                extensions=self._names(),
+            )
+        except (httpx2.HTTPError, OSError) as error:
+            raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+        return _checked(self.server, answer.status_code, answer.content)
+
+    async def watch(self, path: str, **params: str | int | bool) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events of a watch until the server ends it.
+
+        Raises as `call`, and ApiError for an event of the type ERROR, such as 410 Expired.
+        """
+        import httpx2
+
+        assert self._http is not None, "use the client as a context manager"
+        timeout = httpx2.Timeout(self._timeout, read=IDLE_SECONDS)
+        query = _query({**params, "watch": True, "allowWatchBookmarks": True})
+        stream = self._http.stream(
+            "GET", path, params=query, headers=self._headers(), timeout=timeout, extensions=self._names()
+        )
+        try:
+            async with stream as answer:
+                if answer.status_code != 200:
+                    _checked(self.server, answer.status_code, await answer.aread())
+                async for event in _lines(answer.aiter_bytes()):
+                    if event.get("type") == "ERROR":
+                        raise _error(event.get("object") or {}, 500)
+                    yield event
+        except (httpx2.HTTPError, OSError) as error:
+            raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            token = self._access.bearer()
+        except ConfigError as error:  # it may be written anew at the moment
+            raise Unavailable(str(error)) from None
+        accept = {"Accept": "application/json"}
+        return {**accept, "Authorization": f"Bearer {token}"} if token else accept
+
+    def _names(self) -> dict[str, Any]:
+        return {"sni_hostname": self._access.server_name} if self._access.server_name else {}
+
+
+async def _lines(parts: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Yield the objects of a stream with one on each line. Raises Unavailable for anything else."""
+    rest = bytearray()
+    async for part in parts:
+        rest += part
+        if b"\n" not in part:
+            if len(rest) > MAX_EVENT_BYTES:
+                raise Unavailable(f"an event of a watch is over {byte_size(MAX_EVENT_BYTES)}")
+            continue
+        *lines, tail = bytes(rest).split(b"\n")
+        rest = bytearray(tail)
+        for line in lines:
+            if line.strip():
+                yield _object(line)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        raise Unavailable(f"the API server answers with no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Unavailable("the API server answers with JSON that is no object")
+    return value
+
+
+def _query(params: Mapping[str, str | int | bool]) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in params.items()
+    }
+
+
+def _checked(server: str, status: int, content: bytes) -> dict[str, Any]:
+    """Return the object of an answer. Raises ApiError, and Unavailable where a later try may succeed."""
+    if status in _TEMPORARY:
+        raise Unavailable(f"{server}: HTTP status {status}: {_message(content)}")
+    if status >= 300:
+        try:
+            raise _error(_object(content), status)
+        except Unavailable:
+            raise ApiError(status, "", f"HTTP status {status}: {_message(content)}") from None
+    return _object(content)
+
+
+def _message(content: bytes) -> str:
+    try:
+        return str(_object(content).get("message", ""))
+    except Unavailable:
+        return content[:200].decode("utf-8", "replace").strip()
+
+
+def _error(status: Object, code: int) -> ApiError:
+    """Return the error that a Status object describes."""
+    number = status.get("code")
+    return ApiError(
+        number if isinstance(number, int) else code,
+        str(status.get("reason") or ""),
+        str(status.get("message") or ""),
+    )

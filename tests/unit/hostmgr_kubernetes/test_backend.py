@@ -1,0 +1,258 @@
+"""The backend against an API server whose faults a test chooses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hostmgr.backend.interface import Backend
+from hostmgr.kubernetes.backend import KubernetesBackend
+from hostmgr.kubernetes.core.cluster import ClusterRules
+from hostmgr.kubernetes.manifest import PodRules
+from peloton.clock import SystemClock
+from peloton.errors import InvalidArgument, Unavailable
+from peloton.kubernetes.access import Access
+from peloton.kubernetes.client import ApiClient
+from peloton.model.resources import Resources
+from peloton.model.states import TaskState
+from tests.contract.backend.recorder import Recorder, leading
+from tests.servers.api_server import ApiServer
+
+NODE = ("nodes", "", "n1")
+
+
+class Server:
+    """An API server with one node, on which a test plays the kubelet."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.api = api
+        self.fence: list[Exception] = []
+        amounts = {"cpu": "4", "memory": "1000Mi", "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        api.put(NODE, {"metadata": {}, "status": {"allocatable": amounts, "conditions": ready}})
+
+    @asynccontextmanager
+    async def backend(self, framework_id: str = "") -> AsyncIterator[Backend]:
+        client = ApiClient(Access(self.api.url), timeout=5.0)
+        rules = ClusterRules("peloton", keep_finished=0.0)
+        clock = SystemClock()
+        yield KubernetesBackend(
+            client, "west", framework_id, rules, PodRules("peloton", "i"), clock, fence=self._check
+        )
+
+    def _check(self) -> None:
+        if self.fence:
+            raise self.fence[0]
+
+    def pod(self, run: str) -> dict[str, Any]:
+        return self.api.objects["pods", "peloton", run]
+
+    def has(self, run: str) -> bool:
+        return ("pods", "peloton", run) in self.api.objects
+
+    def runs(self, run: str) -> None:
+        self.status(run, "Running", {"running": {}})
+
+    def ends(self, run: str, code: int = 0) -> None:
+        self.status(run, "Failed" if code else "Succeeded", {"terminated": {"exitCode": code}})
+
+    def status(self, run: str, phase: str, state: dict[str, Any]) -> None:
+        statuses = [{"name": "task", "state": state}]
+        status = {"phase": phase, "containerStatuses": statuses}
+        self.api.change(("pods", "peloton", run), {"status": status})
+
+    def start(self) -> None:
+        """It runs already."""
+
+    def stop(self) -> None:
+        """It ends with the fixture."""
+
+    stop_server = start_server = start
+
+    def kill_host(self, name: str) -> None:
+        self.api.remove(("nodes", "", name))
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[ApiServer]:
+    with ApiServer().running() as it:
+        yield it
+
+
+@pytest.fixture
+def server(api: ApiServer) -> Iterator[Server]:
+    """Give a server without the pods of the tests before."""
+    for key in [key for key in api.objects if key[0] in ("pods", "leases", "resourcequotas", "nodes")]:
+        api.remove(key)
+    yield Server(api)
+    api.fail_next.clear()
+    api.after_effect.clear()
+
+
+@pytest.fixture
+async def leader(server: Server) -> AsyncIterator[Recorder]:
+    async with leading(server) as it:
+        yield it
+
+
+async def begun(server: Server, leader: Recorder) -> str:
+    """Launch a run, and wait until it is reported to run."""
+    run = leader.run()
+    leader.launch(leader.task("x"))
+    await leader.until(lambda: server.has(run), "the pod is created")
+    server.runs(run)
+    await leader.runs(run)
+    return run
+
+
+async def test_watches_that_are_cut_go_on(server: Server, leader: Recorder) -> None:
+    run = await begun(server, leader)
+    watches = server.api.watches
+    server.api.cut()
+    server.ends(run, 2)
+    assert (await leader.ends(run)).status.message == "Command exited with status 2"
+    await leader.until(lambda: server.api.watches > watches, "it watches again")
+    assert not leader.disconnections
+    assert len(leader.registrations) == 1
+
+
+async def test_a_history_that_is_forgotten_is_read_anew(server: Server, leader: Recorder) -> None:
+    run = await begun(server, leader)
+    server.api.remove(("pods", "peloton", run))
+    gone = f"{run}9"
+    server.api.compact()
+    server.api.cut()
+    assert (await leader.ends(run)).status.state is TaskState.KILLED
+    assert not leader.of(gone)
+    assert not leader.disconnections
+    other = leader.run(1)
+    leader.launch(leader.task("x", 1))
+    await leader.until(lambda: server.has(other), "it goes on")
+
+
+async def test_an_answer_that_is_lost_starts_nothing_twice(server: Server, leader: Recorder) -> None:
+    server.api.after_effect.append("POST")
+    posts = len([call for call in server.api.calls if call[0] == "POST"])
+    run = leader.run()
+    leader.launch(leader.task("x"))
+    await leader.until(lambda: server.has(run), "the pod is created")
+    uid = server.pod(run)["metadata"]["uid"]
+    await leader.until(
+        lambda: len([call for call in server.api.calls if call[0] == "POST"]) == posts + 2,
+        "it is tried again",
+    )
+    server.runs(run)
+    await leader.runs(run)
+    assert server.pod(run)["metadata"]["uid"] == uid
+    assert not any(each.status.state.terminal for each in leader.of(run))
+
+
+async def test_a_name_that_is_anothers_is_no_launch(server: Server, leader: Recorder) -> None:
+    run = leader.run()
+    server.api.put(("pods", "peloton", run), {"metadata": {}, "spec": {}})
+    leader.launch(leader.task("x"))
+    end = await leader.ends(run)
+    assert (end.status.state, end.status.reason) == (TaskState.LOST, "INVALID_OFFERS")
+    assert "already exists" in end.status.message
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [(403, TaskState.LOST, "INVALID_OFFERS"), (422, TaskState.FAILED, "TASK_INVALID")],
+)
+async def test_a_pod_that_is_refused(
+    server: Server, leader: Recorder, status: int, state: TaskState, reason: str
+) -> None:
+    server.api.fail_next.append(("POST", status, "exceeded quota: team, requested: cpu=1"))
+    run = leader.run()
+    leader.launch(leader.task("x"))
+    end = await leader.ends(run)
+    assert (end.status.state, end.status.reason) == (state, reason)
+    assert end.status.message == "Kubernetes has refused the pod: exceeded quota: team, requested: cpu=1"
+    await leader.until(lambda: leader.free().cpu == 4000, "its room is free again")
+
+
+async def test_a_stale_leader_changes_nothing(server: Server, leader: Recorder) -> None:
+    server.fence.append(Unavailable("this hostmgr no longer leads"))
+    calls = len(server.api.calls)
+    with pytest.raises(Unavailable, match="no longer leads"):
+        leader.launch(leader.task("x"))
+    with pytest.raises(Unavailable, match="no longer leads"):
+        leader.backend.kill([(leader.run(), "")])
+    assert not [call for call in server.api.calls[calls:] if call[0] != "GET"]
+
+
+async def test_a_fence_that_falls_between_a_launch_and_its_call(server: Server, leader: Recorder) -> None:
+    leader.launch(leader.task("x"))
+    server.fence.append(Unavailable("this hostmgr no longer leads"))
+    await leader.until(lambda: leader.disconnections, "the connection ends")
+    assert not server.has(leader.run())
+    server.fence.clear()
+    await leader.until(lambda: len(leader.registrations) == 2, "it is connected again")
+    leader.backend.reconcile([(leader.run(), "")])
+    assert (await leader.ends(leader.run())).missing
+
+
+async def test_a_burst_of_launches_and_kills(server: Server, leader: Recorder) -> None:
+    runs = [leader.run(number) for number in range(40)]
+    launches = [leader.task("x", number) for number in range(40)]
+    for number, each in enumerate(launches):
+        object.__setattr__(each, "resources", Resources.of(cpu=0.1, memory=10))
+        assert each.mesos_task_id == runs[number]
+    leader.launch(*launches)
+    leader.backend.kill([(run, "") for run in runs[::2]])
+    for run in runs[::2]:
+        assert (await leader.ends(run)).status.state is TaskState.KILLED
+    await leader.until(lambda: all(map(server.has, runs[1::2])), "the others are created")
+    assert not any(
+        server.has(run) and "deletionTimestamp" not in server.pod(run)["metadata"] for run in runs[::2]
+    )
+
+
+async def test_pods_are_deleted_after_their_ends_are_stored(server: Server, leader: Recorder) -> None:
+    leader.acknowledging = False
+    run = await begun(server, leader)
+    server.ends(run)
+    end = await leader.ends(run)
+    began = time.monotonic()
+    await leader.until(lambda: time.monotonic() > began + 1.5, "ticks")
+    assert server.has(run), "its end is not stored yet"
+    leader.backend.acknowledge([end.acknowledgement])
+    await leader.until(lambda: not server.has(run), "it is deleted")
+
+
+async def test_hosts_of_a_named_cluster(server: Server, leader: Recorder) -> None:
+    (offer,) = leader.on_host()
+    assert (offer.agent_id, offer.hostname) == ("n1", "west/n1")
+    assert ("cluster", "west") in offer.labels
+    (agent,) = (await leader.backend.agents()).agents
+    assert agent.hostname == "west/n1"
+
+
+async def test_a_namespace_that_was_made_anew_is_another_framework(server: Server, leader: Recorder) -> None:
+    async with leading(server, "the uid of the namespace before") as other:
+        assert other.removals == 1
+        assert other.registrations[0].framework_id == leader.registrations[0].framework_id
+
+
+async def test_quota(server: Server, leader: Recorder) -> None:
+    assert await leader.backend.quota() == {}
+    server.api.put(
+        ("resourcequotas", "peloton", "q"), {"metadata": {}, "spec": {"hard": {"requests.cpu": "2500m"}}}
+    )
+    scoped = {"hard": {"requests.cpu": "1"}, "scopes": ["Terminating"]}
+    server.api.put(("resourcequotas", "peloton", "s"), {"metadata": {}, "spec": scoped})
+    assert await leader.backend.quota() == {"cpu": 2500}
+
+
+async def test_what_only_mesos_has_is_refused(leader: Recorder) -> None:
+    with pytest.raises(InvalidArgument, match="executor_id"):
+        leader.backend.shut_down([("e", "n1")])
+    leader.backend.shut_down([])
+    statuses = leader.backend.killed_with_framework([(leader.run(), "n1")], "f", 1_000_000_000)
+    (status,) = statuses
+    assert status.status.reason == "FRAMEWORK_REMOVED"  # type: ignore[union-attr]

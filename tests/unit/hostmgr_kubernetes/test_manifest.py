@@ -1,0 +1,202 @@
+"""Launches as pods: what is in them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hostmgr.kubernetes.core.nodes import parse_toleration
+from hostmgr.kubernetes.manifest import PodRules, literal, pod_manifest
+from mesos.v1 import mesos_pb2
+from minicluster.kubernetes.kubelet.translation import expanded
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.errors import InvalidArgument
+from peloton.model.resources import Resources
+from peloton.model.task import Launch
+from peloton.model.volume import VolumeMount
+from tests.unit.hostmgr_kubernetes.objects import JOB, RUN
+
+RULES = PodRules("peloton", "debian:12")
+
+
+def config(**changes: Any) -> task_pb2.TaskConfig:
+    made = task_pb2.TaskConfig(command=mesos_pb2.CommandInfo(value="echo $HOME"))
+    made.MergeFrom(task_pb2.TaskConfig(**changes))
+    return made
+
+
+def manifest(made: task_pb2.TaskConfig, rules: PodRules = RULES, **changes: Any) -> dict[str, Any]:
+    given = {"resources": Resources.of(cpu=0.5, memory=64, gpu=1), "payload": made, **changes}
+    return pod_manifest(Launch(RUN, **given), "n1", rules)
+
+
+def test_a_pod_is_bound_to_its_node_and_named_after_its_run() -> None:
+    labels = [peloton_pb2.Label(key="team", value="ads"), peloton_pb2.Label(key="a b", value="ü")]
+    found = manifest(config(labels=labels))
+    assert found["metadata"] == {
+        "name": RUN,
+        "namespace": "peloton",
+        "labels": {
+            "team": "ads",
+            "peloton.job_id": JOB,
+            "peloton.instance_id": "0",
+            "peloton.task_id": f"{JOB}-0",
+            "app.kubernetes.io/managed-by": "peloton",
+        },
+        "annotations": {"peloton/labels": json.dumps([["team", "ads"], ["a b", "ü"]])},
+    }
+    spec = found["spec"]
+    assert (spec["nodeName"], spec["restartPolicy"]) == ("n1", "Never")
+    assert spec["terminationGracePeriodSeconds"] == 30
+    assert not spec["automountServiceAccountToken"]
+    assert "hostNetwork" not in spec
+    (container,) = spec["containers"]
+    assert container["image"] == "debian:12"
+    assert container["command"] == ["/bin/sh", "-c", "echo $$HOME"]
+    assert container["resources"] == {
+        "requests": {"cpu": "500m", "memory": "67108864", "nvidia.com/gpu": "1"},
+        "limits": {"memory": "67108864", "nvidia.com/gpu": "1"},
+    }
+
+
+def test_a_user_cannot_take_labels_that_decide() -> None:
+    labels = [
+        peloton_pb2.Label(key="app.kubernetes.io/managed-by", value="me"),
+        peloton_pb2.Label(key="peloton.job_id", value="x"),
+    ]
+    found = manifest(config(labels=labels))["metadata"]["labels"]
+    assert found["app.kubernetes.io/managed-by"] == "peloton"
+    assert found["peloton.job_id"] == JOB
+
+
+def test_ports_are_those_of_the_host() -> None:
+    ports = [task_pb2.PortConfig(name="http", envName="HTTP"), task_pb2.PortConfig(name="admin", value=80)]
+    spec = manifest(config(ports=ports), ports={"http": 31007, "admin": 80})["spec"]
+    assert spec["hostNetwork"]
+    (container,) = spec["containers"]
+    assert [each["hostPort"] for each in container["ports"]] == [80, 31007]
+    assert {"name": "HTTP", "value": "31007"} in container["env"]
+
+
+def test_variables_of_peloton_come_last() -> None:
+    made = config()
+    made.command.environment.variables.add(name="PELOTON_JOB_ID", value="$(mine)")
+    names = [each["name"] for each in manifest(made)["spec"]["containers"][0]["env"]]
+    assert names == ["PELOTON_JOB_ID", "PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"]
+
+
+@pytest.mark.parametrize("text", ["$HOME", "$$", "$(date) $(HOME)", "a$", "$$$(x)", ""])
+def test_nothing_in_a_command_is_replaced(text: str) -> None:
+    assert expanded(literal(text), {"HOME": "/", "date": "x", "x": "y"}) == text
+
+
+def test_a_program_with_arguments() -> None:
+    made = task_pb2.TaskConfig()
+    made.command.shell, made.command.value = False, "/bin/echo"
+    made.command.arguments.extend(["echo", "a b"])
+    assert manifest(made)["spec"]["containers"][0]["command"] == ["/bin/echo", "a b"]
+
+
+def test_images() -> None:
+    docker = mesos_pb2.ContainerInfo(type=mesos_pb2.ContainerInfo.DOCKER)
+    docker.docker.image, docker.docker.force_pull_image = "nginx:1", True
+    (container,) = manifest(config(container=docker))["spec"]["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == ("nginx:1", "Always")
+    mesos = mesos_pb2.ContainerInfo(type=mesos_pb2.ContainerInfo.MESOS)
+    mesos.mesos.image.type, mesos.mesos.image.docker.name = mesos_pb2.Image.DOCKER, "redis:7"
+    assert manifest(config(container=mesos))["spec"]["containers"][0]["image"] == "redis:7"
+    with pytest.raises(InvalidArgument, match="container: 'no image'"):
+        manifest(config(), PodRules("peloton"))
+
+
+def test_health_checks_are_probes() -> None:
+    check = task_pb2.HealthCheckConfig(enabled=True, type=task_pb2.HealthCheckConfig.HTTP, intervalSecs=5)
+    check.httpCheck.port, check.httpCheck.path = 8080, "/ok"
+    (container,) = manifest(config(healthCheck=check))["spec"]["containers"]
+    assert container["livenessProbe"] == {
+        "initialDelaySeconds": 0,
+        "periodSeconds": 5,
+        "timeoutSeconds": 20,
+        "failureThreshold": 3,
+        "httpGet": {"scheme": "HTTP", "port": 8080, "path": "/ok"},
+    }
+    assert container["readinessProbe"]["failureThreshold"] == 1
+    check.type, check.commandCheck.command = task_pb2.HealthCheckConfig.COMMAND, "test -e $HOME/ok"
+    (container,) = manifest(config(healthCheck=check))["spec"]["containers"]
+    assert container["livenessProbe"]["exec"] == {"command": ["/bin/sh", "-c", "test -e $HOME/ok"]}
+
+
+def test_a_folder_of_the_host() -> None:
+    made = config()
+    made.container.type = mesos_pb2.ContainerInfo.MESOS
+    made.container.volumes.add(mode=mesos_pb2.Volume.RO, host_path="/data", container_path="/in")
+    spec = manifest(made)["spec"]
+    assert spec["volumes"] == [{"name": "v0", "hostPath": {"path": "/data"}}]
+    mounts = [{"name": "v0", "mountPath": "/in", "readOnly": True}]
+    assert spec["containers"][0]["volumeMounts"] == mounts
+
+
+def test_the_template_and_tolerations_of_the_site() -> None:
+    template = {
+        "spec": {"runtimeClassName": "gvisor", "restartPolicy": "Always"},
+        "metadata": {"labels": {"site": "x"}},
+    }
+    rules = PodRules(
+        "peloton", "i", (parse_toleration("gpu=a:NoSchedule"), parse_toleration("*")), template=template
+    )
+    found = manifest(config(), rules)
+    assert found["spec"]["runtimeClassName"] == "gvisor"
+    assert found["spec"]["restartPolicy"] == "Never", "what Peloton says counts"
+    assert found["metadata"]["labels"]["site"] == "x"
+    assert found["spec"]["tolerations"] == [
+        {"operator": "Equal", "key": "gpu", "value": "a", "effect": "NoSchedule"},
+        {"operator": "Exists"},
+    ]
+
+
+def refused() -> list[tuple[str, task_pb2.TaskConfig, dict[str, Any]]]:
+    """Return what has no form on Kubernetes here, with the path that is told."""
+    uris, user, secret, volume = config(), config(), config(), config()
+    uris.command.uris.add(value="http://x/y")
+    user.command.user = "nobody"
+    secret.command.environment.variables.add(name="S", type=mesos_pb2.Environment.Variable.SECRET)
+    volume.container.type = mesos_pb2.ContainerInfo.MESOS
+    volume.container.volumes.add(
+        mode=mesos_pb2.Volume.RO, container_path="/s"
+    ).source.type = mesos_pb2.Volume.Source.SECRET
+    signal = config()
+    signal.workload.stop_signal = "SIGUSR1"
+    executor = config()
+    executor.executor.type = mesos_pb2.ExecutorInfo.CUSTOM
+    executor.executor.executor_id.value = "e"
+    privileged, parameters = config(), config()
+    for each in (privileged, parameters):
+        each.container.type = mesos_pb2.ContainerInfo.DOCKER
+        each.container.docker.image = "i"
+    privileged.container.docker.privileged = True
+    parameters.container.docker.parameters.add(key="shm-size", value="1g")
+    return [
+        ("container.docker.privileged", privileged, {}),
+        ("container.docker.parameters", parameters, {}),
+        ("command.uris", uris, {}),
+        ("command.user", user, {}),
+        (r"command.environment\[S\]", secret, {}),
+        (r"container.volumes\[0\].source.type", volume, {}),
+        ("workload.stop_signal", signal, {}),
+        ("executor.type", executor, {}),
+        ("volume", config(), {"volume": VolumeMount("v", 1, "/v", True)}),
+        ("revocable", config(), {"revocable": True}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "changes"), refused(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_what_cannot_be_kept_is_refused(
+    path: str, made: task_pb2.TaskConfig, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArgument, match=f"^{path}: "):
+        manifest(made, **changes)
