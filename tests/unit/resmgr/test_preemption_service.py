@@ -111,7 +111,7 @@ def test_settings(tmp_path: Path) -> None:
     assert made.preemption.period == 90.0
     assert load(ResmgrSettings, [file], {"TASK_PREEMPTION_PERIOD": "5"}).preemption.period == 5.0
     assert made.preemption.rules == Rules(
-        {"/": ("cross_pool",), "/a/b": ()}, strikes=2, minimum_run=30.0, per_minute=7
+        {"/": ("cross_pool",), "/a/b": ()}, strikes=2, minimum_run=30.0, per_minute=7, period=90.0
     )
     for wrong in ("{period: 0}", "{policies: {a: [cross_pool]}}", "{policies: {/a: [sideways]}}"):
         file.write_text(f"storage: {{path: /x/y.db}}\npreemption: {wrong}\n")
