@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -194,6 +194,20 @@ CLASSES := jobmgr.config:JobmgrSettings resmgr.config:ResmgrSettings placement.c
 settings: $(READY)
 	$(BIN)/python -m peloton.config.reference $(CLASSES) > docs/settings.md
 	$(BIN)/python -m peloton.config.reference --variables $(CLASSES) > peloton/config/variables.py
+
+# A site with navigation and search in build/site; ends with an error where a link leads nowhere.
+build/docs/.ready: locks/docs.txt
+	test -x build/docs/bin/pip || $(PYTHON) -m venv build/docs
+	build/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/docs.txt
+	touch $@
+
+docs: build/docs/.ready
+	$(PYTHON) -m tools.docs
+	build/docs/bin/zensical build --clean --strict
+	@echo build/site/index.html
+
+spec: $(READY)
+	$(BIN)/python -m tools.spec_reference
 
 diagrams: $(READY)
 	$(BIN)/python -m tools.diagrams

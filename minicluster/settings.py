@@ -42,30 +42,43 @@ class Agent(Settings):
     """One agent; resources and attributes in Mesos' own notation."""
 
     hostname: str
+    """Its name, by which constraints and `peloton host` know it."""
     resources: str = "cpus:4;mem:2048;disk:20000;ports:[31000-31999]"
+    """What it offers: cores, MB of memory and disk, ports. Agents on one machine need ports of their own."""
     attributes: str = ""
+    """Labels of the host, such as `rack:r1;zone:a`."""
     revocable: str = ""
+    """What it offers for revocable tasks, such as `cpus:2`."""
 
 
 class Simulated(Settings):
     """Agents inside the master's process whose tasks only last: for benchmarks."""
 
     agents: int = Field(ge=1, le=50_000)
+    """How many there are."""
     resources: str = "cpus:8;mem:16384;disk:100000;ports:[31000-31999]"
+    """What each offers."""
     attributes: str = ""
+    """Labels of each host."""
     task_seconds: float = Field(1.0, ge=0)
+    """Seconds after which a task succeeds."""
 
 
 class Instances(Settings):
     """How many instances of each daemon and of the web UI run; of placement, the task types of each."""
 
     jobmgr: int = Field(1, ge=1, le=9)
+    """Job managers: one leads, the others wait."""
     resmgr: int = Field(1, ge=1, le=9)
+    """Resource managers, likewise."""
     hostmgr: int = Field(1, ge=1, le=9)
+    """Host managers, likewise."""
     archiver: int = Field(0, ge=0, le=9)
+    """Archivers of old jobs."""
     web: int = Field(0, ge=0, le=9)
     """Where none is given, `peloton minicluster up` starts one."""
     placement: tuple[PlacedTaskTypes, ...] = (("batch",), ("stateless", "stateful", "daemon"))
+    """Placement engines, each with the types of the tasks that it places."""
 
     @field_validator("placement")
     @classmethod
@@ -79,11 +92,17 @@ class DaemonSettings(Settings):
     """Merged over each daemon's own configuration."""
 
     jobmgr: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the job managers, as docs/settings.md has them."""
     resmgr: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the resource managers, as docs/settings.md has them."""
     hostmgr: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the host managers, as docs/settings.md has them."""
     placement: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the placement engines, as docs/settings.md has them."""
     archiver: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the archivers, as docs/settings.md has them."""
     web: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the web UI, as docs/settings.md has them."""
 
 
 def _three_agents(first_port: int = 31000) -> tuple[Agent, ...]:
@@ -101,7 +120,9 @@ class NamedCluster(Settings):
     """A further Mesos cluster: a master, agents and a hostmgr. Its hosts are named `<name>/<hostname>`."""
 
     name: str
+    """Up to 63 letters, digits and `_.-`, with no sign at an end."""
     agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+    """Its agents; three where none is named."""
 
     @field_validator("name")
     @classmethod
@@ -115,11 +136,15 @@ class ClusterSettings(Settings):
     """A whole cluster on one machine."""
 
     agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
+    """The agents; three with 4 cores and 2048 MB each where none is named."""
     bare: bool = False
     """Whether only Mesos and the servers run, without any daemon: `peloton deploy` can start these."""
     instances: Instances = Instances()
+    """How many processes of each daemon run."""
     ports: Literal["default", "free"] = "default"
+    """`default`, the usual ports, so that nothing else has to be said to find the cluster; `free`, any."""
     settings: DaemonSettings = DaemonSettings()
+    """Settings of the daemons, such as `resmgr: {preemption: {strikes: 2}}`."""
     mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
     mesos_masters: int = Field(1, ge=1, le=5)
@@ -155,6 +180,7 @@ class ClusterSettings(Settings):
     agent_flags: tuple[str, ...] = ()
     """Further flags for the own agents, as `python -m minicluster.mesos.agent --help` lists them."""
     simulated: Simulated | None = None
+    """Simulated agents in place of real ones."""
     images: Literal["refuse", "docker", "plain"] = "refuse"
     """What becomes of a task that asks for an image: it fails as on an agent without docker; docker runs it;
     it is run as a plain process."""

@@ -6,7 +6,8 @@
 `make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run,
 `locks/tensorflow.txt` and `locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and
 `locks/airflow.txt` what the tests of the packages for Dask and Airflow run, `locks/spark-*.txt` what
-`make spark` installs and builds PySpark by. Versions are those of pyproject.toml and constraints.txt. The
+`make spark` installs and builds PySpark by, `locks/docs.txt` what `make docs` runs.
+Versions are those of pyproject.toml and constraints.txt. The
 files hold for Python 3.11 to 3.13 on every platform that has wheels, and name no
 index: any may serve what has these hashes. Needs uv.
 """
@@ -36,6 +37,9 @@ HOSTS = {
     "airflow": ("apache-airflow==3.3.2",),
 }
 """Projects of others that a client is a part of, by the folder of the client: an environment for each."""
+
+DOCS = ("zensical==0.0.73",)
+"""Makes the site of the documentation, by those who made Material for MkDocs, whose time is over."""
 
 SPARK = {
     "spark-build.txt": ("setuptools==80.9.0", "wheel==0.45.1"),
@@ -69,7 +73,7 @@ def main() -> None:
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing", "mcp"))
-    for name, wanted in {**WORKLOADS, **SPARK}.items():
+    for name, wanted in {**WORKLOADS, **SPARK, "docs.txt": DOCS}.items():
         with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
             workloads.write("\n".join(wanted))
             workloads.flush()

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from peloton.cli.failures import CallFailed
+from peloton.cli.foreign import recognised
 from peloton.client.matching import normalized
 from peloton.client.spec import Parsed, parse_all
 from peloton.client.yamltree import SpecError, compose, entries, read_text
@@ -47,6 +48,8 @@ def _plain(found: Sequence[SpecError]) -> list[dict[str, Any]]:
 
 def check(text: str, file: str, kind: str = "") -> Checked:
     """Check the spec in `text`, which is of a kind, or of the one that its keys show."""
+    if foreign := recognised(text, file):
+        return Checked(file, kind, None, foreign)
     try:
         root = compose(text, file)
     except SpecError as error:
@@ -61,6 +64,9 @@ def check(text: str, file: str, kind: str = "") -> Checked:
 def read(kind: str, file: str) -> Parsed[Any]:
     """Read the spec of a kind from a YAML file. Raises SpecError, with a hint where it is of another kind."""
     text = read_text(file)
+    if foreign := recognised(text, file):
+        foreign[0].args = (f"{foreign[0]}; `peloton job validate` lists the keys here",)
+        raise foreign[0]
     parsed = parse_all(message_type(kind), compose(text, file), file)
     if not parsed.errors:
         return parsed

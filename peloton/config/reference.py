@@ -50,6 +50,11 @@ def page(classes: Sequence[type[ProcessSettings]]) -> str:
     return "\n\n".join((*(part.strip() for part in parts), _environment(classes))) + "\n"
 
 
+def class_sections(title: str, cls: SettingsClass) -> list[str]:
+    """Return the sections of a class of settings and of those in it, as `page` has them."""
+    return list(_sections(Section(title, "", cls, ()), {}))
+
+
 class Section:
     """One class's settings, under a path."""
 

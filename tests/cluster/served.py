@@ -1,6 +1,6 @@
-"""Tabulate for the README what the daemons of a cluster serve, by calling every method of the interface.
+"""Tabulate in docs/rpcs.md what the daemons of a cluster serve, by calling every method of the interface.
 
-    python -m tests.cluster.served      # start a cluster, call it, write the tables into README.md
+    python -m tests.cluster.served      # start a cluster, call it, write the tables into docs/rpcs.md
 
 A method counts as served unless the answer is UNIMPLEMENTED. Requests are empty: most are refused, but that
 is an answer. Use a cluster that nobody else uses: some calls change what the daemons do.
@@ -29,7 +29,7 @@ from peloton.api.v0.task import task_pb2
 from .conftest import Harness
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "rpcs.md"
 BEGIN, END = "<!-- served: begin -->\n", "<!-- served: end -->\n"
 ROLES = ("jobmgr", "resmgr", "hostmgr")
 AT_ONCE = 8
@@ -61,7 +61,7 @@ class Served:
 
 
 def block(harness: Harness) -> str:
-    """The README's part on what is there."""
+    """The page's part on what is served."""
     types = [f"| {name} | {'yes' if runs else 'not yet'} |" for name, runs in job_types(harness).items()]
     rows = [each.row() for each in served(harness.cluster)]
     return "\n".join(
@@ -160,10 +160,10 @@ def _answers(channel: grpc.Channel, service: ServiceDescriptor, method: MethodDe
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """The README before the block, the block, and what comes behind it."""
+    """The page before the block, the block, and what comes behind it."""
     before, begin, rest = text.partition(BEGIN)
     inside, end, behind = rest.partition(END)
-    assert begin and end, f"README.md has no {BEGIN.strip()} … {END.strip()}"
+    assert begin and end, f"{PAGE.name} has no {BEGIN.strip()} … {END.strip()}"
     return before + begin, inside, end + behind
 
 
@@ -172,8 +172,8 @@ def write() -> int:
         ClusterSettings(ports="free"), lambda line: print(line, file=sys.stderr)
     ) as cluster:
         text = block(Harness(cluster))
-    before, _, behind = split(README.read_text())
-    README.write_text(before + text + behind)
+    before, _, behind = split(PAGE.read_text())
+    PAGE.write_text(before + text + behind)
     return 0
 
 

@@ -22,7 +22,8 @@ def validate(session: Session, paths: tuple[str, ...], kind: str | None) -> int:
     Checked are the form, and for jobs and services the rules by which the job manager refuses them, of which
     the first that is broken is told. Whether a pool takes the job and hosts have room is what `job create
     --dry-run` says. Of resource pools, only the form is checked. What is taken but will hardly work as meant,
-    such as an empty name, is warned of, and the spec is valid.
+    such as an empty name, is warned of, and the spec is valid. A manifest of Kubernetes, a job of Nomad and a
+    batch script of Slurm are recognised: for their keys, those here are listed.
     """
     from peloton.cli.output import say
     from peloton.cli.spec_check import check
