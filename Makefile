@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -32,7 +32,11 @@ lint: $(READY)
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 
 test: $(READY)
-	$(BIN)/python -m pytest $(or $(ARGS),-m "not long" $(WORKERS))
+	$(BIN)/python -m pytest $(or $(ARGS),-m "not long and not extended" $(WORKERS))
+
+# What takes long and has no shorter test that stands for it: more faults, a scan for secrets, many launches.
+test-extended: $(READY)
+	$(BIN)/python -m pytest $(or $(ARGS),-m extended -n 2)
 
 # Tests of what is compiled, on it; ARGS names others.
 test-compiled: compiled

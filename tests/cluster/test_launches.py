@@ -33,6 +33,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         yield held
 
 
+@pytest.mark.extended
 def test_all_of_a_thousand_tiny_tasks_succeed_at_the_first_try(harness: Harness) -> None:
     config = harness.config("true", TASKS)
     resource = config.defaultConfig.resource

@@ -11,6 +11,7 @@ import pytest
 from .leaks import Allowed, Find, Secret, files, leaks, processes, rows, search, unused
 from .scan_scene import PATH, Scene
 
+pytestmark = pytest.mark.extended
 ALWAYS = (
     *(Allowed(f"password of {user}", f"auth/{user}.yaml") for user in ("admin", "viewer")),
     Allowed("key of the store*", "auth/secret-keys"),

@@ -41,6 +41,8 @@ ROUNDS = {
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
+FIRST = ("kills", "cuts", "states", "services")
+"""The rounds of `make test`."""
 FAILOVER = "mesos-failover"
 
 
@@ -55,6 +57,7 @@ def test_no_fault_is_left_out() -> None:
     assert all(played & each for each in series)
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
     """On a cluster of its own, since others want the proxy in front of the one master."""
@@ -86,7 +89,9 @@ def _up(made: Testbed) -> Iterator[Testbed]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize(
+    "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.extended) for name in ROUNDS]
+)
 def test_nothing_is_lost_and_nothing_runs_twice(testbed: Testbed, name: str) -> None:
     fault = InTurn([FAULTS[each] for each in ROUNDS[name]])
     result = play(testbed, name, fault, SEED, quick=True, seconds=SECONDS * len(fault.faults))

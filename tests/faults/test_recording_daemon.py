@@ -50,6 +50,7 @@ READS = {
     "events",
     "all",
     "framework_id",
+    "lost_seconds",
 }
 
 

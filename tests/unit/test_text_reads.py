@@ -20,6 +20,7 @@ GENERATED = ("peloton/api", "peloton/private")
 PARTS = {"startswith", "endswith", "partition", "rpartition", "removeprefix", "removesuffix", "find"}
 PATTERNS = {"match", "search", "fullmatch", "findall", "finditer"}
 OF_OTHERS = {
+    "hostmgr/kubernetes/core/states.py": "a kubelet tells only by its text which limit a pod was evicted for",
     "jobmgr/core/task/retry.py": "Mesos tells only by its text that an operator took an agent down",
     "jobmgr/core/task/status_rules.py": "Mesos tells exit codes and signals by the text of a status only",
     "peloton/mesos/session.py": "Mesos tells only by its text that a framework was removed",

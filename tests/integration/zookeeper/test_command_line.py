@@ -57,7 +57,7 @@ async def test_flags_and_clusters_by_name(
     await membership.start()
     leadership = await membership.campaign(member("a", Role.HOSTMGR))
     for flags in (("-z", zookeeper.address), ("-e", "here")):
-        arguments = [*flags, "--zkroot", root, "-t", "1s", "host", "query"]
+        arguments = [*flags, "--zkroot", root, "-t", "20s", "host", "query"]
         assert await asyncio.to_thread(main, arguments) == exit_codes.UNREACHABLE
         assert "cannot reach hostmgr at 127.0.0.1:2" in capfd.readouterr().err
     await leadership.resign()
