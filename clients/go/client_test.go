@@ -426,7 +426,7 @@ func TestConfigFromEnv(t *testing.T) {
 
 func TestTaskToken(t *testing.T) {
 	sandbox := t.TempDir()
-	if err := os.WriteFile(filepath.Join(sandbox, "token"), []byte("peloton-task.x\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(sandbox, "token"), []byte("peloton-task.x.32503680000.y\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
@@ -438,7 +438,7 @@ func TestTaskToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token, err := config.Token(context.Background()); token != "peloton-task.x" || err != nil {
+	if token, err := config.Token(context.Background()); token != "peloton-task.x.32503680000.y" || err != nil {
 		t.Error(token, err)
 	}
 	t.Setenv("PELOTON_TOKEN", "abc")
@@ -512,5 +512,74 @@ func TestRepeatable(t *testing.T) {
 		if got := Repeatable(method, c.request); got != c.want {
 			t.Errorf("%s: %v", method, got)
 		}
+	}
+}
+
+func TestTaskTokenIsRenewed(t *testing.T) {
+	var mu sync.Mutex
+	var shown []string
+	fails := true
+	renewed := func(_ context.Context, old string) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		shown = append(shown, old)
+		if fails {
+			return "", errors.New("nobody leads")
+		}
+		return "peloton-task.x.3000.z", nil
+	}
+	now := time.Unix(0, 0)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("peloton-task.x.1000.y"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token, err := readTaskToken(file, renewed, func() time.Time { mu.Lock(); defer mu.Unlock(); return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := func(seconds int64, calls int, want string) {
+		t.Helper()
+		mu.Lock()
+		now = time.Unix(seconds, 0)
+		mu.Unlock()
+		for range 500 {
+			got, _ := token.get(context.Background())
+			mu.Lock()
+			done := len(shown) == calls && got == want
+			mu.Unlock()
+			token.mu.Lock()
+			done = done && !token.renewing
+			token.mu.Unlock()
+			if done {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("after %d s: %v", seconds, shown)
+	}
+	later(499, 0, "peloton-task.x.1000.y")
+	later(501, 1, "peloton-task.x.1000.y") // nobody answered
+	mu.Lock()
+	fails = false
+	mu.Unlock()
+	later(522, 2, "peloton-task.x.3000.z")
+	later(1700, 2, "peloton-task.x.3000.z") // half of 2478 s are not over
+	if shown[0] != shown[1] {
+		t.Error(shown)
+	}
+	if err := os.WriteFile(file, []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTaskToken(file, renewed, time.Now); !errors.Is(err, ErrInvalidArgument) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("peloton-task.x.1000.y"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if token, err = readTaskToken(file, renewed, func() time.Time { return time.Unix(2000, 0) }); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := token.get(context.Background()); got != "peloton-task.x.3000.z" {
+		t.Error(got, "though the one in the file had expired")
 	}
 }

@@ -89,7 +89,8 @@ func StaticToken(token string) func(context.Context) (string, error) {
 // ZK_SERVERS, ZK_ROOT, MESOS_CLUSTER, BASIC_AUTH_CONFIG and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE,
 // PELOTON_CERT_FILE and PELOTON_KEY_FILE, which with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and
 // PELOTON_AGENT_AUTH. Inside of a task that has a token (PELOTON_TOKEN_FILE), calls are the task's unless another
-// identity is given; files may then be named by their paths below MESOS_SANDBOX.
+// identity is given; files may then be named by their paths below MESOS_SANDBOX. That token is renewed when half of
+// its time is over.
 func ConfigFromEnv(caller string) (Config, error) {
 	config := Config{
 		Caller:          caller,
@@ -105,7 +106,7 @@ func ConfigFromEnv(caller string) (Config, error) {
 		config.Token = StaticToken(token)
 	}
 	return config, errors.Join(
-		config.readTimeout(), config.readBasicAuth(), config.readTaskToken(), config.readTLS(), config.readAgents())
+		config.readTimeout(), config.readBasicAuth(), config.readTLS(), config.readAgents(), config.readTaskToken())
 }
 
 // ownFile returns the file that a variable names: a relative path is below the sandbox of a task.
@@ -122,12 +123,11 @@ func (c *Config) readTaskToken() error {
 	if file == "" || c.JobManager == "" || c.Token != nil || os.Getenv("BASIC_AUTH_CONFIG") != "" {
 		return nil
 	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return invalid("PELOTON_TOKEN_FILE", file, "a readable file")
+	token, err := readTaskToken(file, renewedBy(*c), time.Now)
+	if err == nil {
+		c.Token = token.get
 	}
-	c.Token = StaticToken(strings.TrimSpace(string(content)))
-	return nil
+	return err
 }
 
 func (c *Config) readTimeout() error {

@@ -150,3 +150,30 @@ func TestSecured(t *testing.T) {
 		})
 	}
 }
+
+func TestSecuredTaskTokenIsRenewed(t *testing.T) {
+	old := os.Getenv("PELOTON_TEST_TASK_TOKEN")
+	config, err := ConfigFromEnv("go-tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := renewedBy(config)(within(t, time.Minute), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := expiry(old)
+	if after, ok := expiry(token); !ok || after.Before(before) {
+		t.Error("the new token expires before the old one")
+	}
+	config.Token, config.Basic = StaticToken(token), nil
+	client := connect(t, config)
+	if _, err := client.Job(within(t, time.Minute), os.Getenv("PELOTON_TEST_TASK_JOB")); err != nil {
+		t.Error(err)
+	}
+	if err := lookUpJob(t, client); !errors.Is(err, ErrPermissionDenied) {
+		t.Error(err)
+	}
+	if _, err := renewedBy(config)(within(t, time.Minute), "peloton-task.x.1000.y"); !errors.Is(err, ErrUnauthenticated) {
+		t.Error(err)
+	}
+}

@@ -18,7 +18,6 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from minicluster.cluster import Cluster
 from minicluster.credentials import CERTIFIED
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from minicluster.temporary import temporary_cluster
@@ -26,7 +25,8 @@ from peloton.api.v0.job import job_pb2
 from peloton.client import PelotonClient
 from peloton.client.environment import settings_from_environment
 from peloton.identity.certs import LOOPBACK, issue, make_authority
-from tests.cluster.conftest import Harness
+from tests.cluster.conftest import Harness, wait_for
+from tests.cluster.test_task_tokens import token_of
 
 ISSUER, AUDIENCE = "https://login.example.com", "peloton"
 GROUPS = {
@@ -41,7 +41,8 @@ def secured_cluster(folder: Path) -> Iterator[Mapping[str, str]]:
     """Give the environment by which clients find the cluster, and by which they are let in.
 
     In the folder PELOTON_TEST_STRANGERS are certificates of another authority, and tokens that are wrong.
-    The job PELOTON_TEST_JOB has written hello.
+    The job PELOTON_TEST_JOB has written hello; PELOTON_TEST_TASK_JOB runs, and its task has the token
+    PELOTON_TEST_TASK_TOKEN.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     strangers = _strangers(folder, key)
@@ -55,14 +56,23 @@ def secured_cluster(folder: Path) -> Iterator[Mapping[str, str]]:
     with temporary_cluster(settings) as cluster:
         right = {"PELOTON_TOKEN": token(key), "PELOTON_TEST_STRANGERS": str(strangers)}
         environment = {**cluster.urls(), **right}
-        yield {**environment, "PELOTON_TEST_JOB": _ended_job(cluster, environment)}
+        harness = Harness(cluster)
+        with harness.client, PelotonClient("tests", **settings_from_environment(environment)) as client:
+            found = {"PELOTON_TEST_JOB": _ended_job(harness, client), **_task_with_token(harness, client)}
+        yield {**environment, **found}
 
 
-def _ended_job(cluster: Cluster, environment: Mapping[str, str]) -> str:
-    harness = Harness(cluster)
-    with harness.client, PelotonClient("tests", **settings_from_environment(environment)) as client:
-        job = client.jobs.create("", harness.config("echo hello"))
-        assert client.jobs.wait(job, 180).state == job_pb2.SUCCEEDED
+def _task_with_token(harness: Harness, client: PelotonClient) -> Mapping[str, str]:
+    config = harness.config("sleep 3600")
+    config.defaultConfig.workload.token = True
+    job = client.jobs.create("", config)
+    wait_for(lambda: client.jobs.get(job).runtime.taskStats.get("RUNNING") == 1, 180)
+    return {"PELOTON_TEST_TASK_JOB": job, "PELOTON_TEST_TASK_TOKEN": token_of(harness.cluster, job)}
+
+
+def _ended_job(harness: Harness, client: PelotonClient) -> str:
+    job = client.jobs.create("", harness.config("echo hello"))
+    assert client.jobs.wait(job, 180).state == job_pb2.SUCCEEDED
     return job
 
 

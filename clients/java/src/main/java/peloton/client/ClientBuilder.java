@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.InstantSource;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumMap;
@@ -216,7 +217,8 @@ public final class ClientBuilder {
    * and TIMEOUT; and PELOTON_TOKEN, PELOTON_CA_FILE, PELOTON_CERT_FILE and PELOTON_KEY_FILE, which
    * with ZK_TLS=1 are for ZooKeeper, too; PELOTON_AGENT_CA_FILE and PELOTON_AGENT_AUTH. Inside of a
    * task that has a token (PELOTON_TOKEN_FILE), calls are the task's unless another identity is
-   * given; files may then be named by their paths below MESOS_SANDBOX.
+   * given; files may then be named by their paths below MESOS_SANDBOX. That token is renewed when
+   * half of its time is over.
    */
   public ClientBuilder environment(Map<String, String> variables) {
     Function<String, String> get = name -> variables.getOrDefault(name, "").strip();
@@ -272,9 +274,23 @@ public final class ClientBuilder {
     }
     try {
       String read = Files.readString(Path.of(file)).strip();
-      token(() -> read);
+      token(new TaskToken(read, this::renewed, InstantSource.system()));
     } catch (IOException e) {
       throw PelotonException.invalid("PELOTON_TOKEN_FILE", file, "a readable file");
+    }
+  }
+
+  /** Returns a new token for the one of a task, by the job manager. */
+  String renewed(String old) {
+    ClientBuilder own =
+        new ClientBuilder(caller)
+            .address(Role.JOB_MANAGER, addresses.get(Role.JOB_MANAGER))
+            .credentials(credentials)
+            .channels(channels)
+            .timeout(TaskToken.RENEWAL_TIMEOUT)
+            .token(() -> old);
+    try (PelotonClient client = own.build()) {
+      return TaskToken.renew(client.channel(Role.JOB_MANAGER));
     }
   }
 

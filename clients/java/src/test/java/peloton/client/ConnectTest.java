@@ -308,7 +308,7 @@ class ConnectTest {
 
   @Test
   void theTokenOfATaskIsRead() throws IOException {
-    Files.writeString(folder.resolve("token"), "peloton-task.x\n");
+    Files.writeString(folder.resolve("token"), "peloton-task.x.32503680000.y\n");
     Map<String, String> variables =
         Map.of(
             "JOBMGR_URL", "a:1",
@@ -316,7 +316,7 @@ class ConnectTest {
             "PELOTON_TOKEN_FILE", "token");
     var headers = new io.grpc.Metadata();
     PelotonClient.builder("tests").environment(variables).identify(headers);
-    assertEquals("Bearer peloton-task.x", headers.get(ClientBuilder.AUTHORIZATION));
+    assertEquals("Bearer peloton-task.x.32503680000.y", headers.get(ClientBuilder.AUTHORIZATION));
     Map<String, String> missing = new java.util.HashMap<>(variables);
     missing.put("PELOTON_TOKEN_FILE", "missing");
     assertThrows(

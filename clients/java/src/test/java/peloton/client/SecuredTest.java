@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -179,5 +180,18 @@ class SecuredTest {
         assertThrows(expected, () -> call.accept(client), name);
       }
     }
+  }
+
+  @Test
+  void theTokenOfATaskIsRenewed() {
+    ClientBuilder config = PelotonClient.builder("java-tests").environment(System.getenv());
+    String token = config.renewed(System.getenv("PELOTON_TEST_TASK_TOKEN"));
+    config.basic("", "").token(() -> token);
+    try (PelotonClient client = config.build()) {
+      client.jobs().get(System.getenv("PELOTON_TEST_TASK_JOB"));
+      assertThrows(PelotonException.PermissionDenied.class, () -> lookUpJob(client));
+    }
+    assertThrows(
+        PelotonException.Unauthenticated.class, () -> config.renewed("peloton-task.x.1000.y"));
   }
 }
