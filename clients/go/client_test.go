@@ -166,7 +166,7 @@ func TestMetadata(t *testing.T) {
 	for key, want := range map[string]string{
 		"rpc-caller": "tests", "rpc-service": "peloton-jobmgr", "rpc-encoding": "proto",
 		"peloton-answer-bytes": "268435456", "peloton-version": Version,
-		"username":             "ann", "password": "secret", "authorization": "Bearer abc",
+		"username": "ann", "password": "secret", "authorization": "Bearer abc",
 	} {
 		if got := fake.value(key); got != want {
 			t.Errorf("%s is %q, not %q", key, got, want)
