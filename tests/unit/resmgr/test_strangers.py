@@ -10,7 +10,7 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from resmgr.core.state.strangers import MOST, Strangers
 from resmgr.drivers.recovery import Recovery
-from resmgr.drivers.strangers import StrangerLookup
+from resmgr.drivers.strangers import COMPARISONS, StrangerLookup
 from storage.interface import Store
 from tests.unit.resmgr.test_recovery import Restart, prepared, runtimes
 from tests.unit.resmgr.world import JOB, OTHER_JOB
@@ -69,6 +69,36 @@ async def test_an_earlier_run_of_a_known_task_is_not_looked_up(store: Store) -> 
     await lookup(made).look()
     report(made, 0, S.RUNNING, run=0)
     assert not made.driver.scheduler.strangers
+
+
+async def test_a_run_that_had_ended_before_it_was_reported_again_is_forgotten(store: Store) -> None:
+    """The job manager stores the end of a run after this leader has seen it; an older report comes last."""
+    made = await missed(store, {0: S.KILLING, 1: S.RUNNING})
+    looking = lookup(made)
+    for instance in (0, 1):
+        report(made, instance, S.KILLED)
+        report(made, instance, S.RUNNING)
+    assert await looking.look() == 2
+    assert await looking.compare() == 0
+    assert len(made.states()) == 2
+    await store.write_all(JOB, runtimes({0: S.KILLED}))
+    assert await looking.compare() == 1
+    assert made.states() == {(JOB, 1): S.RUNNING}
+    await store.jobs.delete(JOB)
+    assert await looking.compare() == 1
+    assert made.states() == {}
+    assert await looking.compare() == 0
+
+
+async def test_what_was_taken_in_is_compared_for_some_time_only(store: Store) -> None:
+    made = await missed(store, {0: S.RUNNING})
+    looking = lookup(made)
+    report(made, 0, S.RUNNING)
+    await looking.look()
+    for _ in range(COMPARISONS):
+        assert await looking.compare() == 0
+    await store.write_all(JOB, runtimes({0: S.SUCCEEDED}))
+    assert await looking.compare() == 0
 
 
 class Failing:
