@@ -1,4 +1,4 @@
-"""The calls that create and delete pods, so many at a time, in order for each run."""
+"""The calls that create and delete pods, a bounded number at a time, in order for each run."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Configs:
         try:
             config.ParseFromString(raw)
         except DecodeError:
-            raise InvalidArgument(path, raw[:20], "an encoded TaskConfig") from None
+            raise InvalidArgument(path, plural(len(raw), "byte"), "an encoded TaskConfig") from None
         checked(config, raw)
         return LaunchConfig.of(config, path)
 

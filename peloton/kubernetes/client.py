@@ -43,7 +43,7 @@ class ApiClient:
     """A client of one API server. Use it as an asynchronous context manager."""
 
     def __init__(self, access: Access, connections: int = 64, timeout: float = CALL_SECONDS) -> None:
-        """Open up to so many connections; a call takes `timeout` seconds at most."""
+        """Open up to `connections` connections; a call takes `timeout` seconds at most."""
         self._access = access
         self._connections = connections
         self._timeout = timeout

@@ -53,7 +53,7 @@ class Term:
     def call(
         self, role: str, method: str, args: tuple[Any, ...], done: Callable[[Any], None], wait: float = 0.0
     ) -> None:
-        """Call the leader of a role, which may wait for news for so many seconds."""
+        """Call the leader of a role, which may wait up to `wait` seconds for news."""
         self.universe.network.call(self._caller, role, method, args, done, 10.0 + wait)
 
     def after(self, seconds: float, work: Callable[..., None], *args: Any) -> None:

@@ -118,7 +118,7 @@ class Preemptor:
         return max(1, rules.strikes - self._memory.strikes.of(key_of(pool)))
 
     def time_of(self, checks: int) -> float:
-        """Return when so many more checks have begun; 0.0 before the first check."""
+        """Return when `checks` more checks have begun, on the monotonic clock; 0.0 before the first check."""
         return 0.0 if self._checked is None else self._checked + checks * self._rules.period
 
     def leaving(self, pool: Pool) -> int:
