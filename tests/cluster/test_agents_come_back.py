@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -19,6 +16,7 @@ from peloton.wire.constraint import constraint_to
 from peloton.wire.v1alpha.constraint import v1alpha_constraint
 
 from .conftest import Harness, wait_for
+from .freezing import frozen
 from .service_job import ServiceJob
 
 RUNNING, PENDING = pod_pb2.POD_STATE_RUNNING, pod_pb2.POD_STATE_PENDING
@@ -51,7 +49,7 @@ def test_a_run_whose_agent_comes_back_before_its_replacement_is_launched_is_kept
     job = ServiceJob(harness, 3, only_there)
     job.await_states(RUNNING, RUNNING, RUNNING)
     before = [pod.status.pod_id.value for pod in job.list()]
-    with frozen(harness, agent.name):
+    with frozen(harness.cluster, agent.name):
         wait_for(lambda: {pod.status.state for pod in job.list()} == {PENDING}, 150, lambda: str(job.list()))
         assert [job.run(instance) for instance in range(3)] == [2, 2, 2]
     job.await_states(RUNNING, RUNNING, RUNNING)
@@ -67,15 +65,3 @@ def active(harness: Harness) -> set[str]:
     request = resmgrsvc_pb2.GetActiveTasksRequest(respoolID=harness.pool)
     found = harness.client.resmgr_svc.GetActiveTasks(request, timeout=30).tasksByState
     return {f"{state} {task.taskID}" for state, some in found.items() for task in some.taskEntry}
-
-
-@contextmanager
-def frozen(harness: Harness, name: str) -> Iterator[None]:
-    """Stop a process meanwhile."""
-    pid = next(each.pid for each in harness.cluster.status() if each.name == name)
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)

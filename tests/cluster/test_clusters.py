@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, harness_of, wait_for
+from .freezing import frozen
 
 SECONDS = 120
 SLEEP = "exec sleep 600"
@@ -164,16 +163,11 @@ def test_a_frozen_host_manager_takes_only_its_own_hosts_away(harness: Harness) -
     """It answers nothing, and no other takes its place. Its tasks are not taken for lost."""
     there = harness.create(in_east(harness, SLEEP))
     run = harness.running(there).mesosTaskId.value
-    (pid,) = (each.pid for each in harness.cluster.status() if each.name == "hostmgr-east")
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with frozen(harness.cluster, "hostmgr-east"):
         runs_elsewhere(harness)
         waiting = harness.create(in_east(harness, "true"))
         runs_elsewhere(harness)
         assert harness.tasks(waiting)[0].runtime.state < task_pb2.LAUNCHED
-    finally:
-        os.kill(pid, signal.SIGCONT)
     assert harness.ended(waiting, SECONDS).state == job_pb2.SUCCEEDED
     task = harness.tasks(there)[0].runtime
     assert (task.state, task.mesosTaskId.value) == (task_pb2.RUNNING, run)

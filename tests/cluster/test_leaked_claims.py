@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +12,7 @@ from minicluster.settings import Agent, DaemonSettings
 from peloton.api.v0.task import task_pb2
 
 from .conftest import Harness, harness_of, wait_for
+from .freezing import frozen
 
 
 @pytest.fixture(scope="module")
@@ -33,21 +31,9 @@ def gauge(harness: Harness, name: str) -> float:
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-@contextmanager
-def stopped(harness: Harness, name: str) -> Iterator[None]:
-    """Stop a process meanwhile."""
-    pid = next(each.pid for each in harness.cluster.status() if each.name == name)
-    assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 def test_a_placement_that_died_with_resmgr_does_not_keep_its_host(harness: Harness) -> None:
     """The claim on the only host would last for 300 s; the new leader has it end in 15."""
-    with stopped(harness, "placement0"):
+    with frozen(harness.cluster, "placement0"):
         job = harness.create(harness.config("sleep 600"))
         admitted = ("resmgr_ready_gangs", "resmgr_leased_tasks")
         wait_for(lambda: sum(gauge(harness, name) for name in admitted) == 1, 30)
