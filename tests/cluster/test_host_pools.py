@@ -199,6 +199,7 @@ def test_hosts_of_a_daemon_job_that_is_not_preemptible_stay(harness: Harness) ->
     stop(harness, daemon)
 
 
+@pytest.mark.extended
 def test_hosts_are_moved_while_hostmgr_dies(harness: Harness) -> None:
     change(harness, A0, "shared")
     reserved = harness.config("sleep 600", 1)

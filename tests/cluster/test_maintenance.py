@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
@@ -137,6 +139,7 @@ def test_batch_tasks_move_away_and_the_host_comes_back(harness: Harness) -> None
     stop(harness, job)
 
 
+@pytest.mark.extended
 def test_a_service_keeps_its_sla_while_leaders_die(harness: Harness) -> None:
     daemon = harness.create(daemon_config(harness))
     wait_for(lambda: len(hosts_of(harness, daemon)) == 3, SECONDS, lambda: str(harness.tasks(daemon)))

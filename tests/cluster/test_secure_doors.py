@@ -118,6 +118,7 @@ def test_large_headers_are_refused(cluster: Cluster, part: Component, headers: b
     assert answer.split(b" ")[1:2] in ([b"400"], [b"431"], [])
 
 
+@pytest.mark.extended
 def test_guesses_of_passwords_delay_nobody(cluster: Cluster) -> None:
     viewer = read_auth(cluster.layout.credentials_of("viewer"))
     assert isinstance(viewer, BasicAuth)

@@ -116,6 +116,7 @@ def test_a_cluster_with_a_dead_server_is_reported_and_restarted(folder: Path) ->
         assert time.monotonic() < deadline, (jobs.stdout, jobs.stderr, log)
 
 
+@pytest.mark.extended
 def test_a_cluster_on_external_servers(folder: Path, tmp_path: Path) -> None:
     """It has a keyspace and a root of its own in those that the first one started."""
     addresses = components(folder)
