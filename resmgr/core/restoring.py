@@ -6,6 +6,7 @@ The store knows the current run of each instance only (docs/behaviour/recovery.m
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
@@ -15,6 +16,7 @@ from resmgr.core.state.needs import NewTask
 from resmgr.core.state.pool import Pool
 from resmgr.core.state.task_states import ON_HOST
 
+NANOSECONDS = 1_000_000_000
 WAITING = frozenset(
     {
         TaskState.PENDING,
@@ -28,26 +30,54 @@ WAITING = frozenset(
 """Stored states that are enqueued again; INITIALIZED ones are jobmgr's to enqueue."""
 
 
+class Moment(NamedTuple):
+    """The time by both clocks."""
+
+    now: float
+    """Seconds on the monotonic clock."""
+    wall: int
+    """Nanoseconds since 1970, as stored times are."""
+
+    def of(self, stored: int) -> float:
+        """Return a stored time on the monotonic clock, at the latest now: clocks of hosts may be ahead."""
+        return self.now - max(self.wall - stored, 0) / NANOSECONDS
+
+
 def is_unknown_on_host(scheduler: Scheduler, job_id: JobId, instance: int, run: int) -> bool:
     """Return whether a run that is on a host, by the store, is not known here at all."""
     known = scheduler.registry.current(job_id, instance)
     return known is None or known.run < run
 
 
-def take_in(scheduler: Scheduler, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> bool:
-    """Take in a run that is on a host; return whether it was not known as such."""
-    if is_unknown_on_host(scheduler, new.job_id, new.instance, new.run):
-        scheduler.restore(pool, new, state, host, now)
-        return True
-    return observe_on_host(scheduler, Run(new.job_id, new.instance, new.run), state, now)
+def take_in(scheduler: Scheduler, pool: Pool, new: NewTask, stored: TaskRuntime, moment: Moment) -> bool:
+    """Take in a run that is on a host; return whether it was not known as such.
+
+    Since when it runs and when it has saved its work decides which task goes first (docs/behaviour/pools.md).
+    """
+    run = Run(new.job_id, new.instance, new.run)
+    if not is_unknown_on_host(scheduler, *run):
+        return observe_on_host(scheduler, run, stored, moment)
+    running = stored.state is TaskState.RUNNING and stored.start_time
+    began = moment.of(stored.start_time) if running else moment.now
+    scheduler.restore(pool, new, stored.state, stored.host, moment.now, began)
+    _note_saved(scheduler, run, stored, moment)
+    return True
 
 
-def observe_on_host(scheduler: Scheduler, run: Run, state: TaskState, now: float) -> bool:
-    """Apply the stored state of a run on a host that is known here; return whether it was not as such."""
+def observe_on_host(scheduler: Scheduler, run: Run, stored: TaskRuntime, moment: Moment) -> bool:
+    """Apply what is stored of a run on a host that is known here; return whether it was not as such."""
     known = scheduler.registry.current(run.job_id, run.instance)
-    if known is None or known.run != run.run or known.state in ON_HOST:
+    if known is None or known.run != run.run:
         return False
-    return scheduler.observe(known.key, state, now)
+    _note_saved(scheduler, run, stored, moment)
+    if known.state in ON_HOST:
+        return False
+    return scheduler.observe(known.key, stored.state, moment.now)
+
+
+def _note_saved(scheduler: Scheduler, run: Run, stored: TaskRuntime, moment: Moment) -> None:
+    if stored.saved_at:
+        scheduler.note_saved(run, moment.of(stored.saved_at))
 
 
 def forget_ended(scheduler: Scheduler, job_id: JobId, runtimes: Mapping[int, TaskRuntime], now: float) -> int:

@@ -122,9 +122,11 @@ class Scheduler:
         """Queue many gangs of one at a leaf. Raises as `Enqueueing.enqueue_alone`."""
         self._enqueueing.enqueue_alone(pool, new, now)
 
-    def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
-        """Take in a run that is on a host already, with its allocation."""
-        self._enqueueing.restore(pool, new, state, host, now)
+    def restore(
+        self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float, since: float | None = None
+    ) -> None:
+        """Take in a run that is on a host already, in its state `since` then, with its allocation."""
+        self._enqueueing.restore(pool, new, state, host, now, since)
 
     def admit(self, now: float) -> bool:
         """Run one cycle of admission; return whether another one is due now."""
@@ -195,9 +197,10 @@ class Scheduler:
 
     def note_saved(self, run: Run, at: float) -> None:
         """Note when a run has saved its work: less of it is lost where it is preempted."""
-        task = self.lifecycle.registry.find(run)
+        registry = self.lifecycle.registry
+        task = registry.find(run)
         if task is not None:
-            self.lifecycle.registry.saved[task] = at
+            registry.saved[task] = max(at, registry.saved.get(task, at))
 
     def kill(self, job_id: JobId, instance: int) -> None:
         """Remove a task before it is launched. Raises NotFound and Refused."""

@@ -124,15 +124,16 @@ class Recovery:
 
     def take_in(self, page: Page, instance: int, runtime: TaskRuntime) -> bool:
         """Take in a task on a host; return whether it was not known as such."""
-        scheduler, now = self._driver.scheduler, self._driver.now()
+        scheduler, clock = self._driver.scheduler, self._driver.clock
+        moment = restoring.Moment(clock.monotonic(), clock.wall())
         if not restoring.is_unknown_on_host(scheduler, page.job_id, instance, runtime.run):
             run = Run(page.job_id, instance, runtime.run)
-            return restoring.observe_on_host(scheduler, run, runtime.state, now)
+            return restoring.observe_on_host(scheduler, run, runtime, moment)
         pool = self._pool(page.pool_id, page.job_id)
         if pool is None:
             return False
         new = page.config.new_task(instance, runtime)
-        return restoring.take_in(scheduler, pool, new, runtime.state, runtime.host, now)
+        return restoring.take_in(scheduler, pool, new, runtime, moment)
 
     def forget_ended(self, page: Page) -> int:
         """Forget the runs that have ended according to the store; return how many."""

@@ -109,7 +109,9 @@ class Memory:
         spec = job.specs[runtime.config_version]
         new = self._new_task(job_id, spec, instance, runtime)
         pool = self._scheduler.tree.get(spec.pool_id)
-        restoring.take_in(self._scheduler, pool, new, runtime.state, runtime.host, self._kernel.now)
+        kernel = self._kernel
+        moment = restoring.Moment(kernel.now, kernel.wall(self._term.life))
+        restoring.take_in(self._scheduler, pool, new, runtime, moment)
 
     def _new_task(self, job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntime) -> NewTask:
         return self._needs.new_task(job_id, spec, instance, runtime)._replace(host="")

@@ -104,8 +104,10 @@ class Enqueueing:
         known = self._registry.current(new.job_id, new.instance)
         return known is None or known.run < new.run
 
-    def restore(self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float) -> None:
-        """Take in a run that is on a host already, with its allocation."""
+    def restore(
+        self, pool: Pool, new: NewTask, state: TaskState, host: str, now: float, since: float | None = None
+    ) -> None:
+        """Take in a run that is on a host already, in its state `since` then, with its allocation."""
         if not self._newer(new):
             return
         orphan = self._registry.orphans.get(Run(new.job_id, new.instance, new.run))
@@ -113,6 +115,7 @@ class Enqueueing:
             self._lifecycle.forget(orphan)
         task = self._create(pool, new, state, now)
         task.enqueued = 0.0
+        task.since = now if since is None else since
         pool.charge(task.needs.charge)
         self._registry.put_on_host(task, host)
         if state is _S.PREEMPTING:

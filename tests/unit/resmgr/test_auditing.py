@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from peloton.model.states import TaskState
@@ -32,7 +34,8 @@ def run_once(audit: Audit, world: World, tasks: dict[int, TaskRuntime]) -> Missi
 
 def running(world: World, instance: int, job: str = JOB) -> None:
     task = NewTask(job, instance, 1, needs(10))
-    restoring.take_in(world.scheduler, world.pool(), task, S.RUNNING, "h1", world.now)
+    runtime = replace(stored(S.RUNNING), host="h1")
+    restoring.take_in(world.scheduler, world.pool(), task, runtime, restoring.Moment(world.now, 0))
     world.now += 1
 
 

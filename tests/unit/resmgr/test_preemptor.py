@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from peloton.clock import NANOSECONDS
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from resmgr.core import restoring
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.preemption.policy import Victim
@@ -55,6 +58,24 @@ def test_the_task_that_loses_the_least_work_since_its_checkpoint_goes_first() ->
     assert instances(preemptor.take(100)) == [1, 3, 4]
     world.scheduler.observe(Run(JOB, 1, 1), S.KILLED, world.now)
     assert {task.instance for task in world.scheduler.lifecycle.registry.saved} == {3}
+
+
+def test_a_new_leader_knows_of_checkpoints_and_starts_by_what_is_stored() -> None:
+    world = two_pools()
+    preemptor = Preemptor(world.scheduler.lifecycle, world.scheduler.sharing)
+    wall = 1_700_000_000 * NANOSECONDS
+    for instance, (start, saved) in enumerate([(500, 0), (400, 50), (900, 300), (800, 20), (600, 0)]):
+        runtime = replace(
+            TaskRuntime(S.RUNNING, S.SUCCEEDED, 1, 1, 1, 1),
+            host="h1",
+            start_time=wall - start * NANOSECONDS,
+            saved_at=saved and wall - saved * NANOSECONDS,
+        )
+        new = NewTask(JOB, instance, 1, needs(20))
+        restoring.take_in(world.scheduler, world.pool("a"), new, runtime, restoring.Moment(world.now, wall))
+    borrowed(world, count=0)
+    checks(world, preemptor, 5)
+    assert instances(preemptor.take(100)) == [3, 1, 2]
 
 
 def test_extras_of_an_elastic_gang_go_before_others_that_would_lose_less() -> None:

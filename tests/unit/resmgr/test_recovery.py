@@ -3,13 +3,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
 
 from mesos.v1 import mesos_pb2
-from peloton.clock import SystemClock
+from peloton.clock import NANOSECONDS, SystemClock
 from peloton.errors import Unavailable
 from peloton.model.job import JobRuntime, JobSpec, Sla
 from peloton.model.payload import ApiVersion, Payload
@@ -180,6 +181,19 @@ async def test_tasks_on_hosts_are_restored_with_allocation_and_waiting_ones_queu
     assert made.driver.recovered.is_set()
     assert {instance for (_, instance), state in made.states().items() if state is S.PENDING} == {4, 7}
     assert [task.instance for task in made.driver.scheduler.registry.on_host("h1")] == [0, 2]
+
+
+async def test_a_new_leader_knows_since_when_runs_run_and_when_they_have_saved(store: Store) -> None:
+    made = await prepared(store, {0: S.PENDING})
+    wall = SystemClock().wall()
+    start, saved = wall - 3600 * NANOSECONDS, wall - 60 * NANOSECONDS
+    row = replace(runtimes({1: S.RUNNING})[1], start_time=start, saved_at=saved)
+    await store.write_all(JOB, {1: row})
+    await made.begin()
+    now = made.driver.now()
+    (task,) = made.driver.scheduler.registry.on_host("h1")
+    assert now - task.since == pytest.approx(3600, abs=30)
+    assert now - made.driver.scheduler.registry.saved[task] == pytest.approx(60, abs=30)
 
 
 async def test_waiting_tasks_are_queued_in_gangs(store: Store) -> None:

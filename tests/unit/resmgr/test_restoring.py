@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from peloton.clock import NANOSECONDS
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from resmgr.core import restoring
+from resmgr.core.restoring import Moment
 from resmgr.core.state.needs import NewTask
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, needs
 
 S = TaskState
+WALL = 1_700_000_000 * NANOSECONDS
 
 
 def new(instance: int = 0, run: int = 1) -> NewTask:
     return NewTask(JOB, instance, run, needs(10))
 
 
-def take_in(world: World, state: TaskState, instance: int = 0, run: int = 1) -> bool:
-    return restoring.take_in(world.scheduler, world.pool(), new(instance, run), state, "h1", world.now)
+def take_in(
+    world: World, state: TaskState, instance: int = 0, run: int = 1, start_time: int = 0, saved_at: int = 0
+) -> bool:
+    runtime = replace(stored(state, run), host="h1", start_time=start_time, saved_at=saved_at)
+    return restoring.take_in(
+        world.scheduler, world.pool(), new(instance, run), runtime, Moment(world.now, WALL)
+    )
 
 
 def stored(state: TaskState, run: int = 1) -> TaskRuntime:
     return TaskRuntime(
         state=state, goal=S.SUCCEEDED, run=run, desired_run=run, config_version=1, desired_config_version=1
     )
+
+
+def ago(seconds: float) -> int:
+    """Nanoseconds since 1970 of a moment so many seconds before the wall clock's time."""
+    return WALL - round(seconds * NANOSECONDS)
 
 
 @pytest.mark.parametrize("state", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])
@@ -56,6 +71,28 @@ def test_a_later_run_replaces_one_that_is_known() -> None:
     take_in(world, S.RUNNING)
     assert take_in(world, S.LAUNCHED, run=2)
     assert (world.task(0).run, world.state(0)) == (2, S.LAUNCHED)
+
+
+def test_a_run_has_run_since_it_started_and_has_saved_its_work_when_it_did() -> None:
+    world = World()
+    take_in(world, S.RUNNING, 0, start_time=ago(100), saved_at=ago(30))
+    take_in(world, S.RUNNING, 1, start_time=ago(50))
+    take_in(world, S.RUNNING, 2)  # stored by a release that did not tell
+    take_in(world, S.LAUNCHED, 3, start_time=ago(50))  # of its previous run
+    take_in(world, S.RUNNING, 4, start_time=ago(-5), saved_at=ago(-5))  # by a clock that is ahead
+    since = {instance: world.task(instance).since - world.now for instance in range(5)}
+    assert since == pytest.approx({0: -100, 1: -50, 2: 0, 3: 0, 4: 0})
+    saved = {task.instance: at - world.now for task, at in world.scheduler.registry.saved.items()}
+    assert saved == pytest.approx({0: -30, 4: 0})
+
+
+def test_what_is_stored_of_a_known_run_adds_when_it_has_saved_its_work() -> None:
+    world = World()
+    take_in(world, S.RUNNING, start_time=ago(100))
+    assert not take_in(world, S.RUNNING, start_time=ago(100), saved_at=ago(40))
+    world.scheduler.note_saved(Run(JOB, 0, 1), world.now - 10)
+    take_in(world, S.RUNNING, start_time=ago(100), saved_at=ago(40))
+    assert [world.now - at for at in world.scheduler.registry.saved.values()] == pytest.approx([10])
 
 
 def test_ended_and_replaced_runs_are_forgotten() -> None:
