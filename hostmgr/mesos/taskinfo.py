@@ -10,7 +10,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, Run, parse_mesos_task_id, task_id
-from peloton.model.system_labels import CHECKPOINT_LABEL, STOP_SIGNAL_LABEL, SYSTEM_KEYS, SYSTEM_PREFIX
+from peloton.model.system_labels import CHECKPOINT_LABEL, LABELS_OF_RUNS, STOP_SIGNAL_LABEL, SYSTEM_PREFIX
 from peloton.model.task import (
     CHECK_FAILURES,
     CHECK_INTERVAL_SECONDS,
@@ -148,7 +148,7 @@ def _add_environment(
 def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str, instance: int) -> None:
     labels = wire.labels
     for label in config.labels:
-        if not label.key.startswith(SYSTEM_PREFIX) or label.key in SYSTEM_KEYS:
+        if not label.key.startswith(SYSTEM_PREFIX) or label.key in LABELS_OF_RUNS:
             labels.add(key=label.key, value=label.value)
     labels.add(key="peloton.job_id", value=job_id)
     labels.add(key=INSTANCE_LABEL, value=str(instance))

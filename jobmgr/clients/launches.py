@@ -83,13 +83,13 @@ class LaunchWriter:
 def _written(given: task_pb2.TaskConfig, task: LaunchedTask, revocable: bool) -> bytes:
     config = task_pb2.TaskConfig()
     config.CopyFrom(given)
-    if task.told:
-        tell(config, task.told, task.spec.workload.framework)
     for path, content in task.secrets:
         add_secret(config, path, content)
     for name, value in task.environment:
         config.command.environment.variables.add(name=name, value=value)
     put_labels(config, task.labels)
+    if task.told:
+        tell(config, task.told, task.spec.workload.framework)
     if revocable:
         config.revocable = True
     return config.SerializeToString()

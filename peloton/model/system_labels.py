@@ -15,6 +15,15 @@ STOP_SIGNAL_LABEL = SYSTEM_PREFIX + "stop_signal"
 """The label of a task's run that tells our agents by which signal it is to end."""
 CHECKPOINT_LABEL = SYSTEM_PREFIX + "checkpoint_file"
 """The label of a task's run that tells our agents by which file it says when it has saved its work."""
+MEMBERS_LABEL = SYSTEM_PREFIX + "members_file"
+"""The label of a task's run that tells our agents to write the file with the members of its gang.
+
+Its value, as that of the next one, names the variables that are to have the path, with commas between them.
+"""
+HOSTFILE_LABEL = SYSTEM_PREFIX + "hostfile"
+"""The label of a task's run that tells our agents to write the file with the hosts of these members."""
+LABELS_OF_RUNS = frozenset((*SYSTEM_KEYS, MEMBERS_LABEL, HOSTFILE_LABEL))
+"""What the job manager adds to the labels of a run, and the host manager passes on to Mesos."""
 SAVED_LABEL = SYSTEM_PREFIX + "saved_at"
 """The label of a status that says when the run has saved its work, in seconds since 1970."""
 

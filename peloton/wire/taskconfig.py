@@ -18,6 +18,8 @@ def executor_type(config: task_pb2.TaskConfig) -> str:
     return mesos_pb2.ExecutorInfo.Type.Name(config.executor.type)
 
 
-def is_run_by_docker(config: task_pb2.TaskConfig) -> bool:
-    """Return whether the task asks for a container of docker, not of Mesos."""
-    return config.HasField("container") and config.container.type == mesos_pb2.ContainerInfo.DOCKER
+def has_image(config: task_pb2.TaskConfig) -> bool:
+    """Return whether the task asks for a container with an image, be it run by docker or by Mesos."""
+    container = config.container
+    by_docker = config.HasField("container") and container.type == mesos_pb2.ContainerInfo.DOCKER
+    return by_docker or container.mesos.HasField("image")

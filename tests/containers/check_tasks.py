@@ -95,6 +95,16 @@ async def test_a_program_with_arguments_as_a_user(cluster: Cluster) -> None:
     assert (cluster.sandbox("one") / "x").stat().st_uid == nobody.pw_uid
 
 
+async def test_a_member_of_a_gang_without_a_shell_reads_the_list(cluster: Cluster) -> None:
+    code = "import os; print(open(os.environ['PELOTON_MEMBERS_FILE']).read(), end='')"
+    variables = [{"name": "PELOTON_MEMBERS", "value": "h1:1,h2:2"}]
+    command = {"shell": False, "arguments": ["-c", code], "environment": {"variables": variables}}
+    labels = {"labels": [{"key": "peloton.members_file", "value": "PELOTON_MEMBERS_FILE"}]}
+    await cluster.framework.launch("one", "python3", command=command, container=docker(), labels=labels)
+    assert (await ended(cluster))["state"] == "TASK_FINISHED"
+    assert (cluster.sandbox("one") / "stdout").read_text() == "h1:1\nh2:2\n"
+
+
 async def test_a_task_over_its_memory_is_told_the_limit_and_the_peak(cluster: Cluster) -> None:
     shell = "python3 -c \"x = bytearray(200_000_000); x[::4096] = b'x' * len(x[::4096])\"; exit $?"
     await cluster.framework.launch("hungry", shell, mem=64, container=docker())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from jobmgr.core.state.cache import CachedJob, is_reached
 from peloton.model.cluster import mesos_hostname
+from peloton.model.members import MEMBERS, PART
 from peloton.model.workload import Framework
 
 LISTED_BYTES = 8192
@@ -20,8 +21,6 @@ PART_BYTES = 100_000
 """Of a longer list, which a shell writes to a file, a variable has so much: Linux takes 128 KiB in one."""
 NOBODY = "-"
 """Stands for a member that has no host now: it was stopped, or waits for its next run."""
-MEMBERS = "PELOTON_MEMBERS"
-PART = "PELOTON_MEMBERS_PART_"
 Variables = dict[str, str]
 
 

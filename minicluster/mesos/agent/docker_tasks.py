@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent import secret_files
+from minicluster.mesos.agent import members_files, secret_files
 from minicluster.mesos.agent.cleanup import CONTAINER_VARIABLE, SANDBOX_VARIABLE
 from minicluster.mesos.agent.devices import container_variables
 from minicluster.mesos.agent.docker_engine import own_environment
@@ -71,7 +71,7 @@ class DockerTasks:
         given = {variable.name for variable in task.command.environment.variables}
         found = environment(task, place)
         found = {key: value for key, value in found.items() if key in given or key not in INHERITED}
-        found |= container_variables(place.devices)
+        found |= container_variables(place.devices) | members_files.told(task, SANDBOX)
         return {**found, SANDBOX_VARIABLE: SANDBOX, "MESOS_CONTAINER_NAME": name}
 
     def _write(self, container_id: str, text: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent import secret_files
+from minicluster.mesos.agent import members_files, secret_files
 from minicluster.mesos.agent.cgroups.groups import Cgroups
 from minicluster.mesos.agent.docker_engine import NOT_RUN, ImageError, provide, why_not_run
 from minicluster.mesos.agent.docker_run import Allowed, NotAllowed, image_of
@@ -112,6 +112,10 @@ class Launcher:
         if self._images is Images.REFUSE:
             _refuse_images(task.container)
         user = self._user(task, place)
+        try:
+            members_files.write(task, place.sandbox, user)
+        except OSError as error:
+            raise LaunchError(f"The list of its gang cannot be written: {error}") from error
         self._mount(task, place, user)
         for uri in task.command.uris:
             try:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent import devices
+from minicluster.mesos.agent import devices, members_files
 from minicluster.mesos.agent.cleanup import CONTAINER_VARIABLE, SANDBOX_VARIABLE
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
@@ -54,7 +54,8 @@ def environment(task: mesos.TaskInfo, place: RunLocation, login: str | None = No
         out[variable.name] = variable.value
         if variable.type == mesos.Environment.Variable.SECRET:
             out[variable.name] = variable.secret.value.data.decode("utf-8", "replace")
-    return out | devices.variables(place.devices)
+    out |= members_files.told(task, str(place.sandbox))
+    return members_files.without_parts(task, out) | devices.variables(place.devices)
 
 
 def file_and_argv(command: mesos.CommandInfo) -> tuple[str, list[str]]:

@@ -283,6 +283,39 @@ async def test_a_flag_lets_an_image_run_as_a_plain_process(tmp_path: Path) -> No
         assert "this is a plain process" in (cluster.sandbox("one") / "stderr").read_text()
 
 
+async def test_a_member_of_a_gang_without_a_shell_has_the_list_in_a_file(tmp_path: Path) -> None:
+    command = {
+        "shell": False,
+        "arguments": ["env"],
+        "environment": {
+            "variables": [
+                {"name": "PELOTON_MEMBERS_PART_0", "value": "h1:31000,h"},
+                {"name": "PELOTON_MEMBERS_PART_1", "value": "2:31001,-,[::1]:31002"},
+                {"name": "HYDRA_HOST_FILE", "value": "mine"},
+            ]
+        },
+    }
+    asked = [
+        {"key": "peloton.members_file", "value": "PELOTON_MEMBERS_FILE"},
+        {"key": "peloton.hostfile", "value": "PELOTON_HOSTFILE,HYDRA_HOST_FILE"},
+    ]
+    async with with_agent(tmp_path, "--images=plain") as cluster:
+        await cluster.framework.launch(
+            "one", "/usr/bin/env", command=command, labels={"labels": asked}, container=DOCKER
+        )
+        assert (await cluster.framework.until(*ENDS))["state"] == "TASK_FINISHED"
+        sandbox = cluster.sandbox("one")
+        lines = (sandbox / "stdout").read_text().splitlines()
+        found = dict(line.split("=", 1) for line in lines if "=" in line)
+        members, hosts = sandbox / "peloton-members", sandbox / "peloton-hostfile"
+        told = (found["PELOTON_MEMBERS_FILE"], found["PELOTON_HOSTFILE"])
+        assert told == tuple(f"{found['MESOS_SANDBOX']}/{each.name}" for each in (members, hosts))
+        assert members.read_text() == "h1:31000\nh2:31001\n-\n[::1]:31002\n"
+        assert hosts.read_text() == "h1\nh2\n-\n[::1]\n"
+        assert found["HYDRA_HOST_FILE"] == "mine"
+        assert "PELOTON_MEMBERS_PART_0" not in found
+
+
 async def test_docker_must_answer_to_run_images(tmp_path: Path) -> None:
     if await docker_answers():
         pytest.skip("a docker engine answers here")

@@ -224,5 +224,7 @@ def test_labels_of_the_system_are_passed_on() -> None:
     wanted = config()
     wanted.labels.add(key="peloton.job_name", value="web")
     wanted.labels.add(key="peloton.other", value="forged")
+    wanted.labels.add(key="peloton.members_file", value="PELOTON_MEMBERS_FILE")
     keys = [label.key for label in info(wanted).labels.labels]
-    assert keys == ["team", "peloton.job_name", "peloton.job_id", "peloton.instance_id", "peloton.task_id"]
+    passed_on = ["team", "peloton.job_name", "peloton.members_file"]
+    assert keys == [*passed_on, "peloton.job_id", "peloton.instance_id", "peloton.task_id"]

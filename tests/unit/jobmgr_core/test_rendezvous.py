@@ -251,13 +251,43 @@ def test_a_long_list_is_in_the_file_alone(tmp_path: Path) -> None:
     assert "PELOTON_MEMBERS" in meeting_variables(Meeting(Framework.NONE, few), 0)
 
 
-def test_an_image_that_docker_runs_keeps_its_entry_point() -> None:
-    config = command("serve", shell=False)
-    config.container.type = mesos_pb2.ContainerInfo.DOCKER
+BY_DOCKER = mesos_pb2.ContainerInfo(type=mesos_pb2.ContainerInfo.DOCKER)
+BY_MESOS = mesos_pb2.ContainerInfo(
+    type=mesos_pb2.ContainerInfo.MESOS,
+    mesos=mesos_pb2.ContainerInfo.MesosInfo(image=mesos_pb2.Image(type=mesos_pb2.Image.DOCKER)),
+)
+
+
+@pytest.mark.parametrize("container", [BY_DOCKER, BY_MESOS])
+@pytest.mark.parametrize("value", ["", "serve"])
+def test_an_image_keeps_its_entry_point_and_the_agent_is_asked_for_the_file(
+    container: mesos_pb2.ContainerInfo, value: str
+) -> None:
+    config = command(value, "serve", "--all", shell=False)
+    config.container.CopyFrom(container)
     before = list(config.command.arguments), config.command.value
     tell(config, told("NONE", 0, *TWO_ON_A_HOST), Framework.NONE)
     assert (list(config.command.arguments), config.command.value) == before
     assert config.command.environment.variables[0].name == "PELOTON_SIZE"
+    labels = {label.key: label.value for label in config.labels}
+    assert labels == {"peloton.members_file": "PELOTON_MEMBERS_FILE"}
+
+
+def test_an_image_with_mpi_gets_a_hostfile_by_the_agent() -> None:
+    config = command("serve", shell=False)
+    config.container.CopyFrom(BY_DOCKER)
+    tell(config, told("MPI", 0, *TWO_ON_A_HOST), Framework.MPI)
+    names = next(label.value for label in config.labels if label.key == "peloton.hostfile").split(",")
+    assert names[0] == "PELOTON_HOSTFILE"
+    assert "OMPI_MCA_orte_default_hostfile" in names
+
+
+def test_an_image_whose_command_is_for_a_shell_has_the_file_by_it(tmp_path: Path) -> None:
+    config = command('cat "$PELOTON_MEMBERS_FILE"')
+    config.container.CopyFrom(BY_DOCKER)
+    tell(config, told("NONE", 1, *TWO_ON_A_HOST), Framework.NONE)
+    assert run(config, tmp_path).split() == ["h1:31000", "h2:31001", "h1:31002"]
+    assert not config.labels
 
 
 IN_PLACE = (

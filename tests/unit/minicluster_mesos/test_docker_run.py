@@ -284,6 +284,7 @@ def test_a_container_has_its_own_variables_only(
     volume = made.container.volumes.add(mode=mesos.Volume.RW, container_path="/scratch")
     volume.source.type, volume.source.sandbox_path.path = SOURCE.SANDBOX_PATH, "scratch"
     layout = Layout(tmp_path)
+    made.labels.labels.add(key="peloton.members_file", value="PELOTON_MEMBERS_FILE")
     found = DockerTasks(layout, NOTHING, Wanted(), Allowed()).spec(made, place, None)
     assert found["env"]["DOCKER_HOST"] == "unix:///engine" and "TOKEN" not in found["env"]
     assert found["env"]["PATH"] != "/opt" and "hidden1" not in " ".join(found["argv"])
@@ -294,6 +295,7 @@ def test_a_container_has_its_own_variables_only(
         *lines
     }
     assert not any(line.startswith("HOME=") for line in lines)
+    assert f"PELOTON_MEMBERS_FILE={SANDBOX}/peloton-members" in lines
     assert (place.sandbox / "scratch").is_dir()
 
 
