@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
-from hostmgr.composition.mesos import Access, access_of
+from hostmgr.composition.backends import Access, access_of, connecting
 from hostmgr.composition.parts import Parts, build_parts
 from hostmgr.composition.serving import SERVICES, services
 from hostmgr.composition.work import begin_work
@@ -15,7 +15,6 @@ from hostmgr.config import HostmgrSettings
 from hostmgr.services.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
-from peloton.mesos.detector import detecting
 from storage.selection.factory import Stores
 
 COLLECTION = (20_000, 100, 100)
@@ -25,8 +24,8 @@ Hostmgr = Daemon[HostmgrSettings]
 
 def build(daemon: Hostmgr) -> None:
     """Set up the work of a leader, and the health checks of all instances."""
-    daemon.cluster = daemon.settings.mesos.cluster
-    access = access_of(daemon.settings.mesos)
+    daemon.cluster = daemon.settings.cluster_name
+    access = access_of(daemon.settings)
     stores = Stores(daemon.settings.storage)
 
     def leading(term: int) -> AbstractAsyncContextManager[None]:
@@ -44,9 +43,9 @@ async def _lead(daemon: Hostmgr, stores: Stores, access: Access, term: int) -> A
     try:
         with _checked(daemon, lambda: "about to lead"):
             await store.begin_term(str(daemon.group), term, daemon.fence)
-        async with detecting(daemon.settings.mesos.master) as detector:
+        async with connecting(daemon, access) as backend_of:
             with _checked(daemon, lambda: "about to lead"):
-                parts = await build_parts(daemon, store, detector, access)
+                parts = await build_parts(daemon, store, backend_of)
             with _checked(daemon, lambda: parts.unhealthy):
                 async with _serve(daemon, parts, term):
                     yield

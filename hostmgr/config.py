@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from hostmgr.core.reservations.queue import ReservationLimits
 from hostmgr.core.runs.launches import LaunchLimits
 from hostmgr.core.state.columns import CONCURRENT_LAUNCHES
 from hostmgr.core.state.host_filter import Ranking
+from hostmgr.kubernetes.core.nodes import parse_toleration
 from peloton.config.base import Settings
 from peloton.config.encryption import ServerTlsSettings
 from peloton.config.settings import DaemonSettings
@@ -21,7 +22,15 @@ from peloton.mesos.detector import parse_master
 from peloton.model.cluster import UNNAMED, in_cluster, is_cluster_name
 from storage.config import StorageSettings
 
+KUBERNETES = "kubernetes"
 BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
+
+
+def checked_cluster(value: str) -> str:
+    """Return a cluster's name, which may be empty. Raises ValueError for what is none."""
+    if value and not is_cluster_name(value):
+        raise ValueError(f"{value!r} is not up to 63 letters, digits and _.-, with no sign at an end")
+    return value
 
 
 class MasterTlsSettings(ServerTlsSettings):
@@ -81,9 +90,7 @@ class MesosSettings(Settings):
     @field_validator("cluster")
     @classmethod
     def _name(cls, value: str) -> str:
-        if value and not is_cluster_name(value):
-            raise ValueError(f"{value!r} is not up to 63 letters, digits and _.-, with no sign at an end")
-        return value
+        return checked_cluster(value)
 
     @field_validator("master")
     @classmethod
@@ -92,6 +99,61 @@ class MesosSettings(Settings):
             parse_master(value)
         except PelotonError as error:
             raise ValueError(str(error)) from None
+        return value
+
+
+class KubernetesSettings(Settings):
+    """A Kubernetes cluster in place of a Mesos master."""
+
+    kubeconfig: Path | None = None
+    """File that says where the API server is, and the credentials; without it, hostmgr runs as a pod in the
+    cluster and uses its service account."""
+    context: str = ""
+    """The context of the kubeconfig; empty: its current one."""
+    cluster: str = UNNAMED
+    """The name of this cluster where there are several, as `mesos.cluster`."""
+    namespace: str = ""
+    """The namespace of the pods that are tasks: Peloton's alone. Empty: that of the context or of the pod."""
+    default_image: str = ""
+    """Image of tasks that name none; without it they are refused."""
+    ports: tuple[tuple[int, int], ...] = ((31_000, 31_999),)
+    """Ports of each node that tasks may take: pairs of the first and the last one."""
+    tolerations: tuple[str, ...] = ()
+    """Taints of nodes that tasks tolerate: KEY, KEY=VALUE, either with :EFFECT, or * for all. Nodes with
+    other taints of the effect NoSchedule or NoExecute take no tasks."""
+    pod_template: dict[str, Any] = Field(default_factory=dict)
+    """A pod into which Peloton merges what it says of a task: a service account, a runtime class, …"""
+    cpu_limits: bool = False
+    """Whether a task has no more CPU than it requests also where others are idle."""
+    longest_grace: int = Field(600, ge=0, le=7200)
+    """As `mesos.longest_grace`."""
+    lost_after: float = Field(300.0, gt=0)
+    """Seconds for which a node may be not ready until its tasks are lost and run elsewhere."""
+    keep_finished: float = Field(300.0, ge=0)
+    """Seconds for which the pod of a task that has ended is kept, with its logs."""
+    concurrency: int = Field(32, ge=1, le=1000)
+    """Most calls that create or delete pods at a time."""
+    timeout: float = Field(30.0, gt=0)
+    """Longest time of a call of the API server, in seconds."""
+
+    @field_validator("cluster")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        return checked_cluster(value)
+
+    @field_validator("ports")
+    @classmethod
+    def _ranges(cls, value: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        for first, last in value:
+            if not 1 <= first <= last <= 65_535:
+                raise ValueError(f"{first} to {last} are no ports from 1 to 65535, the first one first")
+        return value
+
+    @field_validator("tolerations")
+    @classmethod
+    def _tolerations(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            parse_toleration(each)
         return value
 
 
@@ -193,6 +255,8 @@ class HostmgrSettings(DaemonSettings):
 
     mesos: MesosSettings = MesosSettings()
     """The Mesos master and the framework."""
+    kubernetes: KubernetesSettings | None = None
+    """A Kubernetes cluster in place of the Mesos master; `mesos` does not count then."""
     storage: StorageSettings
     """The store of the framework id and the host pools."""
     reconcile: ReconcileSettings = ReconcileSettings()
@@ -246,6 +310,18 @@ class HostmgrSettings(DaemonSettings):
     @classmethod
     def _slack(cls, value: str) -> str:
         return _known_kinds(value, "CPU")
+
+    @property
+    def cluster_name(self) -> str:
+        """Return the name of the cluster; empty for one without a name."""
+        return self.mesos.cluster if self.kubernetes is None else self.kubernetes.cluster
+
+    @property
+    def framework(self) -> str:
+        """Return the name under which the id of the framework, or of the namespace, is stored."""
+        if self.kubernetes is None:
+            return self.mesos.framework
+        return in_cluster(self.kubernetes.cluster, KUBERNETES)
 
     @property
     def revocable(self) -> bool:

@@ -52,6 +52,7 @@ def minicluster() -> None:
 @DIRECTORY
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="What to run, as YAML.")
 @click.option("--mesos", metavar="HOST:PORT", help="Use a Mesos master that already runs.")
+@click.option("--kubernetes", metavar="KUBECONFIG", help="Use a cluster of Kubernetes in place of Mesos.")
 @click.option("--clusters", metavar="N", help="How many Mesos clusters; cluster2, cluster3, … have names.")
 @click.option(
     "--membership",

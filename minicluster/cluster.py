@@ -14,6 +14,7 @@ import yaml
 
 from minicluster.components import (
     CASSANDRA,
+    KUBELET,
     LOOPBACK,
     ZOOKEEPER,
     Component,
@@ -377,7 +378,7 @@ class Cluster:
         """End components in the reverse order of starting, daemons together; then tasks that are left."""
         for kinds in (
             ("web", "archiver", "placement", "jobmgr", "resmgr", "hostmgr"),
-            ("mesos-agent",),
+            ("mesos-agent", KUBELET),
             ("mesos-master", ZOOKEEPER, CASSANDRA),
         ):
             group = [
@@ -392,13 +393,14 @@ class Cluster:
                 self.layout.run_of(part.name).unlink(missing_ok=True)
                 report(f"{part.name} ended")
         for part in parts:
-            if part.kind == "mesos-agent":
+            if part.kind in ("mesos-agent", KUBELET):
                 kill_tasks(self.layout.work_of(part.name))
 
     def _kill_leftover_tasks(self) -> None:
         """Kill tasks that an earlier cluster in this folder left when it was killed."""
-        for work in self.layout.mesos.glob("mesos-agent*"):
-            kill_tasks(work)
+        for kind in ("mesos-agent", KUBELET):
+            for work in self.layout.mesos.glob(f"{kind}*"):
+                kill_tasks(work)
 
 
 def differences(held: ClusterSettings, wanted: ClusterSettings, names: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from minicluster.credentials import AGENT, MASTER, PRINCIPAL, TASK
 from minicluster.layout import Layout
@@ -22,9 +23,14 @@ ZOOKEEPER = "zookeeper"
 CASSANDRA = "cassandra"
 DAEMONS = ("hostmgr", "resmgr", "jobmgr", "placement", "archiver")
 """In the order of starting; any order would do, since they wait for each other."""
+PROCESS = "process"
+"""What stands for the image of tasks that name none: kubelets of the minicluster run processes."""
 WEB = "web"
 MODULES = {**{daemon: daemon for daemon in DAEMONS}, WEB: "peloton.web"}
 """Python modules of the processes that have a configuration file."""
+KUBELET = "kubelet"
+NAMESPACE = "peloton"
+"""Of tasks on Kubernetes."""
 PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
 """Protocol of a component's first port, where that is not HTTP."""
 
@@ -60,7 +66,7 @@ class Component:
     @property
     def addresses(self) -> dict[str, str]:
         """HOST:PORT by protocol."""
-        found = {PROTOCOLS.get(self.kind, "http"): f"{LOOPBACK}:{self.http}"}
+        found = {PROTOCOLS.get(self.kind, "http"): f"{LOOPBACK}:{self.http}"} if self.http else {}
         if self.grpc:
             found["grpc"] = f"{LOOPBACK}:{self.grpc}"
         return found
@@ -79,7 +85,9 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
         port, storage_port = ports(CASSANDRA, CASSANDRA, 0)
         found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, storage_port=storage_port))
     master = cluster.mesos
-    if not master:
+    if cluster.kubernetes:
+        found += _kubelets(cluster, layout)
+    elif not master:
         found += (_master(i, cluster, layout, ports) for i in range(cluster.mesos_masters))
         master = _election(cluster, ports) or found[-1].addresses["http"]
         if cluster.simulated is None:
@@ -96,6 +104,33 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
     if not cluster.bare:
         found += _daemons(cluster, layout, ports, master)
     return tuple(found)
+
+
+def _kubelets(cluster: ClusterSettings, layout: Layout) -> Iterator[Component]:
+    """Yield the kubelets."""
+    for i, agent in enumerate(cluster.agents if cluster.kubelets else ()):
+        name = f"{KUBELET}{i}"
+        scalars = {
+            key: value for key, _, value in (each.partition(":") for each in agent.resources.split(";"))
+        }
+        labels = ",".join(each.replace(":", "=", 1) for each in agent.attributes.split(";") if each)
+        node = agent.hostname.replace("peloton-mesos-agent", "node")
+        flags = [
+            f"--kubeconfig={kubeconfig(cluster)}",
+            f"--node={node}",
+            f"--cpu={scalars.get('cpus', '4')}",
+            f"--memory={scalars.get('mem', '2048')}Mi",
+            f"--storage={scalars.get('disk', '20000')}Mi",
+            f"--ports={scalars.get('ports', '').strip('[]')}",
+            f"--work-dir={layout.work_of(name)}",
+            f"--ready-file={layout.ready_of(name)}",
+        ]
+        yield Component(name, KUBELET, 0, 0, {}, (*flags, *([f"--labels={labels}"] if labels else [])))
+
+
+def kubeconfig(cluster: ClusterSettings) -> str:
+    """Return the file by which the API server is called."""
+    return str(Path(cluster.kubernetes).absolute())
 
 
 def _further_mesos(
@@ -180,6 +215,8 @@ def command(component: Component, layout: Layout) -> list[str]:
         server = cassandra.Server(layout.work_of(component.name), component.http, component.storage_port)
         cassandra.configure(server)
         return cassandra.command(server)
+    if component.kind == KUBELET:
+        return [sys.executable, "-m", "minicluster.kubernetes.kubelet", *component.flags]
     if component.configured:
         return [sys.executable, "-m", MODULES[component.kind], "-c", str(layout.conf_of(component.name))]
     part = component.kind.removeprefix("mesos-")
@@ -265,9 +302,10 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         membership = {"kind": "zookeeper", "servers": servers}
     shared: Tree = {"membership": membership, **_auth(cluster, layout)}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
-    jobs: Tree = {**store, "images": cluster.images != "refuse", "hosts_address": LOOPBACK}
+    images = cluster.images != "refuse" or bool(cluster.kubernetes)
+    jobs: Tree = {**store, "images": images, "hosts_address": LOOPBACK}
     own: dict[str, Tree] = {
-        "hostmgr": {**store, **_mesos({"master": master}, cluster, layout), **_launch_limit(cluster)},
+        "hostmgr": {**store, **_cluster_manager(master, cluster, layout), **_launch_limit(cluster)},
         "resmgr": store,
         "jobmgr": {**jobs, **_secrets_and_tasks(layout), **_agents(cluster, layout)}
         if cluster.secure
@@ -311,6 +349,14 @@ def _master_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
         f"--tls-key={key}",
         f"--tls-client-ca={layout.authority}",
     ]
+
+
+def _cluster_manager(master: str, cluster: ClusterSettings, layout: Layout) -> Tree:
+    """Return the settings by which the first host manager calls Mesos, or Kubernetes."""
+    if not cluster.kubernetes:
+        return _mesos({"master": master}, cluster, layout)
+    own: Tree = {"default_image": PROCESS} if cluster.kubelets else {}
+    return {"kubernetes": {"kubeconfig": kubeconfig(cluster), "namespace": NAMESPACE, **own}}
 
 
 def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:

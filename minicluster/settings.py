@@ -147,6 +147,11 @@ class ClusterSettings(Settings):
     """Settings of the daemons, such as `resmgr: {preemption: {strikes: 2}}`."""
     mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
+    kubernetes: str = ""
+    """In place of Mesos: the kubeconfig of a cluster of Kubernetes that runs already, with a namespace
+    `peloton`."""
+    kubelets: bool = False
+    """Whether kubelets that run pods as processes are started, one for each of `agents`."""
     mesos_masters: int = Field(1, ge=1, le=5)
     """Several elect one among them through the ZooKeeper of `membership`."""
     membership: str = "local"
@@ -197,7 +202,7 @@ class ClusterSettings(Settings):
     def masters_speak_tls(self) -> bool:
         """Whether the own masters do."""
         wanted = self.simulated is None if self.secure_master is None else self.secure_master
-        return self.secure and wanted and not self.mesos
+        return self.secure and wanted and not (self.mesos or self.kubernetes)
 
     @property
     def agents_ask(self) -> bool:
@@ -213,7 +218,7 @@ class ClusterSettings(Settings):
 
     @property
     def _has_agents(self) -> bool:
-        return self.simulated is None and not self.mesos
+        return self.simulated is None and not (self.mesos or self.kubernetes)
 
     @property
     def launches_cost(self) -> bool:
@@ -238,6 +243,15 @@ class ClusterSettings(Settings):
                 raise ValueError("mesos_masters: several need `membership: zookeeper`")
             if self.mesos or self.simulated is not None:
                 raise ValueError("mesos_masters: only own masters without simulated agents can be several")
+        return self
+
+    @model_validator(mode="after")
+    def _mesos_or_kubernetes(self) -> Self:
+        others = self.mesos or self.clusters or self.simulated or self.mesos_masters > 1
+        if self.kubernetes and others:
+            raise ValueError("kubernetes: in place of `mesos`, `mesos_masters`, `simulated` and `clusters`")
+        if self.kubelets and not self.kubernetes:
+            raise ValueError("kubelets: counts with `kubernetes` only")
         return self
 
     @field_validator("mesos")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from hostmgr.composition import mesos
-from hostmgr.config import HostmgrSettings, ReconcileSettings
+from hostmgr.backend.interface import Backend
+from hostmgr.config import HostmgrSettings
 from hostmgr.core.agents.known_hosts import KnownHosts
 from hostmgr.core.claims.lifecycle import ClaimLimits
+from hostmgr.core.cluster_manager.connection import MESOS
 from hostmgr.core.cluster_manager.reconciliation import ReconciliationLimits
 from hostmgr.core.hosts.all_hosts import HostLimits
 from hostmgr.core.pools.pooled_hosts import PooledHosts
@@ -28,8 +30,10 @@ from hostmgr.drivers.reservations import ReservationPlanner
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from peloton.daemon.lifecycle import Daemon
 from peloton.eventstream import EventRing
-from peloton.mesos.detector import MasterDetector
 from storage.interface import Store
+
+API_SERVER = "the API server of Kubernetes"
+"""What messages call the other end of the connection, in place of the Mesos master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +56,34 @@ class Parts:
 
 
 async def build_parts(
-    daemon: Daemon[HostmgrSettings], store: Store, detector: MasterDetector, access: mesos.Access
+    daemon: Daemon[HostmgrSettings], store: Store, backend_of: Callable[[str], Backend]
 ) -> Parts:
     """Build the parts of a term.
 
-    The framework id, records of hosts and host pools are stored; the cluster manager reports the rest.
+    `backend_of` makes the backend for the stored framework id, which may be empty. The id, records
+    of hosts and host pools are stored; the cluster manager reports the rest.
     """
     settings, clock = daemon.settings, daemon.clock
     pools = HostPools() if settings.enable_host_pool else None
-    manager = await _manager(daemon, store, detector, access, pools)
+    manager = await _manager(daemon, store, backend_of, pools)
     cluster = FollowedAgents(
         manager.backend, manager.hosts, manager.core.reconciler, settings.mesos.agents_interval,
         clock.monotonic,
     )  # fmt: skip
     history = HostHistory(clock)
-    records = HostRecords(store.hosts, settings.mesos.cluster, history)
+    records = HostRecords(store.hosts, settings.cluster_name, history)
     await records.load()
     maintenance = Maintenance(records, manager, cluster, clock, settings.maintenance_interval)
     pooled = PooledHosts(pools, manager.hosts, cluster.sight, maintenance.hosts)
-    pool_manager = HostPoolManager(
-        settings.mesos.framework, store.host_pools, pooled, clock.monotonic, history
-    )
+    pool_manager = HostPoolManager(settings.framework, store.host_pools, pooled, clock.monotonic, history)
     await pool_manager.load()
     known = KnownHostKeeper(
-        settings.mesos.framework, store.known_hosts, KnownHosts(settings.lost_host_keep), cluster.sight,
+        settings.framework, store.known_hosts, KnownHosts(settings.lost_host_keep), cluster.sight,
         maintenance, manager.runs, clock,
     )  # fmt: skip
     await known.load()
     reconciliation = Reconciliation(
-        manager, manager.core.reconciler, store, clock, settings.reconcile.batch, settings.mesos.cluster
+        manager, manager.core.reconciler, store, clock, settings.reconcile.batch, settings.cluster_name
     )
     planner = ReservationPlanner(manager, store, clock)
     return Parts(manager, cluster, reconciliation, maintenance, pool_manager, history, known, planner)
@@ -89,22 +92,22 @@ async def build_parts(
 async def _manager(
     daemon: Daemon[HostmgrSettings],
     store: Store,
-    detector: MasterDetector,
-    access: mesos.Access,
+    backend_of: Callable[[str], Backend],
     pools: HostPools | None,
 ) -> HostManager:
     settings = daemon.settings
-    framework = FrameworkRecord(store, settings.mesos.framework, settings.mesos.cluster)
+    framework = FrameworkRecord(store, settings.framework, settings.cluster_name)
     framework_id = await framework.read()
     table = HostTable(
         settings.scarce_gpu,
         concurrent_launches=settings.launches.concurrent,
         pool_of=None if pools is None else pools.pool_of,
     )
-    core = Term(table, _limits(settings), framework_id)
+    peer = MESOS if settings.kubernetes is None else API_SERVER
+    core = Term(table, _limits(settings), framework_id, peer)
     ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
     updates = StatusUpdates(ring, core.statuses, daemon.clock.monotonic)
-    backend = mesos.mesos_backend(daemon, framework_id, detector, access)
+    backend = backend_of(framework_id)
     return HostManager(core, backend, framework, updates, daemon.clock)
 
 
@@ -113,16 +116,18 @@ def _limits(settings: HostmgrSettings) -> TermLimits:
     return TermLimits(
         hosts=HostLimits(claims, settings.held_seconds, settings.held_share),
         launches=settings.launches.limits,
-        reconcile=_reconcile_limits(settings.reconcile),
+        reconcile=_reconcile_limits(settings),
         reservations=settings.reservations.limits,
         claim_grace=settings.claim_grace,
     )
 
 
-def _reconcile_limits(settings: ReconcileSettings) -> ReconciliationLimits:
+def _reconcile_limits(settings: HostmgrSettings) -> ReconciliationLimits:
+    """Return when to reconcile. An API server knows all nodes at once: none is to register again."""
+    reconcile = settings.reconcile
     return ReconciliationLimits(
-        interval=settings.interval,
-        repeat_after=settings.repeat_after,
-        launch_grace=settings.launch_grace,
-        reregister=settings.agent_reregister,
+        interval=reconcile.interval,
+        repeat_after=reconcile.repeat_after,
+        launch_grace=reconcile.launch_grace,
+        reregister=reconcile.agent_reregister if settings.kubernetes is None else 0.0,
     )

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 def begin_work(daemon: Daemon[HostmgrSettings], parts: Parts) -> HostMover:
     """Begin what goes on in a term; return the mover of hosts, which requests wake."""
     manager = parts.manager
-    daemon.spawn("mesos", manager.backend.run())
+    daemon.spawn("cluster manager", manager.backend.run())
     daemon.spawn("acknowledgements", manager.status_updates.acknowledge(manager.backend))
     daemon.spawn("agents", parts.cluster.follow())
     _follow_load(daemon, parts)

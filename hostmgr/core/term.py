@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hostmgr.core.claims.claim import Acquired
-from hostmgr.core.cluster_manager.connection import Connection
+from hostmgr.core.cluster_manager.connection import MESOS, Connection
 from hostmgr.core.cluster_manager.events import (
     AgentLost,
     BackendEvent,
@@ -58,11 +58,16 @@ class TermLimits:
 class Term:
     """The parts of the core. `now` is seconds on the monotonic clock."""
 
-    def __init__(self, table: HostTable, limits: TermLimits | None = None, framework_id: str = "") -> None:
-        """Start without hosts. `framework_id` is the stored one; empty: there is none."""
+    def __init__(
+        self, table: HostTable, limits: TermLimits | None = None, framework_id: str = "", peer: str = MESOS
+    ) -> None:
+        """Start without hosts. `framework_id` is the stored one; empty: there is none.
+
+        `peer` is what messages call the other end of the connection.
+        """
         limits = limits or TermLimits()
         self.framework_id = framework_id
-        self.connection = Connection()
+        self.connection = Connection(peer)
         self.hosts = Hosts(table, limits.hosts)
         self.runs = Runs()
         self.launches = Launches(table, limits.launches)

@@ -74,7 +74,10 @@ class HostManager:
         self.status_updates.connected()
         SUBSCRIBED.set(1)
         log.info(
-            "subscribed with the Mesos master at %s as %s", registration.master, registration.framework_id
+            "subscribed with %s at %s as %s",
+            self.core.connection.peer,
+            registration.master,
+            registration.framework_id,
         )
 
     async def on_framework_removed(self) -> None:
@@ -83,7 +86,7 @@ class HostManager:
         The id is forgotten last: if this leader fails meanwhile, the next one learns of the removal again.
         """
         framework_id = self.core.framework_id
-        log.error("Mesos has removed framework %s: subscribing as a new one", framework_id)
+        log.error("framework %s was removed: subscribing as a new one", framework_id)
         await report_removal(self._framework, self.backend, self.status_updates, self.clock, framework_id)
         await self._store(StoreFrameworkId(""))
 

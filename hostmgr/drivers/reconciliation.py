@@ -82,7 +82,7 @@ class Reconciliation:
                     requested += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
         requested += await self._reconcile(due)
-        log.info("requested the states of %d runs from Mesos", requested)
+        log.info("requested the states of %d runs", requested)
 
     async def _reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:
         """Request states once the ring has room: Mesos does not repeat these answers.

@@ -7,11 +7,15 @@ import math
 from hostmgr.core.cluster_manager.events import Address, Registration
 from peloton.errors import Unavailable
 
+MESOS = "the Mesos master"
+
 
 class Connection:
     """The connection of one term; there is one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, peer: str = MESOS) -> None:
+        """Name the peer in messages."""
+        self.peer = peer
         self.registration: Registration | None = None
         """The last registration, also without a connection."""
         self.since = math.inf
@@ -37,16 +41,16 @@ class Connection:
         """Return why there is no connection, with the last error; empty while there is one."""
         if self.up:
             return ""
-        return "not subscribed with the Mesos master" + (f": {self._last_error}" if self._last_error else "")
+        return f"not subscribed with {self.peer}" + (f": {self._last_error}" if self._last_error else "")
 
     @property
     def master(self) -> Address:
         """Return the leading master. Raises Unavailable before the first connection."""
         if self.registration is None:
-            raise Unavailable("no Mesos master is known yet")
+            raise Unavailable(f"the address of {self.peer} is not known yet")
         return self.registration.master
 
     def require(self, ready: bool) -> None:
         """Raise Unavailable while there is no connection, or while it is not `ready` for calls."""
         if not (self.up and ready):
-            raise Unavailable("not subscribed with the Mesos master at the moment")
+            raise Unavailable(f"not subscribed with {self.peer} at the moment")

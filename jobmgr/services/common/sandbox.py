@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jobmgr.ports.hostmgr import AgentAddress, Agents
 from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.agent_listings import directories, file_data, files
-from peloton.errors import NotFound, shown
+from peloton.errors import NotFound, Refused, shown
 from peloton.model.cluster import cluster_of, mesos_hostname
 from peloton.model.ids import MesosTaskId
 
@@ -87,8 +87,14 @@ class Sandboxes:
 def address_of(agent: AgentAddress) -> tuple[str, str]:
     """Return host and port of an agent's HTTP server.
 
-    The pid, such as `slave(1)@10.0.0.7:5051`, has its address. The hostname may not resolve.
+    The pid, such as `slave(1)@10.0.0.7:5051`, has its address. The hostname may not resolve. Raises Refused
+    for a node of Kubernetes, which serves no files.
     """
+    if not agent.pid and not agent.port:
+        raise Refused(
+            f"host {agent.hostname} is a node of Kubernetes: logs and files of its tasks are not served; "
+            "`kubectl logs` with the id of the run shows the log"
+        )
     host, colon, port = agent.pid.rpartition("@")[2].rpartition(":")
     if colon and host and port.isdigit():
         return host, port

@@ -103,7 +103,7 @@ def test_a_new_framework_id_is_stored_before_the_connection_counts() -> None:
 
 def test_what_the_connection_tells() -> None:
     connection = Term(HostTable(), framework_id="f1").connection
-    with pytest.raises(Unavailable, match="no Mesos master is known yet"):
+    with pytest.raises(Unavailable, match="the address of the Mesos master is not known yet"):
         _ = connection.master
     assert connection.unhealthy == "not subscribed with the Mesos master"
     connection.begin(FRAMEWORK, 5.0)

@@ -15,7 +15,7 @@ from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.agent_listings import directories, files
 from jobmgr.services.common.sandbox import address_of
 from peloton.api.v0.task import task_pb2
-from peloton.errors import NotFound, Unavailable
+from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id
@@ -200,6 +200,11 @@ def test_address_is_the_pid_else_the_name() -> None:
     agent = AgentAddress("S1", "slave(1)@10.0.0.7:5052", "h", 5051)
     assert address_of(agent) == ("10.0.0.7", "5052")
     assert address_of(agent._replace(pid="")) == ("h", "5051")
+
+
+def test_a_node_of_kubernetes_serves_no_files() -> None:
+    with pytest.raises(Refused, match=r"host n1 is a node of Kubernetes: .* `kubectl logs`"):
+        address_of(AgentAddress("n1", "", "n1", 0))
 
 
 def test_custom_executors_have_ids_of_their_own() -> None:

@@ -1,0 +1,54 @@
+"""The backend for Kubernetes, with its access to the API server."""
+
+from __future__ import annotations
+
+from hostmgr.config import HostmgrSettings, KubernetesSettings
+from hostmgr.kubernetes.backend import KubernetesBackend
+from hostmgr.kubernetes.core.cluster import ClusterRules
+from hostmgr.kubernetes.core.nodes import parse_toleration
+from hostmgr.kubernetes.manifest import PodRules
+from peloton.config.errors import ConfigError
+from peloton.daemon.lifecycle import Daemon
+from peloton.kubernetes.access import Access, from_kubeconfig, in_cluster
+from peloton.kubernetes.client import ApiClient
+
+FOLLOWERS = 4
+"""Connections beside those that create and delete pods: two watches, leases and reads."""
+
+
+def access_of(settings: KubernetesSettings) -> Access:
+    """Read the kubeconfig, or the pod's service account. Raises ConfigError."""
+    access = from_kubeconfig(settings.kubeconfig, settings.context) if settings.kubeconfig else in_cluster()
+    if not (settings.namespace or access.namespace):
+        raise ConfigError("kubernetes.namespace: give the namespace of the tasks: the kubeconfig names none")
+    return access
+
+
+def kubernetes_backend(
+    daemon: Daemon[HostmgrSettings], framework_id: str, access: Access
+) -> KubernetesBackend:
+    """Return the backend. `framework_id` is the uid of the namespace that is known; empty: none is."""
+    settings = daemon.settings.kubernetes
+    assert settings is not None, "this is the backend for clusters of Kubernetes"
+    namespace = settings.namespace or access.namespace
+    tolerations = tuple(map(parse_toleration, settings.tolerations))
+    rules = ClusterRules(namespace, tolerations, settings.ports, settings.lost_after, settings.keep_finished)
+    pods = PodRules(
+        namespace,
+        settings.default_image,
+        tolerations,
+        settings.longest_grace,
+        settings.cpu_limits,
+        settings.pod_template,
+    )
+    client = ApiClient(access, settings.concurrency + FOLLOWERS, settings.timeout)
+    return KubernetesBackend(
+        client,
+        settings.cluster,
+        framework_id,
+        rules,
+        pods,
+        daemon.clock,
+        settings.concurrency,
+        daemon.fence,
+    )
