@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers test-kubernetes kubernetes-server container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -53,6 +53,14 @@ test-clients: clients
 # An engine, images and whole clusters in containers. What is made once takes about ten minutes; needs root, Go and Maven.
 test-containers: $(READY) container-engine clients
 	$(BIN)/python -m pytest tests/containers -o python_files='check_*.py' --timeout 1800 $(ARGS)
+
+# A real API server of Kubernetes with kubelets that run processes; says so where the server was not built.
+test-kubernetes: $(READY)
+	@tools/test-kubernetes $(abspath $(BIN)/python) $(ARGS)
+
+# etcd and the API server from their Go modules, into ~/.cache/peloton. Needs Go; takes long, once.
+kubernetes-server:
+	@tools/kubernetes-server
 
 container-engine:
 	@tools/container-engine

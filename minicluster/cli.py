@@ -52,7 +52,14 @@ def minicluster() -> None:
 @DIRECTORY
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="What to run, as YAML.")
 @click.option("--mesos", metavar="HOST:PORT", help="Use a Mesos master that already runs.")
-@click.option("--kubernetes", metavar="KUBECONFIG", help="Use a cluster of Kubernetes in place of Mesos.")
+@click.option(
+    "--kubernetes",
+    is_flag=False,
+    flag_value="own",
+    metavar="[KUBECONFIG]",
+    help="Kubernetes in place of Mesos: an API server and kubelets that run pods as processes, started "
+    "along, or the cluster of a kubeconfig.",
+)
 @click.option("--clusters", metavar="N", help="How many Mesos clusters; cluster2, cluster3, … have names.")
 @click.option(
     "--membership",

@@ -13,7 +13,9 @@ from pathlib import Path
 import yaml
 
 from minicluster.components import (
+    API_SERVER,
     CASSANDRA,
+    ETCD,
     KUBELET,
     LOOPBACK,
     ZOOKEEPER,
@@ -36,6 +38,7 @@ from minicluster.prerequisites import fetch, make_tables, tell_isolation
 from minicluster.processes import Process, launch, load, save, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.readiness import ReadinessWait
+from minicluster.servers import kubernetes
 from minicluster.settings import ClusterSettings
 from peloton.config.loading import validated
 from peloton.config.private import FILE, make_folder, write_private
@@ -349,7 +352,14 @@ class Cluster:
             storage = storage_settings(self._settings(), self.layout, self._recorded_ports())
             make_tables(storage, self.layout.storage, report, self._timeout)
             parts = [part for part in parts if part.configured]
-        self._start_all(parts, report)
+        servers = [part for part in parts if part.kind in (ETCD, API_SERVER)]
+        for part in servers:  # an API server ends without its etcd
+            self._start_all([part], report)
+            if part.kind == API_SERVER:
+                folder = self.layout.work_of(part.name)
+                kubernetes.write_kubeconfig(folder, part.http, self.layout.kubeconfig)
+                kubernetes.make_namespace(folder, part.http)
+        self._start_all([part for part in parts if part not in servers], report)
 
     def _start_all(self, parts: Sequence[Component], report: Progress) -> None:
         for part in parts:
@@ -379,7 +389,8 @@ class Cluster:
         for kinds in (
             ("web", "archiver", "placement", "jobmgr", "resmgr", "hostmgr"),
             ("mesos-agent", KUBELET),
-            ("mesos-master", ZOOKEEPER, CASSANDRA),
+            ("mesos-master", API_SERVER, ZOOKEEPER, CASSANDRA),
+            (ETCD,),
         ):
             group = [
                 (part, process) for part in parts if part.kind in kinds and (process := self._process(part))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from minicluster.credentials import AGENT, MASTER, PRINCIPAL, TASK
 from minicluster.layout import Layout
-from minicluster.servers import cassandra, zookeeper
-from minicluster.settings import Agent, ClusterSettings, NamedCluster
+from minicluster.servers import cassandra, kubernetes, zookeeper
+from minicluster.settings import OWN, Agent, ClusterSettings, NamedCluster
 from peloton.config.sources import Tree, merged
 
 LOOPBACK = "127.0.0.1"
@@ -28,10 +28,8 @@ PROCESS = "process"
 WEB = "web"
 MODULES = {**{daemon: daemon for daemon in DAEMONS}, WEB: "peloton.web"}
 """Python modules of the processes that have a configuration file."""
-KUBELET = "kubelet"
-NAMESPACE = "peloton"
-"""Of tasks on Kubernetes."""
-PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql"}
+ETCD, API_SERVER, KUBELET = "etcd", "kube-apiserver", "kubelet"
+PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql", API_SERVER: "https"}
 """Protocol of a component's first port, where that is not HTTP."""
 
 
@@ -86,7 +84,7 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
         found.append(Component(CASSANDRA, CASSANDRA, port, 0, {}, storage_port=storage_port))
     master = cluster.mesos
     if cluster.kubernetes:
-        found += _kubelets(cluster, layout)
+        found += _kubernetes(cluster, layout, ports)
     elif not master:
         found += (_master(i, cluster, layout, ports) for i in range(cluster.mesos_masters))
         master = _election(cluster, ports) or found[-1].addresses["http"]
@@ -106,9 +104,13 @@ def components(cluster: ClusterSettings, layout: Layout, ports: Ports) -> tuple[
     return tuple(found)
 
 
-def _kubelets(cluster: ClusterSettings, layout: Layout) -> Iterator[Component]:
-    """Yield the kubelets."""
-    for i, agent in enumerate(cluster.agents if cluster.kubelets else ()):
+def _kubernetes(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Iterator[Component]:
+    """Yield the servers of Kubernetes that are started along, and the kubelets."""
+    if cluster.kubernetes == OWN:
+        port, peer_port = ports(ETCD, ETCD, 0)
+        yield Component(ETCD, ETCD, port, 0, {}, storage_port=peer_port)
+        yield Component(API_SERVER, API_SERVER, ports(API_SERVER, API_SERVER, 0)[0], 0, {}, (str(port),))
+    for i, agent in enumerate(cluster.agents if cluster.has_kubelets else ()):
         name = f"{KUBELET}{i}"
         scalars = {
             key: value for key, _, value in (each.partition(":") for each in agent.resources.split(";"))
@@ -116,7 +118,7 @@ def _kubelets(cluster: ClusterSettings, layout: Layout) -> Iterator[Component]:
         labels = ",".join(each.replace(":", "=", 1) for each in agent.attributes.split(";") if each)
         node = agent.hostname.replace("peloton-mesos-agent", "node")
         flags = [
-            f"--kubeconfig={kubeconfig(cluster)}",
+            f"--kubeconfig={kubeconfig(cluster, layout)}",
             f"--node={node}",
             f"--cpu={scalars.get('cpus', '4')}",
             f"--memory={scalars.get('mem', '2048')}Mi",
@@ -128,9 +130,9 @@ def _kubelets(cluster: ClusterSettings, layout: Layout) -> Iterator[Component]:
         yield Component(name, KUBELET, 0, 0, {}, (*flags, *([f"--labels={labels}"] if labels else [])))
 
 
-def kubeconfig(cluster: ClusterSettings) -> str:
+def kubeconfig(cluster: ClusterSettings, layout: Layout) -> str:
     """Return the file by which the API server is called."""
-    return str(Path(cluster.kubernetes).absolute())
+    return str(layout.kubeconfig) if cluster.kubernetes == OWN else str(Path(cluster.kubernetes).absolute())
 
 
 def _further_mesos(
@@ -215,6 +217,12 @@ def command(component: Component, layout: Layout) -> list[str]:
         server = cassandra.Server(layout.work_of(component.name), component.http, component.storage_port)
         cassandra.configure(server)
         return cassandra.command(server)
+    if component.kind == ETCD:
+        layout.work_of(component.name).mkdir(parents=True, exist_ok=True)
+        return kubernetes.etcd_command(layout.work_of(component.name), component.http, component.storage_port)
+    if component.kind == API_SERVER:
+        kubernetes.configure(layout.work_of(component.name))
+        return kubernetes.command(layout.work_of(component.name), component.http, int(component.flags[0]))
     if component.kind == KUBELET:
         return [sys.executable, "-m", "minicluster.kubernetes.kubelet", *component.flags]
     if component.configured:
@@ -355,8 +363,10 @@ def _cluster_manager(master: str, cluster: ClusterSettings, layout: Layout) -> T
     """Return the settings by which the first host manager calls Mesos, or Kubernetes."""
     if not cluster.kubernetes:
         return _mesos({"master": master}, cluster, layout)
-    own: Tree = {"default_image": PROCESS} if cluster.kubelets else {}
-    return {"kubernetes": {"kubeconfig": kubeconfig(cluster), "namespace": NAMESPACE, **own}}
+    own: Tree = {"default_image": PROCESS} if cluster.has_kubelets else {}
+    return {
+        "kubernetes": {"kubeconfig": kubeconfig(cluster, layout), "namespace": kubernetes.NAMESPACE, **own}
+    }
 
 
 def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:

@@ -118,6 +118,11 @@ class Layout:
         """Folder of the work directories of Mesos and of the servers."""
         return self.root / "mesos"
 
+    @property
+    def kubeconfig(self) -> Path:
+        """The file by which the own API server of Kubernetes is called."""
+        return self.conf / "kubeconfig"
+
     def log_of(self, name: str) -> Path:
         """Return the log of a component."""
         return self.log / f"{name}.log"

@@ -11,8 +11,8 @@ import yaml
 from minicluster.components import CASSANDRA, embedded_servers
 from minicluster.processes import clean_environment
 from minicluster.progress import Progress
-from minicluster.servers import maven
-from minicluster.settings import ClusterSettings
+from minicluster.servers import kubernetes, maven
+from minicluster.settings import OWN, ClusterSettings
 from peloton.config.private import write_private
 from peloton.config.sources import Tree
 from peloton.errors import Refused, Unavailable
@@ -23,6 +23,8 @@ MIGRATE_SECONDS = 240.0
 
 def fetch(settings: ClusterSettings, report: Progress) -> None:
     """Download what embedded servers need. Raise PelotonError where that fails."""
+    if settings.kubernetes == OWN:
+        kubernetes.binary()
     for kind, artifacts in embedded_servers(settings).items():
         try:
             if not maven.present(artifacts):

@@ -13,11 +13,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from minicluster.components import CASSANDRA, ZOOKEEPER, Component
+from minicluster.components import API_SERVER, CASSANDRA, ETCD, ZOOKEEPER, Component
 from minicluster.layout import Layout
 from minicluster.processes import wait_until
 from minicluster.progress import Progress
-from minicluster.servers import cassandra, zookeeper
+from minicluster.servers import cassandra, kubernetes, zookeeper
 from peloton.client.discovery import DiscoveryError, LocalDiscovery, ZooKeeperDiscovery
 from peloton.errors import Unavailable
 from peloton.membership.interface import Address, Role
@@ -130,6 +130,10 @@ class ReadinessWait:
             return zookeeper.serves(part.http), ""
         if part.kind == CASSANDRA:
             return cassandra.serves(part.http), ""
+        if part.kind == ETCD:
+            return kubernetes.etcd_serves(part.http), ""
+        if part.kind == API_SERVER:
+            return kubernetes.serves(self.layout.work_of(part.name), part.http), ""
         if not part.configured:
             return self.layout.ready_of(part.name).exists(), ""
         try:

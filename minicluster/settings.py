@@ -20,6 +20,8 @@ BASE_PORTS = {
     "zookeeper": (2181, 0),
     "cassandra": (9042, 7000),
     "mesos-master": (5050, 0),
+    "etcd": (2379, 2380),
+    "kube-apiserver": (6443, 0),
     "jobmgr": (5292, 5392),
     "resmgr": (5290, 5394),
     "hostmgr": (5291, 5391),
@@ -34,6 +36,8 @@ BASE_PORTS = {
 clients and for other servers."""
 
 AGENT_PORT = 5051
+OWN = "own"
+"""For `kubernetes`: servers that are started along."""
 MOST_CLUSTERS = 5
 _ADDRESS = re.compile(r"[^:/\s]+:\d{1,5}")
 
@@ -148,10 +152,10 @@ class ClusterSettings(Settings):
     mesos: str = ""
     """HOST:PORT of a Mesos master that already runs, in place of an own one; the agents are then not ours."""
     kubernetes: str = ""
-    """In place of Mesos: the kubeconfig of a cluster of Kubernetes that runs already, with a namespace
-    `peloton`."""
-    kubelets: bool = False
-    """Whether kubelets that run pods as processes are started, one for each of `agents`."""
+    """In place of Mesos: `own`, an etcd, an API server of Kubernetes and a kubelet for each of `agents`,
+    which runs pods as processes; or the kubeconfig of a cluster that runs already."""
+    kubelets: bool | None = None
+    """Whether kubelets are started. Where not set: for an API server of one's own."""
     mesos_masters: int = Field(1, ge=1, le=5)
     """Several elect one among them through the ZooKeeper of `membership`."""
     membership: str = "local"
@@ -219,6 +223,11 @@ class ClusterSettings(Settings):
     @property
     def _has_agents(self) -> bool:
         return self.simulated is None and not (self.mesos or self.kubernetes)
+
+    @property
+    def has_kubelets(self) -> bool:
+        """Whether kubelets are started."""
+        return self.kubernetes == OWN if self.kubelets is None else self.kubelets
 
     @property
     def launches_cost(self) -> bool:

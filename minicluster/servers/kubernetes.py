@@ -1,0 +1,160 @@
+"""etcd and an API server of Kubernetes, each a process: real ones, built from their Go modules.
+
+`tools/kubernetes-server` builds them once. The API server serves TLS with a certificate that it makes itself,
+and knows one token, of an administrator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from peloton.config.private import write_private
+from peloton.errors import PelotonError, Unavailable
+
+VERSION = "1.35.4"
+HOST = "127.0.0.1"
+NAMESPACE = "peloton"
+REQUEST_SECONDS = 5.0
+_KEY_BITS = 2048
+
+
+class Missing(PelotonError):
+    """The servers are not built."""
+
+
+def binary() -> Path:
+    """Return the program of both servers. Raise Missing where it was not built."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "peloton" / f"kubernetes-{VERSION}" / "kubernetes"
+    if not os.access(path, os.X_OK):
+        raise Missing(
+            f"Kubernetes' API server is not in {path}: `make kubernetes-server` in a checkout of Peloton "
+            "builds it, or name the kubeconfig of a cluster that runs"
+        )
+    return path
+
+
+def etcd_command(folder: Path, port: int, peer_port: int) -> list[str]:
+    """Return the command line of etcd. Raise Missing."""
+    return [str(binary()), "etcd", str(folder / "data"), str(port), str(peer_port)]
+
+
+def configure(folder: Path) -> None:
+    """Make the key of service accounts and the administrator's token, where they are not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _key(folder).exists():
+        key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+        write_private(_key(folder), pem.decode())
+    if not _tokens(folder).exists():
+        write_private(_tokens(folder), f"{secrets.token_urlsafe(24)},admin,admin,system:masters\n")
+
+
+def command(folder: Path, port: int, etcd_port: int) -> list[str]:
+    """Return the command line of the API server, whose folder is configured. Raise Missing."""
+    return [
+        str(binary()),
+        "apiserver",
+        f"--etcd-servers=http://{HOST}:{etcd_port}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certificates'}",
+        f"--token-auth-file={_tokens(folder)}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={_key(folder)}",
+        f"--service-account-signing-key-file={_key(folder)}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none",
+        # Nothing makes the service account that it would ask for: no controller runs.
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+
+
+def write_kubeconfig(folder: Path, port: int, path: Path) -> None:
+    """Write how the administrator calls the API server, which has made its certificate."""
+    token = _tokens(folder).read_text().partition(",")[0]
+    cluster = {"server": f"https://{HOST}:{port}", "certificate-authority": str(certificate(folder))}
+    context = {"cluster": NAMESPACE, "user": "admin", "namespace": NAMESPACE}
+    tree: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": NAMESPACE,
+        "clusters": [{"name": NAMESPACE, "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": NAMESPACE, "context": context}],
+    }
+    write_private(path, yaml.safe_dump(tree))
+
+
+def certificate(folder: Path) -> Path:
+    """Return the API server's certificate, with that of the authority that it has made for it."""
+    return folder / "certificates" / "apiserver.crt"
+
+
+def etcd_serves(port: int) -> bool:
+    """Return whether etcd is healthy."""
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=REQUEST_SECONDS) as answer:
+            return b'"true"' in answer.read()
+    except OSError:
+        return False
+
+
+def serves(folder: Path, port: int) -> bool:
+    """Return whether the API server is ready."""
+    try:
+        _call(folder, port, "GET", "/readyz")
+    except OSError:
+        return False
+    return True
+
+
+def make_namespace(folder: Path, port: int) -> None:
+    """Create the namespace of Peloton, where it is not there. Raise Unavailable."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    try:
+        _call(folder, port, "POST", "/api/v1/namespaces", namespace)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code != 409:
+                raise Unavailable(f"namespace {NAMESPACE}: {error.read().decode(errors='replace')}") from None
+    except OSError as error:
+        raise Unavailable(f"namespace {NAMESPACE}: {error}") from None
+
+
+def _call(folder: Path, port: int, method: str, path: str, body: object = None) -> None:
+    context = ssl.create_default_context(cafile=str(certificate(folder)))
+    token = _tokens(folder).read_text().partition(",")[0]
+    request = urllib.request.Request(
+        f"https://{HOST}:{port}{path}",
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=REQUEST_SECONDS, context=context):
+        return
+
+
+def _key(folder: Path) -> Path:
+    return folder / "service-accounts.pem"
+
+
+def _tokens(folder: Path) -> Path:
+    return folder / "tokens.csv"
