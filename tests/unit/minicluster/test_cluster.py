@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -62,17 +61,16 @@ def test_status_prints_the_exports(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 LIGHT = """
-import resource, sys
+import sys
 from peloton.cli.__main__ import main
 code = main(["minicluster", "status", "--dir", sys.argv[1]])
-used = resource.getrusage(resource.RUSAGE_SELF)
 heavy = sorted({"pydantic", "minicluster.settings", "google.protobuf", "grpc"} & sys.modules.keys())
-print(code, heavy, used.ru_utime + used.ru_stime, file=sys.stderr)
+print(code, heavy, file=sys.stderr)
 """
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_status_of_a_cluster_that_was_brought_up_is_cheap(tmp_path: Path, secure: bool) -> None:
+def test_status_of_a_cluster_that_was_brought_up_imports_little(tmp_path: Path, secure: bool) -> None:
     """On a busy machine, to import all that brings a cluster up takes seconds."""
     cluster = Cluster(tmp_path / "cluster")
     cluster._make_folders()
@@ -80,9 +78,7 @@ def test_status_of_a_cluster_that_was_brought_up_is_cheap(tmp_path: Path, secure
     light = subprocess.run(
         [sys.executable, "-c", LIGHT, str(cluster.directory)], capture_output=True, text=True, check=True
     )
-    code, heavy, seconds = re.fullmatch(r"(\d) (.*) ([\d.]+)\n", light.stderr).groups()  # type: ignore[union-attr]
-    assert (code, heavy) == ("0", "[]")
-    assert float(seconds) < 0.2, "seconds of processor time"
+    assert light.stderr == "0 []\n"
     cluster.layout.overview.unlink()
     whole = subprocess.run(
         [sys.executable, "-c", LIGHT, str(cluster.directory)], capture_output=True, text=True, check=True
