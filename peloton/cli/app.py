@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 import peloton
 from peloton.cli.groups import LazyEntry, LazyGroup
+from peloton.cli.json_query import JsonQuery
 from peloton.cli.params import Duration
 from peloton.cli.session import OUTPUTS, Session
 from peloton.cli.targets import NAMES, Targets, TargetSource
@@ -79,6 +80,9 @@ def _tell_version(context: click.Context, option: click.Parameter, wanted: bool)
 )
 @click.option("-j", "--json", is_flag=True, help="Print JSON, as `-o json`.")
 @click.option("-o", "--output", type=click.Choice(OUTPUTS), help="How to print.  [default: as suits it]")
+@click.option(
+    "-q", "--query", type=JsonQuery(), help="Print what an expression of JMESPath chooses of the JSON."
+)
 @click.option(
     "-m",
     "--jobmgr",
@@ -221,7 +225,9 @@ def session_of(ctx: click.Context, flags: Mapping[str, Any]) -> Session:
     targets = Targets(*_sources(ctx, flags), flags["zk_root"], timeout, tls if flags["zk_tls"] else None)
     agents = flags["agent_ca"], flags["agent_auth"]
     cluster, basic_auth = flags["mesos_cluster"], flags["basic_auth"]
-    return Session(output, flags["debug"], timeout, targets, basic_auth, cluster, tls, agents)
+    found = Session(output, flags["debug"], timeout, targets, basic_auth, cluster, tls, agents)
+    found.query = flags["query"]
+    return found
 
 
 def _sources(ctx: click.Context, flags: Mapping[str, Any]) -> tuple[TargetSource, TargetSource]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from peloton.cli.json_query import JsonQuery
 from peloton.cli.params import Duration
 from peloton.cli.references import resolve_all
 from peloton.cli.session import OUTPUTS, Session
@@ -46,6 +47,15 @@ class Command(click.Command):
                 expose_value=False,
                 callback=_set_output,
                 help="How to print.",
+            )
+        )
+        self.params.append(
+            click.Option(
+                ["--query"] if "-q" in taken else ["-q", "--query"],
+                type=JsonQuery(),
+                expose_value=False,
+                callback=_set_query,
+                help="Print what an expression of JMESPath chooses of the JSON.",
             )
         )
         if self.name in VIEWS:
@@ -170,3 +180,9 @@ def _set_json(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     session = ctx.find_object(Session)
     if value and session is not None:
         session.json = True
+
+
+def _set_query(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    session = ctx.find_object(Session)
+    if value is not None and session is not None:
+        session.query = value

@@ -12,8 +12,8 @@ from peloton.cli.groups import VIEWS
 _HEAD = """\
 # The command line
 
-`peloton [GLOBAL FLAGS] COMMAND ...`. Every command has `--help`, and takes `-j/--json` and `-o/--output` also
-behind its name (only `--output` where it has an `-o` of its own).
+`peloton [GLOBAL FLAGS] COMMAND ...`. Every command has `--help`, and takes `-j/--json`, `-o/--output` and
+`-q/--query` also behind its name (only the long forms where it has an `-o` or `-q` of its own).
 This page is made by `python -m peloton.cli.reference > docs/cli.md`.
 
 - **Specs** are YAML; keys are matched without case and underscores. A refusal names the file, the line,
@@ -28,6 +28,11 @@ This page is made by `python -m peloton.cli.reference > docs/cli.md`.
   one a line, for scripts: `peloton -o name job query --name web`). Without it, lists are tables and one
   object is YAML. With `json` (`-j`) and `yaml`, standard output holds one value and nothing else. Colours are
   for terminals only, and never where `NO_COLOR` is set. What takes over 2 s says so on a terminal.
+- **Parts of the output** (`-q`, `--query`): an expression of [JMESPath](https://jmespath.org), as the command
+  lines of AWS and Azure take it, chooses what is printed of the JSON: texts as they are, the elements of a
+  list one a line, those of a list in a list with tabs between, the rest as JSON. With `-o json` or `-o yaml`
+  what is chosen is printed so. Where nothing is found, nothing is printed. An example:
+  `peloton job query --query 'results[].[name, runtime.state]'`.
 - **Watching**: commands that only look take `-w/--watch`, and `--interval` (2 s where it is left out): what
   they show is drawn again until `q` is pressed; without a terminal it is printed again and again.
 - **Exit codes**: 0 done; 1 refused, with a line on standard error that says why; 2 called wrongly; 3 a
@@ -132,7 +137,7 @@ def _flags(command: click.Command, context: click.Context) -> Iterator[str]:
 def _is_common(command: click.Command, option: click.Parameter) -> bool:
     """Return whether an option is one of those that the head of the page describes."""
     flag = option.opts[-1]
-    return flag in ("--json", "--output") or (flag == "--interval" and command.name in VIEWS)
+    return flag in ("--json", "--output", "--query") or (flag == "--interval" and command.name in VIEWS)
 
 
 if __name__ == "__main__":

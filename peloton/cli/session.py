@@ -70,13 +70,15 @@ class Session:
     """Takes what is printed; None: standard output."""
     quiet: bool = False
     """Whether nothing may be said on standard error."""
+    query: str | None = None
+    """An expression of JMESPath that chooses what is printed of the JSON; None: all, as `output` says."""
     given: Given | None = field(default=None, repr=False)
     """Whose calls these are where others call through this process; None: the user's of this process."""
 
     @property
     def json(self) -> bool:
-        """Whether JSON is wanted."""
-        return self.output == "json"
+        """Whether JSON is wanted, or a part of it."""
+        return self.output == "json" or self.query is not None
 
     @json.setter
     def json(self, wanted: bool) -> None:
@@ -85,7 +87,7 @@ class Session:
     @property
     def plain(self) -> bool:
         """Whether people read the output: neither JSON nor YAML nor names for a program."""
-        return self.output in ("", "table", "wide")
+        return self.query is None and self.output in ("", "table", "wide")
 
     @property
     def client(self) -> PelotonClient:
@@ -241,6 +243,8 @@ class Session:
         from peloton.cli.output import json_text, yaml_text
         from peloton.cli.text import terminal_columns
 
+        if self.query is not None:
+            return self._chosen(self.query, value)
         if self.output == "json":
             return json_text(value)
         if self.output == "yaml":
@@ -254,6 +258,14 @@ class Session:
             return shown.names()
         width = terminal_columns() if not self.output else 0
         return shown.render(wide=self.output == "wide", colours=has_colours(sys.stdout), terminal=width)
+
+    def _chosen(self, query: str, value: Any) -> str:
+        from peloton.cli.json_query import chosen, lines
+        from peloton.cli.output import json_text, yaml_text
+
+        found = chosen(query, value)
+        forms = {"json": json_text, "yaml": yaml_text}
+        return forms.get(self.output, lines)(found)
 
     def close(self) -> None:
         """Close the client's connections."""
