@@ -163,8 +163,8 @@ def test_the_ui_is_where_the_job_says(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def shown(address: str) -> dict[str, Any]:
-    """Return the application whose UI is at an address."""
-    with urllib.request.urlopen(f"{address}/api/v1/applications", timeout=30) as answer:
+    """Return the application whose UI is at an address. Its first answer takes the driver 3 s of CPU."""
+    with urllib.request.urlopen(f"{address}/api/v1/applications", timeout=PATIENCE) as answer:
         [application] = json.load(answer)
     return dict(application)
 

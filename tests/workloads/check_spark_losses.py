@@ -20,7 +20,9 @@ from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from minicluster.temporary import temporary_cluster
 from peloton.client.discovery import ZooKeeperDiscovery
 
-from .runs import wait_for
+from .runs import EXAMPLES as TRAININGS
+from .runs import alone, loss, python_of, wait_for
+from .runs import running as training_of
 from .spark_apps import (
     EXAMPLES,
     NEWEST,
@@ -48,6 +50,7 @@ LEADERS = ("jobmgr", "resmgr", "hostmgr")
 SHUFFLE_PORT = 7337
 PARTS = 6
 """Partitions of the program that caches and shuffles."""
+JAX, TRAINING = python_of("workloads"), TRAININGS / "train_jax.py"
 QUICK = DaemonSettings(
     resmgr={"entitlement_interval": 1.0, "preemption": {"period": 1.0, "strikes": 3}},
 )
@@ -215,23 +218,38 @@ def test_lost_executors_are_no_failures(cluster: Cluster, tmp_path: Path) -> Non
     assert len(told) == KILLS
 
 
-def test_a_preempted_executor_moves_its_blocks_first(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["preempted", "drained"])
+def test_an_executor_that_has_to_go_moves_its_blocks_first(
+    cluster: Cluster, tmp_path: Path, how: str
+) -> None:
     """What it has cached and shuffled is not computed again: each partition leaves one mark."""
     marks, again = tmp_path / "marks", tmp_path / "again"
     marks.mkdir()
-    values = {"spark.peloton.pool": POOL, "spark.executor.instances": EXECUTORS}
+    values = {
+        "spark.peloton.pool": POOL,
+        "spark.executor.instances": EXECUTORS,
+        "spark.peloton.executor.graceSeconds": int(SECONDS),  # all are on one host: others have to start
+    }
     program = (str(PROGRAMS / "blocks.py"), str(marks), str(again))
     with running(cluster, NEWEST, *settings(values), *program) as application:
         application.saw("^computed ")
         computed = sorted(path.name for path in marks.iterdir())
         losses = Losses(cluster, application, tmp_path)
         before = losses.all_run()
-        undo = losses.preempt(before[0])
+        undo = nothing
+        if how == "preempted":
+            undo = losses.preempt(before[0])
+        else:
+            host = host_of(cluster, application.job, before[0].instance)
+            losses.must("host", "maintenance", "start", host)
         try:
             old = {each.pid for each in before}
             losses.wait(lambda: bool(old - losses.pids()), "no executor has gone")
         finally:
             undo()
+        if how == "drained":
+            complete = ("host", "maintenance", "complete", host)
+            wait_for(lambda: peloton(cluster, *complete).returncode == 0, SECONDS, lambda: "host is not DOWN")
         losses.all_run()
         again.touch()
         assert application.wait(PATIENCE) == 0, application.text[-5000:]
@@ -288,3 +306,38 @@ def test_a_shuffle_service_has_what_lost_executors_shuffled(
         assert "equal True" in application.text
     assert len(mapped) == PARTS
     assert sorted(path.name for path in marks.glob("mapped-*")) == mapped
+
+
+def test_spark_and_training_borrow_and_give_back(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark has what nobody wants, gives it back to a gang of another pool, and has it again afterwards."""
+    end = tmp_path / "end"
+    most = 4
+    values = {
+        "spark.peloton.pool": POOL,
+        "spark.peloton.executor.cpus": 2.9,
+        "spark.peloton.executor.graceSeconds": 5,
+        "spark.executor.instances": most,
+    }
+    program = (str(PROGRAMS / "shuffles.py"), "3", str(end))
+    with running(cluster, NEWEST, *settings(values), *program) as application:
+        losses = Losses(cluster, application, tmp_path)
+
+        def spark_has(executors: int) -> None:
+            losses.wait(lambda: len(losses.pids()) == executors, f"not {executors} executors")
+            told.append(f"{time.monotonic() - begun:5.1f} s: {len(losses.pids())} executors of Spark")
+
+        begun, told = time.monotonic(), list[str]()
+        spark_has(most)
+        application.saw("^round 1$")
+        wanted = loss(alone(JAX, TRAINING, "--steps", "40"))
+        words = ("--pool", OTHER, "--framework", "jax", "-n", "3", "--cpus", "3.9", "--mem", "900")
+        training = (str(JAX), str(TRAINING), "--steps", "40")
+        with training_of(cluster, *words, "--", *training) as gang:
+            spark_has(1)
+            assert gang.wait(SECONDS) == 0, gang.text
+        assert abs(loss(gang.text) - wanted) < 1e-6
+        spark_has(most)
+        end.touch()
+        assert application.wait(PATIENCE) == 0, application.text[-5000:]
+        assert re.search(r"^\d+ rounds, 0 wrong$", application.text, re.MULTILINE)
+    print("\n".join(told))

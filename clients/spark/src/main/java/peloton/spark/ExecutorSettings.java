@@ -105,6 +105,15 @@ record ExecutorSettings(SparkConf conf) {
     return Math.max(least, (long) (heap * factor));
   }
 
+  /**
+   * Returns whether the driver decommissions executors that Peloton ends, which are deaf to SIGTERM then.
+   * Where a signal is named, executors do so by themselves.
+   */
+  boolean isDecommissionedByDriver() {
+    return conf.getBoolean("spark.decommission.enabled", true)
+        && !conf.contains("spark.executor.decommission.signal");
+  }
+
   boolean isDynamic() {
     return conf.getBoolean("spark.dynamicAllocation.enabled", false);
   }

@@ -24,6 +24,9 @@ final class Executors implements AutoCloseable {
     /** An executor is gone; it was told to end where that is expected. */
     void lost(String executor, Loss loss, boolean expected);
 
+    /** Peloton has told an executor to end, which has its grace time to do so. */
+    void leaves(String executor);
+
     /** The job cannot go on. */
     void failed(String reason);
   }
@@ -218,7 +221,7 @@ final class Executors implements AutoCloseable {
     boolean started = PLACED.contains(status.getState());
     fleet.changed(number, run, started, status.getHost(), end).ifPresent(this::tell);
     if (status.getState() == PodState.POD_STATE_KILLING) {
-      fleet.leaves(number, run);
+      fleet.leaves(number, run).ifPresent(listener::leaves);
     }
   }
 

@@ -121,13 +121,15 @@ final class Fleet {
 
   /**
    * Notes that Peloton has told a run to end, such as for a preemption or a drain: another executor is
-   * asked for at once, to which it can move its blocks.
+   * asked for at once, to which it can move its blocks. Returns the executor, once.
    */
-  void leaves(int number, long run) {
+  Optional<String> leaves(int number, long run) {
     Instance instance = instances.get(number);
-    if (instance != null && instance.run == run) {
-      instance.leaving = true;
+    if (instance == null || instance.run != run || instance.leaving) {
+      return Optional.empty();
     }
+    instance.leaving = true;
+    return Optional.of(ids.of(number, run));
   }
 
   /**
@@ -144,6 +146,9 @@ final class Fleet {
     if (run > instance.run) {
       if (instance.state == State.STARTED) {
         lost = lost(number, instance, Loss.replaced(instance.host));
+      }
+      if (instance.leaving) {
+        instance.toEndAt = 0; // another instance was asked for in its place
       }
       instance.run = run;
       instance.told = false;

@@ -35,6 +35,9 @@ final class JobSpecs {
   /** Spark's launcher puts it first since 4; an archive holds for the same class path only. */
   private static final String FIRST_JAR = "$(echo \"$home\"/jars/slf4j-api-*.jar):";
 
+  /** SIGTERM ends neither the executor nor its Python: the driver has it move its blocks, and end. */
+  private static final String DEAF = "trap '' TERM\n";
+
   private static final double FOLLOWER_CPUS = 0.01;
   private static final double FOLLOWER_MEMORY_MB = 32;
   private static final int DRIVER_GRACE_SECONDS = 30;
@@ -74,7 +77,7 @@ final class JobSpecs {
       archive=%s
       archive="${archive:-$home/%s}"
       if [ -f "$archive" ]; then set -- "-XX:SharedArchiveFile=$archive"; else set --; fi
-      %sexec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "$@" -Xmx%dm %s \
+      %s%sexec "${JAVA_HOME:+$JAVA_HOME/bin/}java" "$@" -Xmx%dm %s \
       -cp %s"${SPARK_CONF_DIR:-$home/conf}:%s$home/jars/*" \
       org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url "$url" \
       --executor-id "$id" --hostname "$host" --cores %d --app-id "$application" \
@@ -190,6 +193,7 @@ final class JobSpecs {
         Shell.quoted(settings.conf().get(ExecutorSettings.ARCHIVE, "")),
         ARCHIVE,
         links,
+        settings.isDecommissionedByDriver() ? DEAF : "",
         settings.heapMb(),
         String.join(" ", options()),
         classPath.isEmpty() ? "" : Shell.quoted(classPath + ":"),

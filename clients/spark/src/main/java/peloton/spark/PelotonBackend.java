@@ -3,8 +3,11 @@ package peloton.spark;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.UUID;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -12,6 +15,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.SparkContext;
 import org.apache.spark.resource.ResourceProfile;
 import org.apache.spark.rpc.RpcAddress;
+import org.apache.spark.scheduler.ExecutorDecommissionInfo;
 import org.apache.spark.scheduler.ExecutorExited;
 import org.apache.spark.scheduler.ExecutorKilled$;
 import org.apache.spark.scheduler.ExecutorLossReason;
@@ -36,6 +40,9 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
   /** Time after an executor's last word for Peloton to tell why it is gone. */
   private static final long REASON_SECONDS = 60;
 
+  /** How often it is looked whether executors that leave may begin. */
+  private static final long LOOK_MILLIS = 500;
+
   private static final AtomicInteger CONTEXTS = new AtomicInteger();
 
   private final TaskSchedulerImpl tasks;
@@ -49,6 +56,8 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
   private final AtomicBoolean stopped = new AtomicBoolean();
   private final AtomicBoolean failed = new AtomicBoolean();
   private final ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1);
+  private final Departures departures;
+  private boolean looked;
   private ApplicationJob job;
   private FollowedDriver followed;
   private Executors executors;
@@ -64,6 +73,7 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
     ownJob = settings.conf().get(ClusterSubmit.JOB, "");
     application = ownJob.isEmpty() ? UUID.randomUUID().toString() : applicationIn(ownJob);
     timer.setRemoveOnCancelPolicy(true);
+    departures = new Departures(TimeUnit.SECONDS.toMillis(settings.graceSeconds()) * 3 / 4);
   }
 
   /** A driver in a job may make several contexts, one after the other. */
@@ -169,6 +179,57 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
     }
   }
 
+  /** Does something in the thread of the timer, unless the backend has stopped. */
+  private void inTimer(Runnable body, long delayMillis) {
+    try {
+      timer.schedule(body, delayMillis, TimeUnit.MILLISECONDS);
+    } catch (RejectedExecutionException e) {
+      LOG.debug("not done after the end", e);
+    }
+  }
+
+  private void noteLeaving(String executor) {
+    departures.leaves(executor, millis());
+    lookAtDepartures();
+  }
+
+  /** Looks again after a while, as long as executors wait for others. */
+  private void lookAtDepartures() {
+    decommission(departures.due(registered(), millis()));
+    if (!looked && departures.isWaiting()) {
+      looked = true;
+      inTimer(
+          () -> {
+            looked = false;
+            lookAtDepartures();
+          },
+          LOOK_MILLIS);
+    }
+  }
+
+  private Set<String> registered() {
+    Set<String> found = new HashSet<>();
+    getExecutorIds().foreach(found::add);
+    found.removeIf(each -> !isExecutorActive(each));
+    return found;
+  }
+
+  @SuppressWarnings("unchecked") // Scala's arrays of pairs have no type of their own in Java
+  private void decommission(List<String> leaving) {
+    if (leaving.isEmpty()) {
+      return;
+    }
+    ExecutorDecommissionInfo why =
+        new ExecutorDecommissionInfo("Peloton ends its run", Option.empty());
+    Tuple2<String, ExecutorDecommissionInfo>[] each =
+        leaving.stream().map(id -> new Tuple2<>(id, why)).toArray(Tuple2[]::new);
+    decommissionExecutors(each, false, false);
+  }
+
+  private static long millis() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
   private final class Told implements Executors.Listener {
     @Override
     public void lost(String executor, Loss loss, boolean expected) {
@@ -178,6 +239,14 @@ public final class PelotonBackend extends CoarseGrainedSchedulerBackend {
               : new ExecutorExited(loss.exitCode(), loss.byApplication(), loss.reason());
       if (!stopped.get()) {
         removeExecutor(executor, reason);
+        inTimer(() -> departures.gone(executor), 0);
+      }
+    }
+
+    @Override
+    public void leaves(String executor) {
+      if (settings.isDecommissionedByDriver()) {
+        inTimer(() -> noteLeaving(executor), 0);
       }
     }
 

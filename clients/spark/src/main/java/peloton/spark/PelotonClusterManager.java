@@ -26,14 +26,18 @@ public final class PelotonClusterManager implements ExternalClusterManager {
     return new TaskSchedulerImpl(context);
   }
 
-  /** An executor that is told to end moves its blocks to others within its grace time. */
+  /**
+   * An executor that is told to end moves its blocks to others within its grace time. Spark looks each half
+   * minute for others, which is too long for that.
+   */
   private static void setDefaults(SparkConf conf) {
     conf.setIfMissing("spark.decommission.enabled", "true");
     if (conf.getBoolean("spark.decommission.enabled", true)) {
-      conf.setIfMissing("spark.executor.decommission.signal", "TERM");
       conf.setIfMissing("spark.storage.decommission.enabled", "true");
       conf.setIfMissing("spark.storage.decommission.rddBlocks.enabled", "true");
       conf.setIfMissing("spark.storage.decommission.shuffleBlocks.enabled", "true");
+      conf.setIfMissing("spark.storage.decommission.replicationReattemptInterval", "5s");
+      conf.setIfMissing("spark.storage.cachedPeersTtl", "5000");
     }
     if (conf.getBoolean("spark.dynamicAllocation.enabled", false)
         && !conf.getBoolean("spark.shuffle.service.enabled", false)) {

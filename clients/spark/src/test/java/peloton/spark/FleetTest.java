@@ -54,7 +54,8 @@ final class FleetTest {
   void anExecutorThatPelotonEndsIsReplacedBeforeItHasEnded() {
     fleet.setTarget(2);
     running(1, 2);
-    fleet.leaves(2, 1);
+    assertEquals("10002", fleet.leaves(2, 1).orElseThrow());
+    assertTrue(fleet.leaves(2, 1).isEmpty(), "once");
     assertEquals(new Fleet.Plan(List.of(), 4), fleet.plan(0));
     fleet.added(List.of(3));
     assertTrue(fleet.plan(0).isEmpty());
@@ -64,15 +65,18 @@ final class FleetTest {
   }
 
   @Test
-  void anExecutorThatPelotonRunsAgainNeedsNoOther() {
+  void anExecutorThatIsReplacedIsNotRunAgain() {
     fleet.setTarget(1);
     running(1);
     fleet.leaves(1, 1);
     fleet.added(List.of(2));
-    assertEquals("10001", fleet.changed(1, 2, false, "", null).orElseThrow().executor());
-    assertEquals(new Fleet.Plan(List.of(2), 0), fleet.plan(0));
-    fleet.leaves(1, 1);
-    assertEquals(new Fleet.Plan(List.of(2), 0), fleet.plan(0), "an old run");
+    fleet.changed(2, 1, true, "h2", null);
+    assertEquals("10001", fleet.changed(1, 2, true, "h3", null).orElseThrow().executor());
+    assertTrue(fleet.leaves(1, 1).isEmpty(), "an old run");
+    assertEquals(new Fleet.Plan(List.of(1), 0), fleet.plan(0));
+    fleet.released(List.of(1));
+    assertEquals("20001", fleet.leaves(1, 2).orElseThrow(), "it may have registered meanwhile");
+    assertTrue(fleet.changed(1, 2, false, "", PREEMPTED).orElseThrow().expected());
   }
 
   @Test
