@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from deployer.core.placing import Place, no_place, place
 from deployer.core.plan import Migrate, Plan, RollBack, Start, Step, Stop, plan
-from deployer.core.values import Instance, Situation, Wanted
+from deployer.core.values import Situation, Wanted
 from deployer.framework import DeployFramework, TaskReport, make_framework
+from deployer.health import HealthWatch, instances_of, situation
 from deployer.installation import LED, Installation
-from deployer.probes import Answer, Prober
+from deployer.probes import Prober
 from deployer.record import MIGRATE, Record, Started
 from deployer.rendering import (
     SETTINGS,
@@ -64,8 +65,7 @@ class Deployment:
         self._report = report
         self._clock = clock or SystemClock()
         self.framework = DeployFramework(self._registered, self._removed)
-        self._answers: dict[str, Answer] = {}
-        self._healthy_since: dict[str, float] = {}
+        self._watch = HealthWatch(prober, self._now)
         self._asked = -1
         """The subscription in which Mesos was asked for the state of all daemons."""
         self._settled_at = 0.0
@@ -139,7 +139,8 @@ class Deployment:
                 if self._clock.monotonic() > until:
                     why = "; ".join(step.waits) or self.framework.trouble or "steps are left"
                     return Outcome(False, f"not done after {elapsed(seconds or 0)}: {why}")
-            await self._pause()
+            if not step.steps:  # else the next one may follow at once
+                await self._pause()
 
     async def _turn(self) -> Plan:
         """Look at what there is, and do what is next."""
@@ -154,9 +155,9 @@ class Deployment:
         await self._take_reports()
         if self._unanswered and self._clock.monotonic() < self._settled_at:
             return self._waiting("Mesos is asked for the state of all daemons")
-        await self._probe()
-        assert self._wanted is not None, "want comes first"
-        found = self._schema_wait() or plan(self._wanted, self._situation(), self._now())
+        found = await self._planned(everyone=False)
+        if _ends_something(found) or (found.whole and not self.record.reached):
+            found = await self._planned(everyone=True)
         if found.whole and not self.record.reached:
             await self._save(self.record.whole())
         self.framework.want_offers(not found.whole)
@@ -178,10 +179,20 @@ class Deployment:
         return Outcome(True, f"revision {self.record.wanted} is whole: all daemons are healthy, and led")
 
     async def _pause(self) -> None:
-        self.framework.changed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PAUSE_SECONDS):
-                await self.framework.changed.wait()
+        """Wait until Mesos or the membership tells something, and at most until daemons are asked again."""
+        told = [
+            asyncio.create_task(self.framework.changed.wait()),
+            asyncio.create_task(self._prober.leader_changed()),
+        ]
+        try:
+            done, _ = await asyncio.wait(told, timeout=PAUSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                await each
+        finally:
+            for each in told:
+                each.cancel()
+            await asyncio.gather(*told, return_exceptions=True)
+            self.framework.changed.clear()
 
     def _now(self) -> float:
         return self._clock.wall() / NANOSECONDS
@@ -232,18 +243,17 @@ class Deployment:
             self._report(f"the schema of the store is tried again: {why}")
         return failed
 
-    async def _probe(self) -> None:
-        assert self._installation is not None
+    async def _planned(self, everyone: bool) -> Plan:
+        """Return what is next, after asking the daemons that are due, or everyone."""
+        assert self._wanted is not None, "want comes first"
         asked = {
             name: (each, self._role(each.group))
             for name, each in self.record.instances.items()
             if each.group != MIGRATE and not each.ending
         }
-        self._answers = await self._prober.ask(asked)
-        now = self._now()
-        self._healthy_since = {
-            name: self._healthy_since.get(name, now) for name, each in self._answers.items() if each.healthy
-        }
+        gate = self._wanted.gate
+        await self._watch.look(asked, max(gate.canary, gate.settle), everyone)
+        return self._schema_wait() or plan(self._wanted, self._situation(), self._now())
 
     def _role(self, group: str) -> Role | None:
         """Return the role of a group that elects a leader."""
@@ -254,7 +264,7 @@ class Deployment:
         return Role(role) if role in LED else None
 
     def _situation(self) -> Situation:
-        return situation(self.record, self._answers, self._healthy_since)
+        return situation(self.record, self._watch.answers, self._watch.healthy_since)
 
     def _schema_wait(self) -> Plan | None:
         for name, each in self.record.instances.items():
@@ -270,6 +280,7 @@ class Deployment:
         rests = {key: OfferRest(offer) for key, offer in self.framework.offers.items()}
         tasks: dict[str, list[mesos_pb2.TaskInfo]] = {}
         ends: list[str] = []
+        lacks_room = False
         for step in found.steps:
             if isinstance(step, RollBack):
                 self._report(f"going back to revision {step.revision}: {step.reason}")
@@ -283,9 +294,11 @@ class Deployment:
             made = self._started(record, step, rests)
             if isinstance(made, str):
                 waits.append(made)
+                lacks_room = True
                 continue
             record, offer, task = made
             tasks.setdefault(offer, []).append(task)
+        self.framework.lacks_room = lacks_room
         await self._save(record)
         self.framework.launch(tasks)
         for name in ends:
@@ -389,30 +402,8 @@ class Deployment:
             raise Unavailable(f"{what}: try again")
 
 
-def situation(record: Record, answers: dict[str, Answer], healthy_since: dict[str, float]) -> Situation:
-    """Return what there is, as the core takes it."""
-    return Situation(
-        instances_of(record, answers, healthy_since),
-        record.failures,
-        frozenset(record.schemas),
-        record.schema_failure,
-        record.reached,
-    )
-
-
-def instances_of(
-    record: Record, answers: dict[str, Answer], healthy_since: dict[str, float]
-) -> tuple[Instance, ...]:
-    """Return the daemons of a record, with what they answered."""
-    silent = Answer(False)
-    return tuple(
-        Instance(
-            name, each.group, each.digest, each.host, each.at, each.ending, healthy_since.get(name),
-            answers.get(name, silent).leads, answers.get(name, silent).problem,
-        )
-        for name, each in record.instances.items()
-        if each.group != MIGRATE
-    )  # fmt: skip
+def _ends_something(found: Plan) -> bool:
+    return any(isinstance(step, Stop) for step in found.steps)
 
 
 @asynccontextmanager

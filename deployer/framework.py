@@ -32,6 +32,7 @@ _ABSENT = frozenset(
     }
 )  # fmt: skip
 """States of tasks whose host is gone, or that it does not know."""
+_ABOUT_OFFERS = frozenset({Event.OFFERS, Event.RESCIND})
 _ENDED = frozenset(
     {mesos_pb2.TASK_FINISHED, mesos_pb2.TASK_FAILED, mesos_pb2.TASK_KILLED, mesos_pb2.TASK_ERROR}
 )
@@ -66,7 +67,8 @@ class DeployFramework:
         self._quiet = False
         self.offers: dict[str, mesos_pb2.Offer] = {}
         self.changed = asyncio.Event()
-        """Set with each event."""
+        """Set with each event, with offers only while room is lacking."""
+        self.lacks_room = True
         self.trouble = "not subscribed with a Mesos master yet"
         self.subscriptions = 0
 
@@ -164,7 +166,8 @@ class DeployFramework:
                 self.offers.pop(event.rescind.offer_id.value, None)
             elif event.type == Event.UPDATE:
                 self._on_status(event.update.status)
-        self.changed.set()
+        if self.lacks_room or any(event.type not in _ABOUT_OFFERS for event in events):
+            self.changed.set()
 
     def _on_status(self, status: mesos_pb2.TaskStatus) -> None:
         self._reports.append(_report(status))

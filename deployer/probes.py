@@ -58,13 +58,21 @@ class Prober:
         answers = await asyncio.gather(*(self._ask(each, role, versions) for each, role in started.values()))
         return dict(zip(started, answers, strict=True))
 
+    def is_elected(self, started: Started, role: Role | None) -> bool:
+        """Return whether a daemon is the leader of its role, as the membership tells."""
+        return role is not None and _is_at(self._membership.leader(role), started)
+
+    async def leader_changed(self) -> None:
+        """Wait for the next change of the membership. Raises what made watching impossible."""
+        await self._membership.changed()
+
     async def _ask(self, started: Started, role: Role | None, versions: bool) -> Answer:
         where = f"{self._scheme}://{_bracketed(started.ip)}:{started.ports[0]}"
         try:
             told = await self._client.get(f"{where}/health")
             if told.status_code != 200:
                 return Answer(False, " ".join(told.text.split())[:LONGEST_CHARACTERS])
-            leads = role is not None and _is_at(self._membership.leader(role), started)
+            leads = self.is_elected(started, role)
             if leads:  # elected: only when it has taken over does it answer calls
                 leads = _LEADS in (await self._client.get(f"{where}/metrics")).content
             version = (await self._client.get(f"{where}/version")).text.strip() if versions else ""

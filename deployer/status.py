@@ -9,7 +9,7 @@ from typing import Any
 from deployer.core.plan import Migrate, RollBack, Start, Step, Stop, foresee
 from deployer.core.plan import plan as next_steps
 from deployer.core.values import Instance
-from deployer.deployment import situation
+from deployer.health import situation
 from deployer.installation import LED, Installation
 from deployer.probes import Answer, Prober
 from deployer.record import MIGRATE, Record

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import psutil
 import pytest
@@ -144,6 +145,21 @@ def removals(cluster: Cluster) -> int:
         return int(json.load(answer)["master/slave_removals"])
 
 
+def cpu_of_children() -> float:
+    """CPU seconds of the processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cpu_of_daemons(status: dict[str, Any]) -> float:
+    """CPU seconds of the daemons of an installation, from their start until now."""
+    ports = {int(each["http"].rpartition(":")[2]) for each in status["daemons"]}
+    listening = psutil.net_connections("tcp")
+    pids = {c.pid for c in listening if c.status == psutil.CONN_LISTEN and c.laddr and c.laddr.port in ports}
+    assert len(pids) == len(ports)
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_upgrades_back_and_forth_while_jobs_run(
@@ -156,11 +172,13 @@ def test_upgrades_back_and_forth_while_jobs_run(
     before, calls = runs_of(harness, lasting), Calls(harness, lasting)
     took: list[float] = []
     for number in range(UPGRADES):
-        job = harness.create(undemanding(harness, "sleep 0.2", TASKS))
+        job, used = harness.create(undemanding(harness, "sleep 0.2", TASKS)), cpu_of_children()
         seconds, _ = deployer.timed("apply", files[number % 2])
         took.append(seconds)
         print(
-            f"upgrade {number + 1}: {seconds:.1f} s, {calls.made} calls, load {os.getloadavg()[0]:.0f}",
+            f"upgrade {number + 1}: {seconds:.1f} s; CPU: deployer {cpu_of_children() - used:.1f} s, "
+            f"new daemons {cpu_of_daemons(deployer.status(files[number % 2])):.1f} s; "
+            f"{calls.made} calls, load {os.getloadavg()[0]:.0f}",
             flush=True,
         )
         ended = harness.ended(job, 300)

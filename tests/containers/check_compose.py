@@ -23,7 +23,6 @@ from peloton.client import PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.membership.interface import Role
 from tests.clients.check_docs import outputs_of
-from tests.clients.conftest import GO, JAVA, MAVEN
 from tests.conftest import lacking
 from tests.containers.conftest import Clone
 from tests.servers.engine.running import ROOT
@@ -40,6 +39,15 @@ GRACE = 30.0
 PATIENCE = 180.0
 LEADER = "/peloton/{}/leader"
 README = (ROOT / "README.md").read_text()
+SERVICE = """\
+name: lasting
+type: SERVICE
+owningTeam: tests
+instanceCount: 1
+defaultConfig:
+  resource: {cpuLimit: 0.1, memLimitMb: 32}
+  command: {shell: true, value: echo begun > begun; echo it runs; exec sleep 10000}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +182,22 @@ def test_the_readmes_first_job_by_command_line(pool: str) -> None:
     begin = README.index("peloton job create /DefaultResPool")
     commands = README[begin : README.index("peloton minicluster status", begin)]
     shell = [line for line in commands.splitlines() if line.startswith(("peloton ", "JOB="))]
+    # It runs in the folder that it is called from: one that the agents' containers have, too.
+    shell = [line.replace("peloton run ", "cd /; peloton run ") for line in shell]
     said = _ran("bash", "-euxc", "\n".join(shell))
     assert "SUCCEEDED 10" in said
     assert re.search(r"Hello from instance 0", said)
+
+
+def test_the_command_line_finds_the_leaders_and_the_tasks(pool: str, tmp_path: Path) -> None:
+    """From this machine: by ZooKeeper, and by the addresses of the agents."""
+    spec = tmp_path / "service.yaml"
+    spec.write_text(SERVICE)
+    peloton("job", "create", pool, str(spec), "--follow")
+    job = _ran("peloton", "-z", "localhost:2181", "-o", "name", "job", "query", "--limit", "1").strip()
+    assert peloton("task", "exec", job, "0", "cat", "begun").strip() == "begun"
+    assert peloton("task", "logs", job, "0").strip() == "it runs"
+    peloton("job", "stop", "--yes", job)
 
 
 def test_the_readmes_first_job_by_the_python_client(pool: str) -> None:
@@ -188,19 +209,6 @@ def test_the_readmes_first_job_by_the_python_client(pool: str) -> None:
     with PelotonClient("tests", zk_servers=ZOOKEEPER) as client:
         assert client.jobs.wait(job, PATIENCE).state == job_pb2.SUCCEEDED
         assert b"".join(client.jobs.logs(job, 2)).decode() == f"hello from {job}-2\n"
-
-
-def test_a_job_by_the_go_client(pool: str) -> None:
-    tests = ("go", "test", "-count=1", "-tags=cluster", "-run=^TestCluster(Job|IsFound)", "-v", ".")
-    assert "--- PASS: TestClusterJob" in _ran(*tests, cwd=GO, PELOTON_TEST_POOL=pool)
-
-
-def test_a_job_by_the_java_client(pool: str) -> None:
-    try:
-        java()
-    except Missing as missing:
-        lacking(missing)
-    _ran(*MAVEN, "test", "-Dtest=ClusterTest#aJobFromItsSpecToItsEnd", cwd=JAVA, PELOTON_TEST_POOL=pool)
 
 
 @pytest.mark.parametrize("language", ["Go", "Java"])

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.servers.engine import Engine
-from tests.servers.engine.keeper import CGROUPS, sweep
+from tests.servers.engine.keeper import CGROUPS, HIDDEN, sweep
 from tests.servers.engine.running import ROOT
 from tools.images import images
 
@@ -67,7 +67,7 @@ def traces() -> list[str]:
     found += [f"bridge {path.name}" for path in Path("/sys/class/net").glob("br-*")]
     found += [f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     found += [f"cgroup {path}" for path in (*CGROUPS.glob("peloton-*"), *CGROUPS.glob("*/peloton-*"))]
-    return found + [f"folder {path}" for path in ("/run/docker", "/run/containerd") if Path(path).exists()]
+    return found + [f"folder {path}" for path in HIDDEN if Path(path).exists()]
 
 
 def _is(process: psutil.Process, names: tuple[str, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,17 @@ def test_its_labels_say_what_it_is(engine: Engine, image: str, bases: dict[str, 
     assert found["title"] and found["description"] and found["revision"]
 
 
+def test_a_daemon_reads_the_files_that_it_is_given(engine: Engine, image: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # it is the image's user who reads them
+    (tmp_path / "right.yaml").write_text(SETTINGS)
+    (tmp_path / "wrong.yaml").write_text(SETTINGS.replace("http_port", "htpp_port"))
+    run = ("run", *LOCKED_DOWN, "--volume", f"{tmp_path}:/given:ro", image, "peloton-jobmgr")
+    assert engine.must(*run, "-c", "/given/right.yaml", "--check").strip() == "ok"
+    done = engine.docker(*run, "-c", "/given/wrong.yaml")
+    assert done.returncode == 1
+    assert "/given/wrong.yaml: htpp_port: unknown setting; did you mean http_port?" in done.stdout
+
+
 def test_its_list_of_parts_is_whole(engine: Engine, image: str) -> None:
     bill = json.loads(inside(engine, image, "cat", "/opt/peloton/sbom.json"))
     assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "peloton")
@@ -93,6 +105,11 @@ def test_its_list_of_parts_is_whole(engine: Engine, image: str) -> None:
     assert {f"pkg:deb/debian/{each}" for each in packages} <= found
 
 
+SETTINGS = """
+http_port: 5292
+membership: {kind: local, directory: /var/lib/peloton/membership}
+storage: {kind: sqlite, path: /var/lib/peloton/peloton.db}
+"""
 LISTED = """
 import re, sys
 from importlib.metadata import distributions

@@ -18,10 +18,12 @@ from tests.contract.mesos.framework import eventually, get
 from tests.contract.mesos.test_agent import ENDS, Cluster, with_agent
 from tests.contract.mesos.test_isolation import processes_with
 from tests.servers.engine import Engine
-from tests.servers.engine.running import ROOT
+from tests.servers.engine.running import ROOT, own_engine
 from tools.images import images
 
 IMAGE = images(ROOT)["PYTHON_IMAGE"]
+SAID_WITHOUT_BRIDGE = "network bridge not found"
+"""As docs/operations.md has it."""
 FLAGS = ("--images=docker", "--isolation=none")
 
 
@@ -268,6 +270,25 @@ async def test_ports_are_mapped_in_a_network_of_the_engine(
         await ended(cluster)
     finally:
         engine.docker("network", "rm", "tasks-check")
+
+
+async def test_a_bridge_that_the_engine_lacks_is_told(
+    engine: Engine, bases: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not engine.own:
+        pytest.skip("the engine of this machine is used, not one of the tests' own")
+    with own_engine("--without-bridge") as without:
+        without.pulled(IMAGE)
+        for name, value in without.environment.items():
+            monkeypatch.setenv(name, value)
+        async with with_agent(tmp_path, *FLAGS) as made:
+            await made.framework.launch("one", "true", container=docker(network="BRIDGE"))
+            status = await ended(made)
+            assert (status["state"], status.get("reason")) == (
+                "TASK_FAILED",
+                "REASON_CONTAINER_LAUNCH_FAILED",
+            ), status
+            assert SAID_WITHOUT_BRIDGE in status["message"]
 
 
 async def fetched(port: int) -> bytes:

@@ -18,8 +18,8 @@ NOT_RUN = 125
 """The exit code of `docker run` where the engine did not run the container."""
 
 
-class ImageError(Exception):
-    """An image cannot be had; the text goes into the status."""
+class EngineError(Exception):
+    """The engine lacks what a container needs; the text goes into the status."""
 
 
 async def docker_answers() -> bool:
@@ -50,13 +50,22 @@ def own_environment() -> Mapping[str, str]:
 
 
 def provide(image: str, force_pull: bool) -> None:
-    """Have an image in the engine, pulled where it is not there or that is forced. Raise ImageError."""
+    """Have an image in the engine, pulled where it is not there or that is forced. Raise EngineError."""
     if not force_pull and _docker("image", "inspect", "--format=.", "--", image).returncode == 0:
         return
     done = _docker("pull", "--quiet", "--", image)
     if done.returncode:
         reason = (done.stderr or done.stdout).strip()[-_TOLD_CHARACTERS:]
-        raise ImageError(f"Failed to pull image '{image}': {reason}")
+        raise EngineError(f"Failed to pull image '{image}': {reason}")
+
+
+def require_bridge() -> None:
+    """Raise EngineError where the engine has no network `bridge`.
+
+    It would run the container with a loopback alone, and its mapped ports would lead nowhere.
+    """
+    if _docker("network", "inspect", "--format=.", "bridge").returncode:
+        raise EngineError("network bridge not found: the container engine runs without one")
 
 
 def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -71,9 +80,9 @@ def _docker(*arguments: str) -> subprocess.CompletedProcess[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ImageError(f"docker {arguments[0]} did not end in {LONGEST_PULL_SECONDS:g} s") from None
+        raise EngineError(f"docker {arguments[0]} did not end in {LONGEST_PULL_SECONDS:g} s") from None
     except OSError as error:
-        raise ImageError(f"docker cannot be started: {error.strerror}") from None
+        raise EngineError(f"docker cannot be started: {error.strerror}") from None
 
 
 def why_not_run(output: bytes) -> str:

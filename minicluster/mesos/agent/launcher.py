@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import members_files, secret_files
 from minicluster.mesos.agent.cgroups.groups import Cgroups
-from minicluster.mesos.agent.docker_engine import NOT_RUN, ImageError, provide, why_not_run
+from minicluster.mesos.agent.docker_engine import NOT_RUN, EngineError, provide, require_bridge, why_not_run
 from minicluster.mesos.agent.docker_run import Allowed, NotAllowed, image_of
 from minicluster.mesos.agent.docker_tasks import DockerTasks
 from minicluster.mesos.agent.fetcher import FetchError, fetch
@@ -209,7 +209,9 @@ class Launcher:
         try:
             special = self._docker.spec(task, place, named)
             provide(image_of(task) or "", task.container.docker.force_pull_image)
-        except (NotAllowed, ImageError) as error:
+            if task.container.docker.network == mesos.ContainerInfo.DockerInfo.BRIDGE:
+                require_bridge()
+        except (NotAllowed, EngineError) as error:
             raise LaunchError(str(error)) from None
         return {**special, **NO_LIMITS, "enclosure": None}
 

@@ -1,6 +1,6 @@
 """Keep a container engine for the process that started this one, and remove every trace of it afterwards.
 
-    python -m tests.servers.engine.keeper FOLDER
+    python -m tests.servers.engine.keeper FOLDER [--without-bridge]
 
 It prints `ready REGISTRY` when the engine answers at FOLDER/docker.sock, and takes it down when its input
 ends: also when the other process is killed. dockerd runs in PID and mount namespaces of its own: its
@@ -31,9 +31,10 @@ from tests.servers.engine.cache import PREFIX, registry_folder
 LONGEST_START = 60.0
 LONGEST_END = 30.0
 """Seconds."""
-HIDDEN = ("/run/docker", "/run/containerd", "/etc/docker")
-"""Folders where docker and containerd write, whatever their settings: dockerd sees empty ones instead."""
+HIDDEN = ("/run/docker", "/run/containerd", "/run/runc", "/etc/docker")
+"""Folders where docker and its parts write, whatever their settings: dockerd sees empty ones instead."""
 HOST = "127.0.0.1"
+NO_BRIDGE = "none"
 CGROUPS = Path("/sys/fs/cgroup")
 WEIGHTS = (("cpu/{}/cpu.shares", 16384), ("{}/cpu.weight", 1600))
 """Of all containers together, where one process outside of them has 1024 or 100: cgroup v1 and v2."""
@@ -41,14 +42,14 @@ _IN_NAMESPACES = 'for each in $HIDDEN; do mount -t tmpfs tmpfs "$each"; done; ex
 _DIES_WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
-def main(folder: Path) -> int:
-    """Run the engine until the input ends."""
+def main(folder: Path, bridge: str) -> int:
+    """Run the engine until the input ends. `bridge`: the name of its own, or `none`."""
     for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     with _locked(folder):
         sweep()
         try:
-            with _registry(folder) as registry, _dockerd(folder, registry):
+            with _registry(folder) as registry, _dockerd(folder, registry, bridge):
                 print(f"ready {registry}", flush=True)
                 sys.stdin.buffer.read()
         except Broken as broken:
@@ -59,14 +60,14 @@ def main(folder: Path) -> int:
     return 0
 
 
-def settings(folder: Path, registry: str) -> dict[str, object]:
+def settings(folder: Path, registry: str, bridge: str) -> dict[str, object]:
     """Return dockerd's settings: its files are in the folder, and the machine's firewall is left alone."""
     return {
         "data-root": str(folder / "data"),
         "exec-root": str(folder / "exec"),
         "pidfile": str(folder / "pid"),
         "hosts": [f"unix://{folder / 'docker.sock'}"],
-        "bridge": bridge_of(folder),
+        "bridge": bridge,
         "iptables": False,
         "ip-forward": False,
         "ip-masq": False,
@@ -152,14 +153,15 @@ def _registry(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _dockerd(folder: Path, registry: str) -> Iterator[None]:
+def _dockerd(folder: Path, registry: str, bridge: str) -> Iterator[None]:
     """Run an engine that answers. Raise Broken with the end of its log where it does not."""
-    (folder / "daemon.json").write_text(json.dumps(settings(folder, registry)))
+    (folder / "daemon.json").write_text(json.dumps(settings(folder, registry, bridge)))
     (folder / "made").write_text("\n".join(each for each in HIDDEN if not Path(each).exists()))
     for each in HIDDEN:
         Path(each).mkdir(exist_ok=True)
     _weigh(folder.name)
-    _make_bridge(bridge_of(folder))
+    if bridge != NO_BRIDGE:
+        _make_bridge(bridge)
     namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     dockerd = ["dockerd", "--config-file", str(folder / "daemon.json")]
     argv = [*_DIES_WITH_ITS_PARENT, *namespaces, "sh", "-ec", _IN_NAMESPACES, "sh", *dockerd]
@@ -223,4 +225,5 @@ def _answers(path: Path) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    place = Path(sys.argv[1])
+    sys.exit(main(place, NO_BRIDGE if "--without-bridge" in sys.argv else bridge_of(place)))

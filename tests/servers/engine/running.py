@@ -104,12 +104,15 @@ def _require() -> None:
 
 
 @contextmanager
-def own_engine() -> Iterator[Engine]:
-    """Start an engine of the tests' own, with nothing in it, and end it with all that it has."""
+def own_engine(*flags: str) -> Iterator[Engine]:
+    """Start an engine of the tests' own, with nothing in it, and end it with all that it has.
+
+    `flags` are the keeper's.
+    """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     (folder / "config" / "cli-plugins").mkdir(parents=True)
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers.engine.keeper", str(folder)],
+        [sys.executable, "-m", "tests.servers.engine.keeper", str(folder), *flags],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

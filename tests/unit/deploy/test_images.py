@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +63,35 @@ def test_a_digest_that_is_none_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp
         images.digest_of("python:3")
     docker.write_text(f"#!/bin/sh\necho {DIGEST}\n")
     assert images.digest_of("python:3") == DIGEST
+
+
+def test_the_target_asks_for_each_image(tmp_path: Path) -> None:
+    """`make images` in a clone whose docker tells a digest of everything."""
+    for name in (
+        "Makefile",
+        "Dockerfile",
+        "docker-compose.yml",
+        ".env",
+        "tools/__init__.py",
+        "tools/images.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text(f'#!/bin/sh\necho "$4" >> asked\necho {DIGEST}\n')
+    docker.chmod(0o755)
+
+    def make(target: str) -> subprocess.CompletedProcess[str]:
+        path = f"{docker.parent}{os.pathsep}{os.environ['PATH']}"
+        argv = ["make", target, f"PYTHON={sys.executable}"]
+        return subprocess.run(
+            argv, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
+        )
+
+    before = make("images-check")
+    assert before.returncode != 0 and "`make images` looks it up" in before.stdout
+    assert make("images").returncode == 0
+    assert (tmp_path / "asked").read_text().split() == list(images.images(ROOT).values())
+    after = make("images-check")
+    assert (after.returncode, after.stdout) == (0, "")
