@@ -3,10 +3,13 @@
     python benchmarks/releases.py --rounds 100 --count 1000 --hosts 100 [--storage cassandra] [--cache-mb 4]
 
 Prints one figure per line: for the first, the second and the last round the milliseconds of an Update that
-adds one instance (p50, p99), the seconds until all run and until all numbers are free, and the memory of each
-process; the rows in SQLite; and what a run leaves in memory in the second half of the rounds. The first round
-makes the numbers: from the second one on they are used again. jobmgr's memory grows until SQLite's caches of
-pages (`storage.cache_mb`) hold the newest history, as it does by any runs: with a small cache it is flat.
+adds one instance (p50, p99), the seconds until all run and until all numbers are free, the CPU milliseconds
+of each process per instance, and its memory; the rows in SQLite; and what a run leaves in memory in the
+second half of the rounds. The first round makes the numbers: from the second one on they are used again.
+jobmgr's memory grows until SQLite's caches of pages (`storage.cache_mb`) hold the newest history, as it
+does by any runs: with a small cache it is flat. hostmgr's grows until what it remembers of a fixed size is
+full: 100,000 statuses that were passed on (`event_ring`), 50,000 used claims, 10,000 ended runs. CPU tells,
+also on a busy machine, whether rounds cost more as they go on.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class Round:
     """Seconds from the last Update until all instances run."""
     freed: float
     """Seconds from the release until all numbers are free."""
+    cpu: dict[str, float]
+    """CPU milliseconds per instance that was added and released, by process."""
     memory: dict[str, float]
     """Resident memory in MB, by process."""
     rows: dict[str, int]
@@ -114,12 +119,17 @@ class Driver:
         """The highest number that was given."""
 
     def round(self, cluster: Cluster, number: int) -> Round:
+        before = cpu_seconds(cluster)
         adds = [self._add(each + 2) for each in range(self._count)]
         running = self._wait(lambda info: info.runtime.taskStats.get("RUNNING", 0) == self._count + 1)
         self._check_runs(number)
         self._release()
         freed = self._wait(lambda info: sum(info.runtime.taskStats.values()) == 1)
-        return Round(adds, running, freed, memory(cluster), rows(cluster.layout.database))
+        spent = {
+            name: (seconds - before.get(name, 0.0)) * 1000 / self._count
+            for name, seconds in cpu_seconds(cluster).items()
+        }
+        return Round(adds, running, freed, spent, memory(cluster), rows(cluster.layout.database))
 
     def _add(self, wanted: int) -> float:
         self._config.instanceCount = wanted
@@ -159,13 +169,18 @@ class Driver:
         return time.perf_counter() - begun
 
 
+def processes(cluster: Cluster) -> dict[str, psutil.Process]:
+    found = ((part.name, load(cluster.layout.run_of(part.name))) for part in cluster.components())
+    return {name: psutil.Process(process.pid) for name, process in found if process is not None}
+
+
 def memory(cluster: Cluster) -> dict[str, float]:
-    found = {}
-    for part in cluster.components():
-        process = load(cluster.layout.run_of(part.name))
-        if process is not None:
-            found[part.name] = psutil.Process(process.pid).memory_info().rss / 2**20
-    return found
+    return {name: process.memory_info().rss / 2**20 for name, process in processes(cluster).items()}
+
+
+def cpu_seconds(cluster: Cluster) -> dict[str, float]:
+    times = {name: process.cpu_times() for name, process in processes(cluster).items()}
+    return {name: each.user + each.system for name, each in times.items()}
 
 
 def rows(database: Path) -> dict[str, int]:
@@ -177,7 +192,11 @@ def rows(database: Path) -> dict[str, int]:
 
 
 def told(number: int, one: Round) -> str:
-    sizes = ", ".join(f"{name} {one.memory[name]:.0f} MB" for name in MEASURED if name in one.memory)
+    sizes = ", ".join(
+        f"{name} {one.memory[name]:.0f} MB, {one.cpu.get(name, 0.0):.2f} ms of CPU per instance"
+        for name in MEASURED
+        if name in one.memory
+    )
     return (
         f"round {number}: add p50 {percentile(one.adds, 50) * 1000:.1f} ms, p99 "
         f"{percentile(one.adds, 99) * 1000:.1f} ms, all run after {one.running:.1f} s, free after "
@@ -200,11 +219,15 @@ def report(rounds: list[Round], driver: Driver) -> int:
         print(f"{name} round seconds until all run: {one.running:.2f}")
         print(f"{name} round seconds until all are free: {one.freed:.2f}")
         for process in MEASURED:
+            print(f"{name} round {process} CPU ms per instance: {one.cpu.get(process, 0.0):.3f}")
             print(f"{name} round {process} memory MB: {one.memory.get(process, 0.0):.1f}")
         for table, count in one.rows.items():
             print(f"{name} round rows of {table}: {count}")
     second, last = shown["second"], shown["last"]
     print(f"add p50, last to second round: {percentile(last.adds, 50) / percentile(second.adds, 50):.2f}")
+    for process in MEASURED:
+        ratio = last.cpu.get(process, 0.0) / (second.cpu.get(process, 0.0) or 1.0)
+        print(f"{process} CPU, last to second round: {ratio:.2f}")
     middle = rounds[(len(rounds) - 1) // 2]
     runs = max((len(rounds) - 1 - (len(rounds) - 1) // 2) * len(last.adds), 1)
     for process in MEASURED:
