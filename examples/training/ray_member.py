@@ -3,8 +3,9 @@
     peloton run --framework ray -n 4 -- python ray_member.py python ray_pi.py
 
 All members run this file. The first one starts Ray's head at its port, waits until the nodes of all members
-are there, and runs the program, which finds the head by `RAY_ADDRESS`; the gang ends as it ends. Where all
-members have machines of their own, `ray symmetric-run` does the same; it tells the head by its IP address.
+that have a host then are there (a gang that grows in place may have more later), and runs the program, which
+finds the head by `RAY_ADDRESS`; the gang ends as it ends. Where all members have machines of their own,
+`ray symmetric-run` does the same; it tells the head by its IP address.
 `RAY_MEMBER_OPTIONS` are options of `ray start` for each node: what the task asks for, as Ray should see it.
 """
 
@@ -29,13 +30,17 @@ DRAIN = "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"
 PORTS = ("--min-worker-port=0", "--max-worker-port=0")
 """Any that are free: nodes on one machine would choose the same."""
 
+STARTS = 5
+"""How often a node is started: of those that start at once on one machine, which choose names of sockets, one
+may end."""
+
 
 def main(arguments: list[str]) -> int:
     """Run as the head with the program, or as a node; return the exit code."""
     if not arguments or "RAY_ADDRESS" not in os.environ:
         print("usage, in a gang with `framework: ray`: ray_member.py PROGRAM [ARGUMENT...]", file=sys.stderr)
         return 2
-    address, size = os.environ["RAY_ADDRESS"], int(os.environ["PELOTON_SIZE"])
+    address = os.environ["RAY_ADDRESS"]
     host, _, port = address.rpartition(":")
     own = shlex.split(os.environ.get("RAY_MEMBER_OPTIONS", OPTIONS))
     if int(os.environ["PELOTON_RANK"]):
@@ -43,22 +48,33 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         options = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false"]
         with started([*options, *own, f"--temp-dir={folder}"]) as head:
-            await_nodes(size, head)
+            await_nodes(placed(), head)
             return subprocess.run(arguments, check=False).returncode
 
 
+def placed() -> int:
+    """Return how many members have a host, by the file of the members, in which `-` stands for the others."""
+    lines = Path(os.environ["PELOTON_MEMBERS_FILE"]).read_text().split()
+    return sum(line != "-" for line in lines)
+
+
 def node(address: str, own: list[str]) -> int:
-    """Run a node until the head has ended; return 0, or 1 where it has never been there."""
+    """Run a node until the head has ended; return 0, or 1 where the head or the node does not come up."""
     deadline = time.monotonic() + SECONDS
     while not answers(address):
         if time.monotonic() > deadline:
             print(f"ray_member: no head at {address} within {SECONDS:g} s", file=sys.stderr)
             return 1
         time.sleep(0.5)
-    with started([f"--address={address}", *own]) as ray:
-        while ray.poll() is None and answers(address):
-            time.sleep(0.5)
-    return 0
+    for again in range(STARTS):
+        time.sleep(again * int(os.environ["PELOTON_RANK"]))
+        with started([f"--address={address}", *own]) as ray:
+            while ray.poll() is None and answers(address):
+                time.sleep(0.5)
+        if not answers(address):
+            return 0
+        print(f"ray_member: this node has ended by itself with code {ray.returncode}", file=sys.stderr)
+    return 1
 
 
 @contextlib.contextmanager

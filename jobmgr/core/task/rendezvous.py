@@ -111,7 +111,7 @@ def meeting_variables(meeting: Meeting, rank: int) -> Variables:
         **_listed(members),
     }
     if meeting.least:
-        return variables | _in_place(meeting)
+        return variables | _in_place(meeting, rank)
     own = _FRAMEWORKS.get(meeting.framework)
     return variables if own is None else variables | own(members, rank)
 
@@ -157,10 +157,12 @@ def _torch(members: Sequence[Member], rank: int) -> Variables:
     }
 
 
-def _in_place(meeting: Meeting) -> Variables:
+def _in_place(meeting: Meeting, rank: int) -> Variables:
     """Return what members read that others join and leave: torchrun's options, or Ray's address.
 
     PyTorch's own variables of a fixed size are left to torchrun, which sets them for its workers each time.
+    The first member, which the gang needs, holds the store by which they meet: torchrun alone would let
+    whoever comes first do so among members whose hosts have one address.
     """
     first = meeting.members[0]
     if meeting.framework is Framework.RAY:
@@ -172,6 +174,7 @@ def _in_place(meeting: Meeting) -> Variables:
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": str(first),
         "PET_RDZV_ID": meeting.name,
+        "PET_RDZV_CONF": f"is_host={'false' if rank else 'true'}",
     }
 
 

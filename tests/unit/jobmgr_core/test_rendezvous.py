@@ -309,6 +309,7 @@ IN_PLACE = (
                 "PET_RDZV_BACKEND": "c10d",
                 "PET_RDZV_ENDPOINT": "h0:31000",
                 "PET_RDZV_ID": "j",
+                "PET_RDZV_CONF": "is_host=false",
             },
         ),
     ],
