@@ -38,9 +38,12 @@ test: $(READY)
 test-extended: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),-m extended -n 2)
 
+COMPILED_TESTS = $(addprefix tests/unit/,resmgr resmgr_fairshare resmgr_preemption placement jobmgr_core hostmgr wire) \
+	$(addprefix tests/property/,jobmgr placement hostmgr wire) tests/contract/mesos_driver
+
 # Tests of what is compiled, on it; ARGS names others.
 test-compiled: compiled
-	PELOTON_COMPILED=1 $(BIN)/python -m pytest $(or $(ARGS),tests/unit/resmgr tests/unit/resmgr_fairshare tests/unit/resmgr_preemption -n 2)
+	PELOTON_COMPILED=1 $(BIN)/python -m pytest $(or $(ARGS),$(COMPILED_TESTS) -n 2)
 
 # With the tests marked as long: more of what shorter tests try, too.
 test-all: $(READY)

@@ -57,6 +57,8 @@ def build(folder: Path, level: str) -> None:
 
     (folder / MANIFEST).unlink(missing_ok=True)  # an interrupted build leaves nothing that runs
     shutil.rmtree(folder / MODULES, ignore_errors=True)
+    # mypyc 2.4.1 does not keep in its cache which attributes of a class have a bit for "defined".
+    shutil.rmtree(folder / "c" / "cache", ignore_errors=True)
     command = Distribution({"name": "peloton", "ext_modules": extensions(folder / "c", level)})
     step = command.get_command_obj("build_ext")
     step.build_lib, step.build_temp = str(folder / MODULES), str(folder / "objects")

@@ -14,10 +14,16 @@ ROOT = Path(__file__).resolve().parents[1]
 GROUPS = {
     "model": ("peloton/model", "peloton/statemachine.py", "peloton/deadlines.py"),
     "resmgr": ("resmgr/core",),
+    "placement": ("placement/core",),
+    "jobmgr": ("jobmgr/core",),
+    "hostmgr": ("hostmgr/core",),
+    "wire": ("peloton/wire", "storage/codec.py"),
+    "mesos": ("peloton/mesos",),
 }
 """Folders and modules. A group becomes one library; several are built at the same time."""
 PLAIN = {
     "resmgr/core/state/needs.py": "Needs are held by weak references, which compiled objects do not have",
+    "peloton/mesos/utf8.py": "texts of proto2 that are no UTF-8 are bytes, against the types of the stubs",
 }
 """Modules in these folders that stay Python, and why. Those with coroutines do, too."""
 _COROUTINES = re.compile(r"^import asyncio$|^ *async def ", re.MULTILINE)

@@ -13,8 +13,11 @@ from hostmgr.core.state.host_filter import HostFilter
 from hostmgr.core.state.host_pools import HostPools
 from peloton.errors import PelotonError
 from peloton.model.host_pool import in_pool
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.hosts import agent
 from tests.unit.hostmgr.pools import World
+
+pytestmark = interpreted
 
 HOSTS = range(4)
 NAMES = ("default", "shared", "stateless", "a")

@@ -18,8 +18,11 @@ from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Re
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import PooledHost, StoredHostPools
 from peloton.model.states import HostState
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.hosts import agent
 from tests.unit.hostmgr.pools import PoolStore, World
+
+pytestmark = interpreted
 
 S = HostState
 IDLE = HostFacts(S.UP, registered=True, busy=False)

@@ -27,9 +27,12 @@ from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import HostFilter as HostFilterMessage
 from peloton.private.hostmgr.matching import matching_pb2
 from peloton.wire.constraint import constraint_to
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.hosts import agent, ids, offer
 from tests.unit.hostmgr.pools import World
+
+pytestmark = interpreted
 
 
 def world(count: int = 3, **more: Any) -> World:

@@ -25,8 +25,11 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.errors import Conflict, InvalidArgument, NotFound, Refused
 from peloton.model.known_host import KnownHost, LossReason
 from peloton.private.hostmgr.registry import registry_pb2
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.test_maintenance import NOTHING, World
+
+pytestmark = interpreted
 
 KEEP = 1000.0
 HOST0, HOST1 = (

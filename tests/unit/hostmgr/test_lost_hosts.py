@@ -12,7 +12,10 @@ from hostmgr.core.agents.maintained_hosts import draining
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.states import HostState
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.sight import Maintained
+
+pytestmark = interpreted
 
 WALL = 10**18
 

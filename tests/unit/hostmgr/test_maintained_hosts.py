@@ -16,8 +16,11 @@ from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Re
 from peloton.model.host import HostInfo
 from peloton.model.resources import Resources
 from peloton.model.states import HostState
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.hosts import ids, offer
 from tests.unit.hostmgr.sight import Maintained
+
+pytestmark = interpreted
 
 S, L = HostState, LifeCause
 WALL = 10**18

@@ -35,9 +35,12 @@ from peloton.model.host import HostInfo
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.hosts import ids, offer
 from tests.unit.hostmgr.sight import Shown
+
+pytestmark = interpreted
 
 S, L = HostState, LifeCause
 HOST = Machine("host0", "10.0.0.0")

@@ -10,7 +10,10 @@ from hostmgr.core.pools.moving_hosts import SCORE_SECONDS, MovingHosts
 from hostmgr.core.state.host_pools import HostPools
 from peloton.errors import Refused
 from peloton.model.host_pool import PooledHost, StoredHostPools
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.sight import Maintained
+
+pytestmark = interpreted
 
 MOVING = [PooledHost("host0", "a", "b"), PooledHost("host1", "a", "b")]
 

@@ -24,6 +24,7 @@ from peloton.model.ids import parse_mesos_task_id
 from peloton.model.resources import Resources
 from peloton.model.states import HostState, TaskState
 from peloton.model.task import TaskRuntime
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.hosts import agent, offer
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
@@ -166,6 +167,7 @@ def spec(longest: int) -> Any:
     )
 
 
+@interpreted
 def test_when_a_stored_run_ends() -> None:
     run, wall = parse_mesos_task_id(RUN), 10**18
     began = wall - 20 * 10**9

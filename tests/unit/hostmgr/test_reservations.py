@@ -20,6 +20,7 @@ from peloton.private.hostmgr.reservations import reservations_pb2 as pb
 from peloton.private.hostmgr.reservations import reservations_pb2_grpc
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.rpc.server import service
+from tests.interpreted import interpreted
 from tests.unit.hostmgr.hosts import agent, offer
 from tests.unit.hostmgr.served import Served, refused, serving
 from tests.unit.hostmgr.test_manager import JOB
@@ -234,6 +235,7 @@ async def test_incomplete_wishes_are_refused() -> None:
             await service.ReserveForGangs(empty)
 
 
+@interpreted
 async def test_tasks_that_end_in_time_use_reserved_hosts() -> None:
     """Host 1 is busy for 500 s more, so that host 0, which is free, is open to shorter tasks."""
     it = Reserving(longest=600)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.core.state.change import Change
+from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.task.returns import returns_to
 from peloton.api.v0.job import job_pb2
@@ -74,6 +76,8 @@ class Service:
     held: dict[int, str] = field(default_factory=dict)
     """The host that hostmgr holds for each instance."""
     twice: list[tuple[int, int]] = field(default_factory=list)
+    on_cycle: list[Callable[[Cycle], object]] = field(default_factory=list)
+    """Called with each cycle before what it decides is stored."""
     deleted: bool = False
     monotonic: float = 1000.0
     created: Workflow | None = None
@@ -119,6 +123,8 @@ class Service:
     def cycle(self, *events: ev.Event, crash: bool = False) -> list[Any]:
         """One cycle: what it decides is stored, then its instructions wait to be carried out."""
         cycle = self.core.run_cycle(list(events), ev.Now(self.wall, self.monotonic))
+        for noted in self.on_cycle:
+            noted(cycle)
         for change in cycle.changes.values():
             self.store(change)
         self.core.commit(cycle)

@@ -10,6 +10,7 @@ import pytest
 from jobmgr.core.job.availability import disruption, instance_availability
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
+from jobmgr.core.state.decisions import Cycle
 from peloton.errors import Conflict, Refused
 from peloton.model.availability import Availability
 from peloton.model.ids import Run
@@ -249,16 +250,14 @@ def test_a_restart_in_the_middle_of_an_update_has_its_own_reason() -> None:
 def _ends(it: Service) -> list[tuple[int, int, TerminationReason]]:
     """Instance, run and reason of each end in the histories of runs from now on."""
     ended: list[tuple[int, int, TerminationReason]] = []
-    commit = it.core.commit
 
-    def noted(cycle: Any) -> Any:
+    def noted(cycle: Cycle) -> None:
         for change in cycle.changes.values():
             ended.extend(
                 (event.instance, event.run, event.termination.reason)
                 for event in change.events
                 if event.state.terminal and event.termination is not None
             )
-        return commit(cycle)
 
-    it.core.commit = noted  # type: ignore[method-assign]
+    it.on_cycle.append(noted)
     return ended

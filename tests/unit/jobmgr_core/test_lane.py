@@ -13,6 +13,7 @@ from jobmgr.engine.lane import Lane
 from jobmgr.engine.outbox import Outbox
 from peloton.clock import SystemClock
 from storage.interface import Store
+from tests.interpreted import interpreted
 
 FAR = 1e9
 
@@ -24,6 +25,7 @@ class PendingReason(Core):
         return FAR
 
 
+@interpreted
 @pytest.mark.parametrize("moments", range(6))
 async def test_a_cancelled_loop_ends_even_when_an_event_arrives(store: Store, moments: int) -> None:
     lane = Lane(PendingReason(Limits()), store, SystemClock(), Outbox().send)

@@ -17,6 +17,7 @@ from peloton.model.ids import JobId, Run, mesos_task_id
 from peloton.model.job import JobRuntime
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
+from tests.interpreted import interpreted
 from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 
 S, C = TaskState, Cause
@@ -110,6 +111,7 @@ STEPS: dict[Cause, Callable[[Driver], None]] = {
 }
 
 
+@interpreted
 @pytest.mark.parametrize(("state", "cause"), [move for move in MACHINE.table if move[1] not in CREATION])
 def test_each_move_is_reached(state: TaskState, cause: Cause, reached: set[tuple[TaskState, Cause]]) -> None:
     driver = Driver()

@@ -25,7 +25,8 @@ from jobmgr.core.task.rendezvous import (
 )
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.model.states import TaskState
+from peloton.model.job import JobRuntime
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.workload import Framework
 from peloton.wire.job import job_spec
@@ -40,7 +41,7 @@ TWO_ON_A_HOST = ("h1", "h2", "h1")
 def placed(text: str, *hosts: str) -> CachedJob:
     """A job whose instances have hosts, and ports from 31000 on; empty: waits."""
     spec = job_spec(validated(config_of(text)), 1)
-    job = CachedJob("j", spec, None)  # type: ignore[arg-type]  # the job's runtime is not looked at
+    job = CachedJob("j", spec, JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 1, 1))
     for instance, host in enumerate(hosts):
         state = TaskState.LAUNCHED if host else TaskState.INITIALIZED
         ports = {"meet": 31000 + instance} if host else {}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.change import Change
-from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
 from peloton.model.states import JobState, TaskState
 from peloton.model.workflow import (
@@ -96,14 +95,7 @@ class Reported(Service):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.reports: list[str] = []
-        run = self.core.run_cycle
-
-        def kept(events: Sequence[ev.Event], now: ev.Now) -> Cycle:
-            cycle = run(events, now)
-            self.reports += [reason for _, _, reason in cycle.silent]
-            return cycle
-
-        self.core.run_cycle = kept  # type: ignore[method-assign]
+        self.on_cycle.append(lambda cycle: self.reports.extend(reason for _, _, reason in cycle.silent))
 
 
 def test_a_workflow_without_progress_is_reported_until_it_goes_on() -> None:
