@@ -104,6 +104,8 @@ final class JobSpecs {
             .setMemLimitMb(FOLLOWER_MEMORY_MB)
             .build());
     follower.setCommand(shell(FOLLOWER.formatted(Shell.quoted(host), followedPort)));
+    // With 1, it follows again where its host is lost, and its own failure is its last.
+    follower.setRestartPolicy(RestartPolicy.newBuilder().setMaxFailures(1));
     return job(executor, follower, executors, ui.isEmpty() ? "" : ", with its UI at " + ui);
   }
 
