@@ -9,7 +9,7 @@ import click
 from peloton.cli.app import cli
 
 Path = tuple[str, ...]
-OUTPUT = frozenset({"json", "output", "watch", "interval"})
+OUTPUT = frozenset({"json", "output", "query", "watch", "interval"})
 """Parameters that all commands have, or all that only look."""
 
 

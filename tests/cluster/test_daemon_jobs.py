@@ -113,6 +113,7 @@ def test_instances_follow_agents(harness: Harness, job: DaemonJob) -> None:
     assert int(later) > int(run)
 
 
+@pytest.mark.extended
 def test_leaders_that_die_change_nothing(harness: Harness, job: DaemonJob) -> None:
     job.await_hosts(*HOSTS)
     before = job.pod_ids()

@@ -41,7 +41,7 @@ ROUNDS = {
     "zookeeper": ("sessions-expired", "zookeeper-down"),
     "cassandra": ("cassandra-slow", "cassandra-unknown", "cassandra-down"),
 }
-FIRST = ("kills", "cuts", "states", "services")
+FIRST = ("kills", "services")
 """The rounds of `make test`."""
 FAILOVER = "mesos-failover"
 

@@ -292,6 +292,7 @@ def opened(layers: Path) -> list[str]:
     return ["unshare", "-m", "sh", "-c", OPENED, "-", str(layers), *pairs, "--"]
 
 
+@pytest.mark.extended
 def test_an_agent_that_is_not_root_encloses_its_tasks(folder: Path) -> None:
     """This file again, as a user that is not root."""
     if not AS_ROOT:

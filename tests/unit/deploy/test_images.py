@@ -84,7 +84,7 @@ def test_the_target_asks_for_each_image(tmp_path: Path) -> None:
 
     def make(target: str) -> subprocess.CompletedProcess[str]:
         path = f"{docker.parent}{os.pathsep}{os.environ['PATH']}"
-        argv = ["make", target, f"PYTHON={sys.executable}"]
+        argv = ["make", "--no-print-directory", target, f"PYTHON={sys.executable}"]
         return subprocess.run(
             argv, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
         )
