@@ -92,7 +92,6 @@ def test_a_job_succeeds(folder: Path, tmp_path: Path) -> None:
     assert job.stdout.splitlines()[-1].startswith("SUCCEEDED  1/1 ended"), job.stdout
 
 
-@pytest.mark.extended
 def test_a_cluster_with_a_dead_server_is_reported_and_restarted(folder: Path) -> None:
     def cluster(*arguments: str) -> subprocess.CompletedProcess[str]:
         return peloton("minicluster", *arguments, "--dir", str(folder))
