@@ -39,7 +39,7 @@ def stored(state: TaskState, run: int = 1) -> TaskRuntime:
 
 
 def ago(seconds: float) -> int:
-    """Nanoseconds since 1970 of a moment so many seconds before the wall clock's time."""
+    """Nanoseconds since 1970 of a moment, given by how many seconds ago it was."""
     return WALL - round(seconds * NANOSECONDS)
 
 
