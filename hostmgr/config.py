@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hostmgr.core.hosts.all_hosts import HELD_SHARE
 from hostmgr.core.reservations.queue import ReservationLimits
@@ -26,11 +26,14 @@ KUBERNETES = "kubernetes"
 BinPacking = Literal["FIRST_FIT", "DEFRAG", "LOAD_AWARE"]
 
 
-def checked_cluster(value: str) -> str:
+def _checked_cluster(value: str) -> str:
     """Return a cluster's name, which may be empty. Raises ValueError for what is none."""
     if value and not is_cluster_name(value):
         raise ValueError(f"{value!r} is not up to 63 letters, digits and _.-, with no sign at an end")
     return value
+
+
+ClusterName = Annotated[str, AfterValidator(_checked_cluster)]
 
 
 class MasterTlsSettings(ServerTlsSettings):
@@ -50,7 +53,7 @@ class MesosSettings(Settings):
 
     master: Annotated[str, Variable("MESOS_MASTER"), Variable("MESOS_ZK_PATH")] = "127.0.0.1:5050"
     """HOST:PORT, or zk://HOST:PORT,HOST:PORT/PATH for the leading one of several."""
-    cluster: Annotated[str, Variable("MESOS_CLUSTER")] = UNNAMED
+    cluster: Annotated[ClusterName, Variable("MESOS_CLUSTER")] = UNNAMED
     """The name of this Mesos cluster where there are several: its hostmgrs elect a leader of their own. Up to
     63 letters, digits and `_.-`. One cluster may be without a name."""
     encoding: Literal["protobuf", "json"] = "protobuf"
@@ -87,11 +90,6 @@ class MesosSettings(Settings):
         """Return the name under which the framework's id is stored."""
         return in_cluster(self.cluster, self.name)
 
-    @field_validator("cluster")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        return checked_cluster(value)
-
     @field_validator("master")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
@@ -110,7 +108,7 @@ class KubernetesSettings(Settings):
     cluster and uses its service account."""
     context: str = ""
     """The context of the kubeconfig; empty: its current one."""
-    cluster: str = UNNAMED
+    cluster: ClusterName = UNNAMED
     """The name of this cluster where there are several, as `mesos.cluster`."""
     namespace: str = ""
     """The namespace of the pods that are tasks: Peloton's alone. Empty: that of the context or of the pod."""
@@ -135,11 +133,6 @@ class KubernetesSettings(Settings):
     """Most calls that create or delete pods at a time."""
     timeout: float = Field(30.0, gt=0)
     """Longest time of a call of the API server, in seconds."""
-
-    @field_validator("cluster")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        return checked_cluster(value)
 
     @field_validator("ports")
     @classmethod
