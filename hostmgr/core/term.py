@@ -178,7 +178,10 @@ class Term:
         return RequestStates(tuple((run, agent_id or self.runs.agent(run)) for run, agent_id in runs))
 
     def requested(self, request: RequestStates) -> None:
-        """Take over that states were requested, with the agents that the caller knows."""
+        """Take over that states were requested, with the agents that the caller knows.
+
+        The caller may have read them before the end of a run was reported: nothing would end it again.
+        """
         for run, agent_id in request.runs:
-            if agent_id:
+            if agent_id and not self.runs.has_ended(run):
                 self.runs.put(run, agent_id)

@@ -71,17 +71,26 @@ class Reconciliation:
             self._manager.reconcile([])
 
     async def _explicit(self) -> None:
-        """Request the states of all runs of active jobs that Mesos may have."""
+        """Request the states of all runs of active jobs that Mesos may have.
+
+        So too of those which only this host manager takes for running: where the report of an end was lost
+        with a connection and jobmgr has learnt of the end otherwise, nobody else asks for them.
+        """
         requested, due = 0, Runs()
+        unnamed = self._manager.runs.confirmed()
         for job_id in await self._store.jobs.active():
             async for page in self._store.tasks.list(job_id):
                 now, wall = self._clock.monotonic(), self._clock.wall()
                 own = of_cluster(page, self._cluster)
-                due += self._reconciler.to_reconcile(job_id, own, now, wall)
+                named = self._reconciler.to_reconcile(job_id, own, now, wall)
+                unnamed.difference_update(run for run, _ in named)
+                due += named
                 while len(due) >= self._batch:
                     requested += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
-        requested += await self._reconcile(due)
+        due += [(run, agent_id) for run in unnamed if (agent_id := self._manager.runs.agent(run))]
+        for start in range(0, len(due), self._batch):
+            requested += await self._reconcile(due[start : start + self._batch])
         log.info("requested the states of %d runs", requested)
 
     async def _reconcile(self, runs: Sequence[tuple[MesosTaskId, str]]) -> int:

@@ -63,18 +63,20 @@ class StatusRules:
             return False
         if self._reconciler.judge(run, agent_id, update.unknown, now) is Verdict.RETRY:
             return False
+        if not state.terminal and self._runs.has_ended_for_good(run):
+            return True  # It is older than the end: jobmgr passes over it.
         if state is TaskState.LOST:
             self._runs.lose(run, agent_id)
-        self._follow(run, agent_id, state.terminal)
+        self._follow(run, agent_id, state)
         self._launches.observe(run, agent_id, state, status.reason, now)
         if update.missing:
             self._runs.give_up(run)
         return True
 
-    def _follow(self, run: MesosTaskId, agent_id: str, over: bool) -> None:
+    def _follow(self, run: MesosTaskId, agent_id: str, state: TaskState) -> None:
         self._runs.confirm(run)
-        if over:
-            self._runs.remove(run)
+        if state.terminal:
+            self._runs.remove(run, final=state is not TaskState.LOST)
             self._holds.ended(run)
         elif agent_id:
             self._runs.put(run, agent_id)

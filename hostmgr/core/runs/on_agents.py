@@ -26,7 +26,8 @@ class Runs:
         self._unconfirmed: set[MesosTaskId] = set()
         self._info: dict[MesosTaskId, RunInfo] = {}
         self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
-        self._ended: OrderedDict[MesosTaskId, None] = OrderedDict()
+        self._ended: OrderedDict[MesosTaskId, bool] = OrderedDict()
+        """Whether the end is final: a lost run may come back."""
         self._killed: OrderedDict[MesosTaskId, None] = OrderedDict()
         """Runs to which a kill was sent, until they end."""
         self._lost: deque[tuple[MesosTaskId, str]] = deque(maxlen=MAX_LOST)
@@ -86,21 +87,30 @@ class Runs:
         self._agent[run] = agent_id
         self._on.setdefault(agent_id, set()).add(run)
 
-    def remove(self, run: MesosTaskId) -> None:
-        """Remove a run that ended."""
+    def remove(self, run: MesosTaskId, final: bool = True) -> None:
+        """Remove a run that ended. An end that is not `final` is a loss: the run may come back."""
         self._unconfirmed.discard(run)
         self._info.pop(run, None)
         self._killed.pop(run, None)
         agent_id = self._agent.pop(run, None)
         if agent_id is not None:
             self._leave(run, agent_id)
-            self._ended[run] = None
-            if len(self._ended) > MAX_ENDED:
-                self._ended.popitem(last=False)
+        self._ended[run] = final or self._ended.get(run, False)
+        self._ended.move_to_end(run)
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
 
     def has_ended(self, run: MesosTaskId) -> bool:
-        """Return whether a run was known and has ended, as far as that is remembered."""
+        """Return whether a run has ended, as far as that is remembered."""
         return run in self._ended and run not in self._agent
+
+    def has_ended_for_good(self, run: MesosTaskId) -> bool:
+        """Return whether a run has ended and cannot come back, as far as that is remembered."""
+        return self._ended.get(run, False) and run not in self._agent
+
+    def confirmed(self) -> set[MesosTaskId]:
+        """Return the runs that Mesos has reported, or that the store has."""
+        return self._agent.keys() - self._unconfirmed
 
     def lose(self, run: MesosTaskId, agent_id: str) -> None:
         """Note that a run was reported as lost, before it is removed: its agent may be gone."""

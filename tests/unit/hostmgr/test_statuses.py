@@ -251,6 +251,28 @@ async def test_runs_follow_the_statuses(it: Fixture) -> None:
     assert it.runs.agent(f"{JOB}-0-1") == ""
 
 
+LOST, STARTING = mesos_pb2.TASK_LOST, mesos_pb2.TASK_STARTING
+
+
+@pytest.mark.parametrize("late", [STARTING, RUNNING])
+@pytest.mark.parametrize("end", [FINISHED, mesos_pb2.TASK_KILLED, mesos_pb2.TASK_FAILED])
+async def test_a_status_older_than_the_end_brings_no_run_back(
+    it: Fixture, end: mesos_pb2.TaskState.ValueType, late: mesos_pb2.TaskState.ValueType
+) -> None:
+    """It is acknowledged as each is; the host has neither the run nor a launch under way."""
+    it.take([status(1, end, b"u2"), status(1, LOST), status(1, late, b"u1")])
+    assert list(it.runs.on("S1")) == []
+    assert it.table.starting("S1") == 0
+    assert await it.passed(0) == [0, 1, 2]
+    await it.passed(3)
+    assert it.mesos.acknowledged == [b"u2", b"u1"]
+
+
+async def test_a_lost_run_may_come_back(it: Fixture) -> None:
+    it.take([status(1, LOST), status(1, RUNNING, b"u1")])
+    assert list(it.runs.on("S1")) == [f"{JOB}-0-1"]
+
+
 async def test_an_unknown_that_is_no_verdict_is_not_passed_on(it: Fixture) -> None:
     it.reconciler.subscribed("m1", 0.0)
     it.runs.put(f"{JOB}-0-1", "S1")
