@@ -24,7 +24,8 @@ from hostmgr.core.cluster_manager.events import (
 )
 from hostmgr.core.state.offers import Offer, OfferedVolume, need_of, take
 from hostmgr.core.state.operations import HostOperation, LaunchTasks
-from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster, Turn
+from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
+from hostmgr.kubernetes.core.instructions import Turn
 from hostmgr.kubernetes.core.nodes import node_of
 from hostmgr.kubernetes.core.pods import pod_of
 from hostmgr.kubernetes.leases import Leases

@@ -8,8 +8,9 @@ from datetime import datetime
 from hostmgr.core.cluster_manager.events import StatusEvent, StatusUpdate
 from hostmgr.core.state.columns import Agent
 from hostmgr.core.state.offers import PORTS, SCALARS, Entry, Offer
-from hostmgr.kubernetes.core.cluster import PortRange, Room
+from hostmgr.kubernetes.core.instructions import Room
 from hostmgr.kubernetes.core.nodes import Node
+from hostmgr.kubernetes.core.ports import PortRange
 from hostmgr.kubernetes.core.states import RunState, RunStatus
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from prometheus_client import Counter
 
-from hostmgr.kubernetes.core.cluster import Create, Delete, KubernetesCluster
+from hostmgr.kubernetes.core.cluster import KubernetesCluster
+from hostmgr.kubernetes.core.instructions import Create, Delete
 from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
 from hostmgr.kubernetes.core.states import RunState
 from peloton.errors import Unavailable

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hostmgr.kubernetes.core.instructions import Create, Delete, Room, Turn
 from hostmgr.kubernetes.core.nodes import DOWN, Node, Toleration, repels
 from hostmgr.kubernetes.core.pods import Key, Pod
+from hostmgr.kubernetes.core.ports import PortRange, without
 from hostmgr.kubernetes.core.states import (
     LAUNCH_FAILED,
     RunState,
@@ -27,8 +29,6 @@ from peloton.model.resources import ZERO, Resources
 
 REPEAT_SECONDS = 30.0
 """After how long the end of a run is reported again that nobody has acknowledged."""
-PortRange = tuple[int, int]
-"""First and last, both included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,52 +43,6 @@ class ClusterRules:
     """How long a node may be not ready until its runs are lost."""
     keep_finished: float = 300.0
     """How long a pod is kept after the end of its run was acknowledged."""
-
-
-# Instructions.
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create the pod of a run. Answered by `created`, `refused` or `dropped`."""
-
-    run: MesosTaskId
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the pod of a run, if it is still the one with this uid. Its end is seen by the watch."""
-
-    run: MesosTaskId
-    uid: str
-    grace: int | None = None
-    """Seconds; None: as the pod says; 0: at once, without its node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What a node has free for tasks."""
-
-    id: str
-    node: str
-    free: Resources
-    ports: tuple[PortRange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What follows from the events since the last turn."""
-
-    withdrawn: tuple[str, ...] = ()
-    """Ids of rooms that do not stand any more."""
-    lost: tuple[str, ...] = ()
-    """Nodes that are gone."""
-    rooms: tuple[Room, ...] = ()
-    statuses: tuple[RunStatus, ...] = ()
-    instructions: tuple[Create | Delete, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.withdrawn or self.lost or self.rooms or self.statuses or self.instructions)
 
 
 @dataclass(slots=True)
@@ -491,17 +445,4 @@ class KubernetesCluster:
         used = sum((pod.requests for pod in pods), ZERO) + sum((each.resources for each in starting), ZERO)
         free = Resources(*(max(0, each) for each in (node.total - used).values()))
         taken = frozenset().union(*(pod.ports for pod in pods), *(each.ports for each in starting))
-        return (free, _without(self.ports(node), taken)) if free.cpu or free.memory else None
-
-
-def _without(ranges: Sequence[PortRange], taken: frozenset[int]) -> tuple[PortRange, ...]:
-    """Return ranges without some ports."""
-    found: list[PortRange] = []
-    for first, last in ranges:
-        for port in sorted(port for port in taken if first <= port <= last):
-            if first < port:
-                found.append((first, port - 1))
-            first = port + 1
-        if first <= last:
-            found.append((first, last))
-    return tuple(found)
+        return (free, without(self.ports(node), taken)) if free.cpu or free.memory else None

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostmgr.kubernetes.core.cluster import ClusterRules, Create, Delete, KubernetesCluster, Room, Turn
+from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
+from hostmgr.kubernetes.core.instructions import Create, Delete, Room, Turn
 from hostmgr.kubernetes.core.pods import Container, Key, Pod
 from hostmgr.kubernetes.core.states import RunState, RunStatus
 from peloton.model.resources import ZERO, Resources

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster, Turn
+from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
+from hostmgr.kubernetes.core.instructions import Turn
 from hostmgr.kubernetes.core.nodes import Node
 from hostmgr.kubernetes.core.pods import Container, Pod
 from peloton.model.resources import Resources

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hostmgr.kubernetes.core.cluster import ClusterRules, Create, Delete, KubernetesCluster
+from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
+from hostmgr.kubernetes.core.instructions import Create, Delete
 from hostmgr.kubernetes.core.nodes import Taint, parse_toleration
 from hostmgr.kubernetes.core.pods import Container
 from hostmgr.kubernetes.core.states import RunState

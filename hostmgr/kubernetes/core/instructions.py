@@ -1,0 +1,53 @@
+"""What the core tells the backend to do, and what a node has free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hostmgr.kubernetes.core.ports import PortRange
+from hostmgr.kubernetes.core.states import RunStatus
+from peloton.model.ids import MesosTaskId
+from peloton.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the pod of a run. Answered by `created`, `refused` or `dropped`."""
+
+    run: MesosTaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the pod of a run, if it is still the one with this uid. Its end is seen by the watch."""
+
+    run: MesosTaskId
+    uid: str
+    grace: int | None = None
+    """Seconds; None: as the pod says; 0: at once, without its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a node has free for tasks."""
+
+    id: str
+    node: str
+    free: Resources
+    ports: tuple[PortRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What follows from the events since the last turn."""
+
+    withdrawn: tuple[str, ...] = ()
+    """Ids of rooms that do not stand any more."""
+    lost: tuple[str, ...] = ()
+    """Nodes that are gone."""
+    rooms: tuple[Room, ...] = ()
+    statuses: tuple[RunStatus, ...] = ()
+    instructions: tuple[Create | Delete, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.withdrawn or self.lost or self.rooms or self.statuses or self.instructions)
