@@ -1,17 +1,23 @@
 """Generates the protobuf and gRPC stubs at install: nothing generated is committed.
 
-A regular install writes them into the package that is built; an editable one beside the sources.
+A regular install writes them into the package that is built; an editable one beside the sources. With
+PELOTON_WHEEL=compiled in the environment a wheel has the pure packages compiled too (docs/compiled.md).
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent.resolve()
 PROTO = ROOT / "proto"
+KINDS = ("plain", "compiled")
+KIND = os.environ.get("PELOTON_WHEEL", "plain")
 
 
 def generate(target: Path) -> None:
@@ -53,4 +59,30 @@ class BuildWithStubs(build_py):
         generate(target)
 
 
-setup(cmdclass={"build_py": BuildWithStubs})
+class BuildAtOnce(build_ext):
+    """The build of the extension modules, several at the same time."""
+
+    def finalize_options(self) -> None:
+        """Use all processors, where nobody says otherwise."""
+        super().finalize_options()
+        self.parallel = self.parallel or len(os.sched_getaffinity(0))
+
+
+def compiled() -> list[Extension]:
+    """Translate the pure packages to C. The translation reads the types of the stubs, beside the sources."""
+    os.chdir(ROOT)
+    generate(ROOT)
+    sys.path.insert(0, str(ROOT))
+    from tools.extensions import extensions
+
+    return extensions(Path("build") / "c")
+
+
+# The steps that only ask for metadata need no modules.
+BUILDS = not {"dist_info", "egg_info"} & set(sys.argv)
+if KIND not in KINDS:
+    raise SystemExit(f"PELOTON_WHEEL: {KIND!r} is neither {' nor '.join(KINDS)}")
+setup(
+    cmdclass={"build_py": BuildWithStubs, "build_ext": BuildAtOnce},
+    ext_modules=compiled() if KIND == "compiled" and BUILDS else [],
+)

@@ -4,7 +4,7 @@ import os
 
 __version__ = "0.2.0"
 
-if os.environ.get("PELOTON_COMPILED", "0") != "0":  # else nothing is to be chosen, and programs start sooner
+if "PELOTON_COMPILED" in os.environ:  # else nothing is to be chosen, and programs start sooner
     from peloton.compiled import use_chosen
 
     use_chosen()

@@ -1,7 +1,8 @@
 """Whether the pure packages run compiled, and the choice of it in a checkout (docs/compiled.md).
 
 In a checkout `make compiled` leaves extension modules in a folder of their own: they run where
-PELOTON_COMPILED is 1, and only while they are of these sources. The wheel and the image are plain.
+PELOTON_COMPILED is 1, and only while they are of these sources. A wheel that was built with extension modules
+has them beside the sources: they run unless PELOTON_COMPILED is 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIX = EXTENSION_SUFFIXES[0]
 MANIFEST = "manifest.json"
 """In FOLDER: for which Python, and the SHA-256 of each source by its path from the root."""
+PACKAGES = frozenset({"peloton", "jobmgr", "resmgr", "placement", "hostmgr", "storage"})
+"""Which have compiled modules."""
 _PROBE = "peloton.model.resources"
 """A module that is compiled where any is."""
 
@@ -47,16 +50,35 @@ class CompiledModules(MetaPathFinder):
         return None if file is None else spec_from_file_location(fullname, file)
 
 
-def choose(environment: Mapping[str, str], root: Path = ROOT) -> MetaPathFinder | None:
-    """Return what finds compiled modules, where the environment asks for those of a checkout.
+class SourceModules(MetaPathFinder):
+    """Finds the sources of our modules that are compiled in the same folder."""
 
-    Raises NotCompiled where they are not there, or of other sources, or for another Python.
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where the source of a module is; None for one that is not compiled."""
+        if path is None or fullname.partition(".")[0] not in PACKAGES:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        compiled = (spec.origin or "") if spec is not None else ""
+        source = Path(compiled.removesuffix(SUFFIX) + ".py")
+        if not compiled.endswith(SUFFIX) or not source.exists():
+            return None
+        return spec_from_file_location(fullname, source)
+
+
+def choose(environment: Mapping[str, str], root: Path = ROOT) -> MetaPathFinder | None:
+    """Return what finds the modules that the environment asks for, where they would not be found without.
+
+    Raises NotCompiled where a checkout's are not there, or of other sources, or for another Python.
     """
     wish = environment.get(VARIABLE, "0")
     if wish not in ("0", "1"):
         raise NotCompiled(f"{VARIABLE}: {wish!r} is neither 0 (plain) nor 1 (compiled)")
-    if wish == "0" or not (root / "setup.py").exists():
-        return None  # only a checkout has compiled modules
+    if not (root / "setup.py").exists():
+        return SourceModules() if wish == "0" and VARIABLE in environment else None
+    if wish == "0":
+        return None
     if found := differences(root=root):
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise NotCompiled(f"{VARIABLE} is 1, but {found[0]}{more}: call `make compiled`, or set it to 0")

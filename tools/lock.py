@@ -2,13 +2,13 @@
 
     make locks
 
-`locks/build.txt` builds the package, `locks/image.txt` is what the image holds, `locks/dev.txt` is what
-`make setup` installs, `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run,
-`locks/tensorflow.txt` and `locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and
-`locks/airflow.txt` what the tests of the packages for Dask and Airflow run, `locks/spark-*.txt` what
-`make spark` installs and builds PySpark by, `locks/docs.txt` what `make docs` runs.
-Versions are those of pyproject.toml and constraints.txt. The
-files hold for Python 3.11 to 3.13 on every platform that has wheels, and name no
+`locks/build.txt` builds the package, `locks/compile.txt` builds it with compiled modules,
+`locks/image.txt` is what the image holds, `locks/dev.txt` is what `make setup` installs,
+`locks/workloads.txt` what `make demo-ml` and `make test-workloads` run, `locks/tensorflow.txt` and
+`locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and `locks/airflow.txt` what
+the tests of the packages for Dask and Airflow run, `locks/spark-*.txt` what `make spark` installs and
+builds PySpark by, `locks/docs.txt` what `make docs` runs. Versions are those of pyproject.toml and
+constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that has wheels, and name no
 index: any may serve what has these hashes. Needs uv.
 """
 
@@ -24,6 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
+COMPILE = ("mypy", "numpy", "annotated-types", "types-grpcio", "types-protobuf")
+"""Beside the build's own requirements, by the versions of dev.txt: what mypyc reads of packages of others."""
 PYTHON = "3.11"
 """The oldest one that is supported; uv adds markers for the newer ones."""
 WORKLOADS = {
@@ -72,6 +74,9 @@ def main() -> None:
         build.flush()
         lock("dev.txt", "pyproject.toml", build.name, extras=("tracing", "dev"))
         lock("build.txt", build.name, within="locks/dev.txt")
+        build.write("\n" + "\n".join(COMPILE))
+        build.flush()
+        lock("compile.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing", "mcp"))
     for name, wanted in {**WORKLOADS, **SPARK, "docs.txt": DOCS}.items():
         with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:

@@ -11,9 +11,11 @@ import pytest
 from peloton.compiled import (
     FOLDER,
     MODULES,
+    PACKAGES,
     SUFFIX,
     CompiledModules,
     NotCompiled,
+    SourceModules,
     choose,
     differences,
     digests_of,
@@ -80,9 +82,36 @@ def test_the_variable_is_0_or_1(checkout: Path) -> None:
         choose({"PELOTON_COMPILED": "yes"}, checkout)
 
 
-def test_an_installed_one_runs_plain(checkout: Path) -> None:
+def test_an_installed_one_runs_what_is_installed(checkout: Path) -> None:
     (checkout / "setup.py").unlink()
     assert choose({"PELOTON_COMPILED": "1"}, checkout) is None
+    assert choose({}, checkout) is None
+
+
+def test_an_installed_one_that_is_compiled_can_run_plain(checkout: Path) -> None:
+    """Packages of others, which have sources beside extension modules too, stay as they are."""
+    (checkout / "setup.py").unlink()
+    for package in ("peloton", "cassandra"):
+        (checkout / package).mkdir()
+        for name in ("core.py", f"core{SUFFIX}", f"other{SUFFIX}", "plain.py"):
+            (checkout / package / name).touch()
+    finder = choose({"PELOTON_COMPILED": "0"}, checkout)
+    assert isinstance(finder, SourceModules)
+
+    def found(module: str) -> str | None:
+        spec = finder.find_spec(module, [str(checkout / module.partition(".")[0])])
+        return None if spec is None else spec.origin
+
+    assert found("peloton.core") == str(checkout / "peloton" / "core.py")
+    assert found("cassandra.core") is None
+    assert found("peloton.other") is None, "it has no source"
+    assert found("peloton.plain") is None
+    assert found("peloton.missing") is None
+    assert finder.find_spec("peloton", None) is None
+
+
+def test_packages_with_compiled_modules_are_known() -> None:
+    assert {path.partition("/")[0] for group in sources().values() for path in group} == PACKAGES
 
 
 def test_what_is_compiled_is_there_and_without_coroutines() -> None:
