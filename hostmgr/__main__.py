@@ -14,6 +14,7 @@ from hostmgr.composition.work import begin_work
 from hostmgr.config import HostmgrSettings
 from hostmgr.services.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
+from peloton.identity.agents import agent_access
 from peloton.membership.interface import Role
 from storage.selection.factory import Stores
 
@@ -26,6 +27,7 @@ def build(daemon: Hostmgr) -> None:
     """Set up the work of a leader, and the health checks of all instances."""
     daemon.cluster = daemon.settings.cluster_name
     access = access_of(daemon.settings)
+    agent_access(daemon.settings.agents)  # raises ConfigError now, and not only in a term
     stores = Stores(daemon.settings.storage)
 
     def leading(term: int) -> AbstractAsyncContextManager[None]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from hostmgr.core.agents.sampling import SamplingLimits
 from hostmgr.core.hosts.all_hosts import HELD_SHARE
 from hostmgr.core.reservations.queue import ReservationLimits
 from hostmgr.core.runs.launches import LaunchLimits
@@ -14,7 +15,7 @@ from hostmgr.core.state.columns import CONCURRENT_LAUNCHES
 from hostmgr.core.state.host_filter import Ranking
 from hostmgr.kubernetes.core.nodes import parse_toleration
 from peloton.config.base import Settings
-from peloton.config.encryption import ServerTlsSettings
+from peloton.config.encryption import AgentSettings, ServerTlsSettings
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.errors import PelotonError
@@ -243,6 +244,24 @@ class ReservationSettings(Settings):
         )
 
 
+class UsageSettings(Settings):
+    """How agents are asked what tasks use."""
+
+    enabled: bool = True
+    """Whether agents are asked at all. If not, only the ends of runs on our own agents are known."""
+    interval: float = Field(30.0, ge=1)
+    """Seconds between two requests to an agent with tasks."""
+    most_requests: float = Field(200.0, gt=0)
+    """Most requests a second; with more agents than this allows, the interval is longer."""
+    concurrent: int = Field(16, ge=1, le=1000)
+    """Most requests under way at a time."""
+
+    @property
+    def limits(self) -> SamplingLimits:
+        """Return these settings as the core takes them."""
+        return SamplingLimits(self.interval, self.most_requests, self.concurrent)
+
+
 class HostmgrSettings(DaemonSettings):
     """Settings of hostmgr."""
 
@@ -258,6 +277,10 @@ class HostmgrSettings(DaemonSettings):
     """How many launches a host takes at a time, and when it is passed over."""
     reservations: ReservationSettings = ReservationSettings()
     """How hosts are reserved for tasks and gangs that find no place."""
+    usage: UsageSettings = UsageSettings()
+    """How agents are asked what tasks use."""
+    agents: AgentSettings = AgentSettings()
+    """How the HTTP servers of agents are called, for what tasks use."""
     bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
     """Order in which matching hosts are claimed: any, those with least free first, or the least loaded first.
     LOAD_AWARE needs scores; a host without one counts as fully loaded."""

@@ -12,6 +12,7 @@ from functools import partial
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.config import JobmgrSettings
+from jobmgr.drivers.accounting import Accountant
 from jobmgr.drivers.pod_event_expiry import expire_pod_events
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
@@ -113,8 +114,12 @@ async def leading(
         await engine.lockdown.load()
         await engine.recovery.begin()
         stack.enter_context(daemon.checked(lambda: engine.lanes.problem))
+        usage = daemon.settings.usage
+        accountant = Accountant(store, engine.lanes, daemon.clock, usage.labels, usage.interval)
+        engine.accounts = accountant
         resmgr, hostmgrs = daemon.client(Role.RESMGR), daemon.hostmgrs()
         finish = start_background(daemon, engine, resmgr, hostmgrs, access)
+        daemon.spawn("accounts", engine.recovery.run_after(accountant.run))
         stack.enter_context(knowing_runs(daemon.servers.door, engine))
         workflows = Workflows(engine)
         watches = Watches(engine, workflows.status, daemon.clock)
@@ -131,6 +136,7 @@ async def leading(
             images=daemon.settings.images,
             access=access,
             hosts_address=daemon.settings.hosts_address,
+            accounts=accountant,
         )
         await stack.enter_async_context(daemon.serving(*served))
         daemon.before_stepping_down(finish)

@@ -56,6 +56,16 @@ class TaskAccessSettings(Settings):
         return self
 
 
+class UsageSettings(Settings):
+    """The account of what jobs have held and used."""
+
+    labels: tuple[str, ...] = Field((), max_length=8)
+    """Keys of labels of jobs by whose values accounts are kept apart, as they are by pool and owner. Each
+    combination of values is a row for each hour."""
+    interval: float = Field(60.0, ge=1)
+    """Seconds between two looks at what all jobs have held and used."""
+
+
 class JobmgrSettings(DaemonSettings):
     """Settings of jobmgr."""
 
@@ -69,6 +79,8 @@ class JobmgrSettings(DaemonSettings):
     """How Mesos agents are asked for the files of tasks."""
     task_access: TaskAccessSettings = TaskAccessSettings()
     """What tasks get that ask for access to Peloton."""
+    usage: UsageSettings = UsageSettings()
+    """The account of what jobs have held and used."""
     task_kill: RateSettings = RateSettings()
     """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()

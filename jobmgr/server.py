@@ -6,6 +6,7 @@ from jobmgr.clients.matching import AgentsClient, MatchingClient
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.account_reads import OpenHour
 from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
@@ -88,12 +89,13 @@ def services(
     images: bool = True,
     access: TaskAccess | None = None,
     hosts_address: str = "",
+    accounts: OpenHour | None = None,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
     called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
-    what they are told of all hosts in place of their names.
+    what they are told of all hosts in place of their names, `accounts` has the account of the open hour.
     """
     tokens = access is None or access.enough
     jobs = JobManager(engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens)
@@ -103,7 +105,7 @@ def services(
     )
     http = AgentHttp(access=agents)
     sandboxes = Sandboxes(lambda cluster: AgentsClient(hostmgrs.of(cluster)), http)
-    usage = UsageService(engine, lambda cluster: AgentsClient(hostmgrs.of(cluster)), http)
+    usage = UsageService(engine, lambda cluster: AgentsClient(hostmgrs.of(cluster)), http, accounts, clock)
     tasks = TaskManager(engine, sandboxes)
     watching = WatchService(engine, Watches(engine, workflows.status, clock) if watches is None else watches)
     volumes = Volumes(engine)

@@ -313,7 +313,12 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     images = cluster.images != "refuse" or bool(cluster.kubernetes)
     jobs: Tree = {**store, "images": images, "hosts_address": LOOPBACK}
     own: dict[str, Tree] = {
-        "hostmgr": {**store, **_cluster_manager(master, cluster, layout), **_launch_limit(cluster)},
+        "hostmgr": {
+            **store,
+            **_cluster_manager(master, cluster, layout),
+            **_launch_limit(cluster),
+            **_agents(cluster, layout),
+        },
         "resmgr": store,
         "jobmgr": {**jobs, **_secrets_and_tasks(layout), **_agents(cluster, layout)}
         if cluster.secure

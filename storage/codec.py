@@ -19,6 +19,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar, cast
 
 from peloton.errors import InvalidArgument
+from peloton.model.accounting import Amounts, Group, JobHour, PeriodUsage
 from peloton.model.host import HostInfo
 from peloton.model.job import JobRuntime
 from peloton.model.known_host import KnownHost, LossReason
@@ -311,6 +312,25 @@ HOST = Codec(
     "hostname ip state goal labels current_pool desired_pool since begun_by",
     {"state": HostState, "goal": HostState, "labels": _labels},
 )
+
+
+def _amounts(values: Sequence[int]) -> Amounts:
+    return Amounts(*values)
+
+
+def labels_of(values: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+    """Decode keys with values."""
+    return tuple((key, value) for key, value in values)
+
+
+def _group(values: Sequence[Any]) -> Group:
+    return Group(values[0], values[1], labels_of(values[2]))
+
+
+JOB_HOUR = Codec(JobHour, "group before total", {"group": _group, "before": _amounts, "total": _amounts})
+"""Without job_id and hour, which are the row's key."""
+PERIOD = Codec(PeriodUsage, "group amounts", {"group": _group, "amounts": _amounts})
+"""Without seconds and start, which are the row's key."""
 KNOWN_HOST = Codec(
     KnownHost,
     "hostname ip labels agents lost_since reason tasks task_count",

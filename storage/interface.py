@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
+from peloton.model.accounting import JobHour, PeriodUsage
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
@@ -287,6 +288,51 @@ class Volumes(Protocol):
         ...
 
 
+class Usage(Protocol):
+    """The account of what jobs have held, used and lost: by job and hour, and by group, in hours and days.
+
+    Cassandra drops rows by itself: those of jobs after 15 days, hours after 40 and days after 400.
+    """
+
+    async def write(self, rows: Sequence[JobHour]) -> None:
+        """Insert or replace rows of jobs. In Cassandra, some may be written where the outcome is unknown."""
+        ...
+
+    async def last(self, job_ids: Sequence[JobId]) -> Mapping[JobId, JobHour]:
+        """Return the newest row of each job that has one."""
+        ...
+
+    async def of_job(self, job_id: JobId, since: int) -> Sequence[JobHour]:
+        """Return the rows of a job for hours that begin at `since` (seconds since 1970) or later."""
+        ...
+
+    def of_hour(self, hour: int) -> AsyncIterator[Sequence[JobHour]]:
+        """Yield the rows of all jobs for one hour, in pages of at most 5,000."""
+        ...
+
+    async def close(self, seconds: int, start: int, rows: Sequence[PeriodUsage]) -> None:
+        """Write the account of all groups for a period, which may be empty, and that it is closed.
+
+        `seconds` is its length, `start` its begin in seconds since 1970. It may be repeated.
+        """
+        ...
+
+    async def closed(self, seconds: int) -> int | None:
+        """Return the begin of the last period of a length that is closed; None: there is none."""
+        ...
+
+    def periods(self, seconds: int, since: int, until: int) -> AsyncIterator[Sequence[PeriodUsage]]:
+        """Yield the periods of a length that begin at `since` or later and before `until`, in order."""
+        ...
+
+    async def expire(self, jobs_before: int, hours_before: int, days_before: int) -> None:
+        """Drop rows of jobs, hours and days that begin before these times, in seconds since 1970.
+
+        In Cassandra, which drops rows by itself, nothing happens.
+        """
+        ...
+
+
 class Store(Protocol):
     """All repositories of one database."""
 
@@ -301,6 +347,7 @@ class Store(Protocol):
     host_pools: HostPools
     lockdowns: Lockdowns
     volumes: Volumes
+    usage: Usage
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.

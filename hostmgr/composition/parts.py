@@ -27,9 +27,12 @@ from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.drivers.records import HostRecords
 from hostmgr.drivers.reservations import ReservationPlanner
+from hostmgr.drivers.sampling import Sampler
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
+from hostmgr.mesos.agent_statistics import AgentStatistics
 from peloton.daemon.lifecycle import Daemon
 from peloton.eventstream import EventRing
+from peloton.identity.agents import agent_access
 from storage.interface import Store
 
 API_SERVER = "the API server of Kubernetes"
@@ -48,6 +51,7 @@ class Parts:
     history: HostHistory
     known: KnownHostKeeper
     planner: ReservationPlanner
+    sampler: Sampler
 
     @property
     def unhealthy(self) -> str:
@@ -86,7 +90,11 @@ async def build_parts(
         manager, manager.core.reconciler, store, clock, settings.reconcile.batch, settings.cluster_name
     )
     planner = ReservationPlanner(manager, store, clock)
-    return Parts(manager, cluster, reconciliation, maintenance, pool_manager, history, known, planner)
+    statistics = AgentStatistics(agent_access(settings.agents))
+    sampler = Sampler(statistics.read, cluster.sight, manager.runs, settings.usage.limits, clock.monotonic)
+    return Parts(
+        manager, cluster, reconciliation, maintenance, pool_manager, history, known, planner, sampler
+    )
 
 
 async def _manager(

@@ -23,6 +23,7 @@ from hostmgr.services.pod_events import PodEventStream
 from hostmgr.services.reconcile import ReconcileTasks
 from hostmgr.services.registry import HostRegistry
 from hostmgr.services.reservations import ReservationService
+from hostmgr.services.sampling import SamplingService
 from hostmgr.services.watches import Watches
 from peloton.api.v0.host.svc.host_svc_pb2_grpc import add_HostServiceServicer_to_server
 from peloton.api.v1alpha.host.svc import host_svc_pb2_grpc as host_svc_v1alpha
@@ -42,6 +43,7 @@ from peloton.private.hostmgr.registry.registry_pb2_grpc import add_HostRegistryS
 from peloton.private.hostmgr.reservations.reservations_pb2_grpc import (
     add_ReservationServiceServicer_to_server,
 )
+from peloton.private.hostmgr.sampling.sampling_pb2_grpc import add_SamplingServiceServicer_to_server
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import (
     add_HostManagerServiceServicer_to_server,
 )
@@ -95,6 +97,7 @@ def services(
         service(add_HoldServiceServicer_to_server, HoldService(manager)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, parts.planner)),
+        service(add_SamplingServiceServicer_to_server, SamplingService(parts.sampler)),
         service(
             add_HostRegistryServiceServicer_to_server,
             HostRegistry(parts.known, pools, daemon.clusters, daemon.membership, daemon.cluster),

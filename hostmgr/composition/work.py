@@ -45,6 +45,8 @@ def begin_work(daemon: Daemon[HostmgrSettings], parts: Parts) -> HostMover:
     daemon.spawn("host mover", mover.run())
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     daemon.spawn("reservations", parts.planner.run())
+    if daemon.settings.usage.enabled and daemon.settings.kubernetes is None:  # nodes have no such server
+        daemon.spawn("usage", parts.sampler.run())
     return mover
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from jobmgr.ports.hostmgr import (
     LaunchCall,
     LaunchedTask,
     Maintenance,
+    ReadingBatch,
     StatusBatch,
     StreamBroken,
 )
@@ -39,11 +41,13 @@ from peloton.calls.jobmgr import (
     RENEW_HOLDS,
     SHUTDOWN_EXECUTORS,
     WAIT_FOR_EVENTS,
+    WAIT_FOR_READINGS,
 )
 from peloton.calls.rpc import Caller
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.errors import InvalidArgument, PelotonError, Unimplemented
 from peloton.model.ids import Run, TaskId, mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.task import TaskSpec, TaskStatus
+from peloton.model.usage import Reading
 from peloton.model.volume import VolumeId
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.history import history_pb2
@@ -51,6 +55,7 @@ from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.wire.holds import room_to
 from peloton.wire.hosts import claim_to, volume_resource
 from peloton.wire.ids import agent_id, executor_id, run_id
@@ -192,6 +197,18 @@ class HostmgrClient(KillsClient, StreamClient, MatchingClient):
         request = hostsvc_pb2.DestroyVolumesRequest(volumes=[volume_resource(volume)])
         await self._client.call(DESTROY_VOLUMES, request, timeout=CALL_SECONDS, retry=False)
 
+    async def readings(self, stream: str, begin: int, wait: float) -> ReadingBatch:
+        """Return what agents have told since an offset."""
+        request = sampling_pb2.WaitForReadingsRequest(stream_id=stream, begin=begin, wait_seconds=wait)
+        try:
+            answer = await self._client.call(WAIT_FOR_READINGS, request, timeout=wait + CALL_SECONDS)
+        except Unimplemented:  # hostmgr is of an older version
+            await asyncio.sleep(wait)
+            return ReadingBatch("", 0, ())
+        columns = zip(answer.at, answer.cpu, answer.memory, answer.peak, strict=True)
+        told = zip(answer.runs, map(Reading._make, columns), strict=True)
+        return ReadingBatch(answer.stream_id, answer.next, list(_readings_from(told)))
+
     async def is_host_known(self, hostname: str) -> bool:
         """Return whether a host is registered."""
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=hostname)
@@ -213,6 +230,15 @@ def _statuses_from(events: Sequence[eventstream_pb2.Event]) -> StatusBatch:
             continue
         offsets.append(event.offset)
     return StatusBatch(len(events), events[0].offset, events[-1].offset + 1, runs, offsets)
+
+
+def _readings_from(told: Iterable[tuple[str, Reading]]) -> Iterator[tuple[Run, Reading]]:
+    """Iterate over the readings of Peloton's runs, without tasks of others in the same role."""
+    for run, reading in told:
+        try:
+            yield parse_mesos_task_id(run), reading
+        except InvalidArgument as error:
+            log.debug("what a task uses is left out: %s", error)
 
 
 def _runs_from(ids: Iterable[str]) -> Iterator[Run]:

@@ -65,6 +65,7 @@ from jobmgr.core.state.events import (
     ResmgrChanged,
     RestartRequested,
     ReuseRequested,
+    Sampled,
     SecretMissing,
     StartRequested,
     Statuses,
@@ -86,7 +87,7 @@ from jobmgr.core.state.instructions import (
     Withdraw,
 )
 from jobmgr.core.state.limits import Limits
-from jobmgr.core.status_updates import on_statuses
+from jobmgr.core.status_updates import on_sampled, on_statuses
 from jobmgr.core.task.deadlines import GATHERING
 from jobmgr.core.task.returns import hold_instructions
 from jobmgr.core.workflow import requests as workflow_requests
@@ -271,6 +272,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
     match event:
         case Statuses():
             return on_statuses(active, cycle, event)
+        case Sampled():
+            on_sampled(active, event)
         case JobUpdated():
             return on_job_updated(active, cycle, event)
         case ReleaseRequested():

@@ -8,19 +8,19 @@ from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import Statuses
+from jobmgr.core.state.events import Sampled, Statuses
 from jobmgr.core.state.revisions import pod_event
 from jobmgr.core.state.task_states import REPORTED
-from jobmgr.core.task.late_updates import corrections, previous_run_message, usage_of
+from jobmgr.core.task.late_updates import corrections, held_by, previous_run_message
 from jobmgr.core.task.saving import note_saved
 from jobmgr.core.task.status_rules import MAX_MESSAGE_CHARACTERS, Verdict, health, judge, moment
 from jobmgr.core.task.survivors import lives_on, note_ended
-from jobmgr.core.task.usage import added
 from jobmgr.core.task.volumes import note_started
 from peloton.model.cluster import cluster_of
 from peloton.model.ids import Run
 from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
+from peloton.model.usage import join
 
 
 def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple[Run, TaskStatus]]:
@@ -57,6 +57,14 @@ def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple
     return ended
 
 
+def on_sampled(active: ActiveJobs, event: Sampled) -> None:
+    """Note what runs use. It is kept in memory only."""
+    for run, reading in event.readings:
+        in_flight = active.jobs.get(run.job_id)
+        if in_flight is not None:
+            in_flight.job.take_reading(run.instance, run.run, reading)
+
+
 def _on_another_cluster(active: ActiveJobs, cycle: Cycle, run: Run, status: TaskStatus, cluster: str) -> None:
     """Take a status by a cluster where the run was not launched: it is not lost for not being there."""
     if not status.state.terminal and active.orphans.note_alive(run):
@@ -67,9 +75,9 @@ def _correct(active: ActiveJobs, change: Change, run: Run, task: TaskRuntime, st
     """Take the corrections that a late status has for a known end."""
     changes = corrections(task, run.run, status)
     if changes:
-        more = usage_of(task, changes, change.task_spec(run.instance).resources)
+        more = held_by(task, changes, change.task_spec(run.instance).resources)
         change.add_usage(more)
-        change.correct(run.instance, **changes, resource_usage=added(task.resource_usage, more))
+        change.correct(run.instance, **changes, resource_usage=join(task.resource_usage, more))
         active.actions.evaluate(change, run.instance)
     elif message := previous_run_message(task, run.run, status):
         ended = change.revise(run.instance, message=message)

@@ -14,6 +14,7 @@ from jobmgr.drivers.holds import HoldKeeper
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Launcher
 from jobmgr.drivers.meetings import Meetings
+from jobmgr.drivers.readings import RunReadings
 from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
@@ -74,6 +75,7 @@ class HostDrivers:
         keeper = HoldKeeper(hostmgr, lanes.job, self._kills)
         stream = StatusStream(hostmgr, engine, cluster)
         draining = DrainingHosts(hostmgr, lanes.post, self._kill_gate, cluster)
+        readings = RunReadings(hostmgr, lanes.post, cluster)
         destroyer = VolumeDestroyer(hostmgr, engine.store, engine.clock, cluster=cluster)
         drivers = {
             "launch": launcher.launch(outbox.launch),
@@ -87,6 +89,7 @@ class HostDrivers:
             "reconcile": killer.reconcile(outbox.reconcile),
             "event stream": engine.recovery.run_after(stream.run),
             "draining hosts": engine.recovery.run_after(draining.run),
+            "usage": engine.recovery.run_after(readings.run),
             "daemon hosts": self._follower.follow(cluster, hostmgr),
             "destroy volumes": destroyer.run(outbox.destroy),
         }

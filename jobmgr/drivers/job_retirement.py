@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from jobmgr.engine.accounts import Accounts
 from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
 from jobmgr.engine.outbox import Queue
 from jobmgr.engine.transient import TRANSIENT, backoff
@@ -17,10 +18,11 @@ RETIREMENTS_AT_ONCE = 100
 log = logging.getLogger(__name__)
 
 
-async def retire(store: Store, queue: Queue[JobId]) -> None:
-    """Take finished jobs out of the active set; run for ever."""
+async def retire(store: Store, queue: Queue[JobId], accounts: Accounts) -> None:
+    """Take finished jobs out of the active set, once their accounts are stored; run for ever."""
     while True:
         jobs = dict.fromkeys(await queue.take(RETIREMENTS_AT_ONCE), True)
+        await accounts.settle(list(jobs))
         await asyncio.gather(*(_retire(store, job_id) for job_id in jobs))
 
 

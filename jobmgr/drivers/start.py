@@ -77,7 +77,7 @@ def start_drivers(
         "evict": after(PreemptionStream(resmgr, lanes.post, kill_gate).run),
         "keep": keep(resmgr, outbox.keep),
         "daemon jobs": follower.take(outbox.follow),
-        "retire": retire(engine.store, outbox.retire),
+        "retire": retire(engine.store, outbox.retire, engine.accounts),
         "delete": delete(engine, outbox.delete),
         "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),
         "prune": prune(engine.store, outbox.prune, workflows_kept),

@@ -23,6 +23,7 @@ from jobmgr.core.state.events import (
 from jobmgr.core.state.instructions import DestroyVolume
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine import job_log
+from jobmgr.engine.accounts import Accounts, NoAccounts
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
@@ -77,7 +78,9 @@ class Engine:
         """Jobs that may be stored although their creation failed."""
         self.on_delete: Callable[[JobId], None] | None = None
         """Called with each job that is deleted."""
-        self._finished = FinishedJobs(self.lanes)
+        self.accounts: Accounts = NoAccounts()
+        """Is told of new jobs, and of those that have ended."""
+        self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
 
     async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
@@ -132,6 +135,7 @@ class Engine:
             self.unconfirmed.put([job_id])
             raise
         self.lanes.create(job_id, spec, runtime, workflow)
+        self.accounts.note_creation(job_id)
         job_log.created(job_id, spec)
         if begun:
             trace_creation(job_id, spec, begun)
@@ -270,6 +274,7 @@ class Engine:
 
     async def remove(self, job_id: JobId) -> None:
         """Delete a job that has ended or was stopped to be deleted, and all that is stored of it."""
+        await self.accounts.settle([job_id])
         await self._finished.delete(job_id)
         if self.on_delete is not None:
             self.on_delete(job_id)
@@ -278,7 +283,15 @@ class Engine:
         job = self.job(job_id)
         if job is not None and not job.runtime.state.terminal:
             raise Refused(f"Job is not in a terminal state: {job.runtime.state.name}")
+        if job is not None:
+            self.accounts.note_end(job)
         self.lanes.lane(job_id).core.forget(job_id)
+
+    def _on_end(self, job: CachedJob) -> None:
+        self.accounts.note_end(job)
+
+    def _on_correction(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        self.accounts.note_correction(job_id, spec, runtime)
 
     async def apply_late_updates(self, statuses: Iterable[tuple[Run, TaskStatus]]) -> None:
         """Correct the ends of runs of jobs that have ended, by late updates of agents."""

@@ -11,6 +11,7 @@ from jobmgr.core.state.events import (
     Launched,
     LaunchRefused,
     Placed,
+    Sampled,
     SecretMissing,
     Statuses,
     Withdrawn,
@@ -21,6 +22,8 @@ def weight(event: Event) -> int:
     """Return how many runs the event is about."""
     if isinstance(event, Statuses):
         return len(event.statuses)
+    if isinstance(event, Sampled):
+        return len(event.readings) // 10  # far cheaper than a status
     if isinstance(event, Placed):
         return sum(len(placement.runs) for placement in event.placements)
     if isinstance(event, Compared):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.revisions import pod_event
-from jobmgr.core.task.late_updates import corrections, usage_of
-from jobmgr.core.task.usage import added
+from jobmgr.core.task.late_updates import corrections, held_by
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.recovery import read_job
 from peloton.errors import NotFound
 from peloton.model.ids import JobId, Run
+from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.task import TaskStatus
+from peloton.model.usage import join
 
 MAX_TASKS = 200_000
 MAX_JOBS = 500
@@ -29,18 +30,30 @@ class FinishedJobs:
     A finished job changes only by late updates of the ends of its runs, and by its deletion.
     """
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        on_end: Callable[[CachedJob], None] = lambda job: None,
+        on_correction: Callable[[JobId, JobSpec, JobRuntime], None] = lambda job_id, spec, runtime: None,
+    ) -> None:
+        """Call `on_end` with each job that has ended, `on_correction` with one that a late update changes."""
         self._lanes = lanes
+        self._on_end = on_end
+        self._on_correction = on_correction
         self._held: OrderedDict[JobId, CachedJob] = OrderedDict()
         self._tasks = 0
         self._deleting: Counter[JobId] = Counter()
         self._updated = asyncio.Condition()
         self._updating: Counter[JobId] = Counter()
-        lanes.on_end(self.add)
+        lanes.on_end(self._take)
 
     def get(self, job_id: JobId) -> CachedJob | None:
         """Return a job that is in memory."""
         return self._held.get(job_id)
+
+    def _take(self, job: CachedJob) -> None:
+        self._on_end(job)
+        self.add(job)
 
     def add(self, job: CachedJob) -> None:
         """Add a job that has ended; the oldest ones make room for it."""
@@ -106,14 +119,16 @@ class FinishedJobs:
             return
         version = task.config_version
         spec = held.specs[version] if held else await store.jobs.config(run.job_id, version)
-        more = usage_of(task, changes, spec.task(run.instance).resources)
-        usage = added(task.resource_usage, more)
+        more = held_by(task, changes, spec.task(run.instance).resources)
+        usage = join(task.resource_usage, more)
         task = replace(task, **changes, resource_usage=usage, revision=task.revision + 1)
         runtime = replace(
-            runtime, resource_usage=added(runtime.resource_usage, more), revision=runtime.revision + 1
+            runtime, resource_usage=join(runtime.resource_usage, more), revision=runtime.revision + 1
         )
         event = pod_event(run.job_id, run.instance, task)
         await store.write_all(run.job_id, {run.instance: task}, [event], runtime)
+        if more:
+            self._on_correction(run.job_id, spec, runtime)
         if held is not None:
             held.put(run.instance, task)
             held.runtime = runtime

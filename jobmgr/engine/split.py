@@ -19,6 +19,7 @@ from jobmgr.core.state.events import (
     Placement,
     Preempted,
     ResmgrChanged,
+    Sampled,
     SecretMissing,
     Statuses,
 )
@@ -39,6 +40,9 @@ def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int,
         case PendingReasons():
             deltas = _by_lane(event.deltas, lambda each: lane_of(each[0].job_id))
             return {lane: PendingReasons(part) for lane, part in deltas.items()}
+        case Sampled():
+            readings = _by_lane(event.readings, lambda each: lane_of(each[0].job_id))
+            return {lane: Sampled(part) for lane, part in readings.items()}
         case Preempted():
             preempted = _by_lane(event.runs, lambda each: lane_of(each[0].job_id))
             return {lane: Preempted(part) for lane, part in preempted.items()}

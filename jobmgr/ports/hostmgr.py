@@ -19,6 +19,7 @@ from peloton.model.ids import Run, TaskId
 from peloton.model.job import JobSpec
 from peloton.model.resources import Resources
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus
+from peloton.model.usage import Reading
 from peloton.model.volume import VolumeId, VolumeMount
 
 
@@ -193,6 +194,24 @@ class StatusEvents(Protocol):
         ...
 
 
+class ReadingBatch(NamedTuple):
+    """What agents told of runs."""
+
+    stream: str
+    """Of what the offset is; another host manager has another one."""
+    next: int
+    """The offset to begin with next."""
+    readings: Sequence[tuple[Run, Reading]]
+
+
+class Readings(Protocol):
+    """What runs use."""
+
+    async def readings(self, stream: str, begin: int, wait: float) -> ReadingBatch:
+        """Return what agents have told since an offset, waiting for some. `stream` is empty at first."""
+        ...
+
+
 class HostNeeds(NamedTuple):
     """What a task asks of a host."""
 
@@ -255,5 +274,5 @@ class Agents(Protocol):
         ...
 
 
-class Hostmgr(Launches, Kills, Holds, Volumes, DrainingRuns, StatusEvents, HostMatches, Protocol):
+class Hostmgr(Launches, Kills, Holds, Volumes, DrainingRuns, StatusEvents, Readings, HostMatches, Protocol):
     """What the drivers of a Mesos cluster need of it."""

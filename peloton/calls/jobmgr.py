@@ -12,6 +12,7 @@ from peloton.private.hostmgr.launching.launching_pb2_grpc import LaunchServiceSt
 from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceStub
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
+from peloton.private.hostmgr.sampling.sampling_pb2_grpc import SamplingServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
@@ -54,4 +55,5 @@ RENEW_HOLDS = rpc(HoldServiceStub, lambda stub: stub.RenewHolds)
 LAUNCH_TASKS = rpc(LaunchServiceStub, lambda stub: stub.LaunchTasks)
 PASS_EVENTS = rpc(PassingServiceStub, lambda stub: stub.PassEvents)
 RECONCILE_TASKS = rpc(ReconcileServiceStub, lambda stub: stub.ReconcileTasks)
+WAIT_FOR_READINGS = rpc(SamplingServiceStub, lambda stub: stub.WaitForReadings)
 MATCH_HOSTS = rpc(MatchingServiceStub, lambda stub: stub.MatchHosts)

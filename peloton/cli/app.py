@@ -19,6 +19,9 @@ from peloton.compiled import mode
 GROUPS = {
     "status": LazyEntry("peloton.cli.commands.overview:status", "The cluster on one screen."),
     "top": LazyEntry("peloton.cli.commands.overview:top", "Pools, jobs or hosts, live."),
+    "usage": LazyEntry(
+        "peloton.cli.commands.usage:usage", "What jobs have held and used, by pool, owner or label."
+    ),
     "run": LazyEntry(
         "peloton.cli.commands.run:run", "Run a job from its spec, or a program as if it ran here."
     ),

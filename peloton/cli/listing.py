@@ -1,7 +1,9 @@
-"""Lists of things: as a table, as a wide table, or by name."""
+"""Lists of things: as a table, as a wide table, as comma-separated values, or by name."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +29,13 @@ class Listing:
     def names(self) -> str:
         """Return the names, one a line."""
         return "\n".join(clean(row[self.name]) for row in self.rows)
+
+    def csv(self) -> str:
+        """Return the rows with all columns as comma-separated values (RFC 4180), without the last newline."""
+        text = io.StringIO()
+        rows = ([clean(cell) for cell in row] for row in self.rows)
+        csv.writer(text, lineterminator="\n").writerows([self.heads, *rows])
+        return text.getvalue().removesuffix("\n")
 
     def render(self, *, wide: bool = False, colours: bool = False, terminal: int = 0) -> str:
         """Return the table: columns aligned, one line a row.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,11 @@ from click.shell_completion import CompletionItem
 
 from peloton.durations import parse_duration
 from peloton.errors import shown
+from peloton.present.times import parse_time
 from peloton.quantities import parse_cores, parse_megabytes
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DAY_SECONDS, _LONGEST_DAYS = 86400, 4000
 _RANGE = re.compile(r"(\d{0,10}):(\d{0,10})\Z")
 _NUMBER = re.compile(r"\d{1,10}\Z")
 LAST_INSTANCE = 2**31 - 1
@@ -40,7 +44,7 @@ class Offset(WholeNumber):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Parse a number; tell how to say what was meant otherwise."""
-        if value in ("table", "wide", "json", "yaml", "name"):
+        if value in ("table", "wide", "json", "yaml", "name", "csv"):
             self.fail(f"-o is --offset here: give --output {value}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -65,6 +69,34 @@ class Duration(click.ParamType[float]):
         if not 0 < seconds <= 10**7:
             self.fail(f"{value!r} is not longer than nothing and shorter than 115 days", param, ctx)
         return seconds
+
+
+class Moment(click.ParamType[float]):
+    """A time as seconds since 1970: `7d`, `12h` or `1d12h` ago, `2026-01-31`, `2026-01-31T12:00:00Z`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a time; a day begins at midnight in UTC."""
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value).strip()
+        if _DAY.fullmatch(text):
+            text = f"{text}T00:00:00Z"
+        if (at := parse_time(text)) is not None:
+            return at
+        days, _, rest = text.rpartition("d")
+        try:
+            ago = (int(days) if days else 0) * _DAY_SECONDS + (parse_duration(rest) if rest else 0.0)
+        except ValueError:
+            ago = -1.0
+        if not 0 < ago <= _LONGEST_DAYS * _DAY_SECONDS:
+            self.fail(
+                f"{value!r} is not a time, such as 7d or 12h ago, up to {_LONGEST_DAYS} days, or 2026-01-31",
+                param,
+                ctx,
+            )
+        return time.time() - ago
 
 
 class Amount(click.ParamType[float]):

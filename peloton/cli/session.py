@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 CALLER = "peloton-cli"
-OUTPUTS = ("table", "wide", "json", "yaml", "name")
+OUTPUTS = ("table", "wide", "json", "yaml", "name", "csv")
 """Forms of the output."""
 
 
@@ -256,6 +256,8 @@ class Session:
             return shown
         if self.output == "name":
             return shown.names()
+        if self.output == "csv":
+            return shown.csv()
         width = terminal_columns() if not self.output else 0
         return shown.render(wide=self.output == "wide", colours=has_colours(sys.stdout), terminal=width)
 

@@ -21,7 +21,9 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     ),
     TASK_ACCESS: frozenset({RENEW, "GetMembers", "GetSandboxFile"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
-    "peloton.private.jobmgr.usage.UsageService": frozenset({"GetUsage", "ListLosses"}),
+    "peloton.private.jobmgr.usage.UsageService": frozenset(
+        {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount"}
+    ),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
     "peloton.private.resmgr.ResourceManagerService": frozenset(
@@ -32,6 +34,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions"}
     ),
     "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory"}),
+    "peloton.private.hostmgr.sampling.SamplingService": frozenset({"ListHosts"}),
     "peloton.private.hostmgr.registry.HostRegistryService": frozenset({"ForgetHosts", "ListClusters"}),
     "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(
         {

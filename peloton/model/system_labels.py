@@ -26,6 +26,8 @@ LABELS_OF_RUNS = frozenset((*SYSTEM_KEYS, MEMBERS_LABEL, HOSTFILE_LABEL))
 """What the job manager adds to the labels of a run, and the host manager passes on to Mesos."""
 SAVED_LABEL = SYSTEM_PREFIX + "saved_at"
 """The label of a status that says when the run has saved its work, in seconds since 1970."""
+USED_LABEL = SYSTEM_PREFIX + "used"
+"""The label of the status of an end: `CPU MEMORY`, seconds of CPU time and the most bytes of memory."""
 
 
 def system_labels(spec: JobSpec, cluster: str, pool_path: str) -> tuple[Label, ...]:

@@ -112,7 +112,7 @@ class TaskRuntime:
     desired_host: str = ""
     volume_id: str = ""
     resource_usage: Mapping[str, float] = field(default_factory=dict)
-    """Limit × seconds by kind (cpu, gpu, memory), over all runs."""
+    """By kind, over all runs: limit × seconds (cpu, gpu, memory), and what `model.usage` has beside it."""
     revision: int = 1
     created_at: int = 0
     updated_at: int = 0
@@ -174,6 +174,10 @@ class TaskStatus:
     """Empty where Mesos wants no acknowledgement."""
     saved_at: int = 0
     """When the run has saved its work, in nanoseconds since 1970; 0 where that is not told."""
+    cpu_time: int = 0
+    """At the end of a run: its CPU time in nanoseconds; 0 where that is not told."""
+    memory_peak: int = 0
+    """At the end of a run: the most bytes of memory at a time; 0 where that is not told."""
 
 
 fast_init(TaskStatus)

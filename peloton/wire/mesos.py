@@ -9,7 +9,7 @@ from mesos.v1 import mesos_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.states import TaskState
-from peloton.model.system_labels import SAVED_LABEL
+from peloton.model.system_labels import SAVED_LABEL, USED_LABEL
 from peloton.model.task import TaskStatus
 
 TASK_STATES: Mapping[int, TaskState] = {
@@ -34,6 +34,7 @@ _REASONS = {number: name.removeprefix("REASON_") for name, number in mesos_pb2.T
 _NO_REASONS = ("TASK_HEALTH_CHECK_STATUS_UPDATED", "TASK_CHECK_STATUS_UPDATED")
 """What Mesos sends with a status that tells the result of a check: no reason for the state of the task."""
 _SECONDS = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
+_USED = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) ([0-9]{1,18})")
 _DUPLICATE = "Task has duplicate ID"
 LATEST_SECONDS = 2**63 / NANOSECONDS
 """Times beyond this are not stored."""
@@ -83,6 +84,7 @@ def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
 
     Raises InvalidArgument where its state is unknown.
     """
+    cpu_time, memory_peak = _used(wire) if wire.HasField("labels") else (0, 0)
     return TaskStatus(
         mesos_task_id=wire.task_id.value,
         state=task_state(wire),
@@ -93,6 +95,8 @@ def task_status(wire: mesos_pb2.TaskStatus) -> TaskStatus:
         healthy=wire.healthy if wire.HasField("healthy") else None,
         uuid=wire.uuid,
         saved_at=_saved_at(wire) if wire.HasField("labels") else 0,
+        cpu_time=cpu_time,
+        memory_peak=memory_peak,
     )
 
 
@@ -100,3 +104,10 @@ def _saved_at(wire: mesos_pb2.TaskStatus) -> int:
     """Return when a run has saved its work, by a label of our own agents; 0 where that is not told."""
     told = next((label.value for label in wire.labels.labels if label.key == SAVED_LABEL), "")
     return _nanoseconds(float(told)) if _SECONDS.fullmatch(told) else 0
+
+
+def _used(wire: mesos_pb2.TaskStatus) -> tuple[int, int]:
+    """Return CPU time in nanoseconds and the most bytes of memory; 0 where no agent of our own tells them."""
+    told = next((label.value for label in wire.labels.labels if label.key == USED_LABEL), "")
+    found = _USED.fullmatch(told)
+    return (_nanoseconds(float(found[1])), int(found[2])) if found else (0, 0)

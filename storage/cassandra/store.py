@@ -26,6 +26,7 @@ from storage.cassandra.secrets import CassandraSecrets, SecretRows
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
 from storage.cassandra.terms import Gate, Terms
+from storage.cassandra.usage import CassandraUsage
 from storage.cassandra.volumes import CassandraVolumes, write_volumes
 from storage.cassandra.workflows import CassandraWorkflows, WorkflowRows
 from storage.codec import JOB_RUNTIME
@@ -41,6 +42,7 @@ from storage.interface import (
     Pools,
     Secrets,
     Tasks,
+    Usage,
     Volumes,
     Workflows,
     unfenced,
@@ -81,6 +83,7 @@ class CassandraStore:
         self.host_pools: HostPools = CassandraHostPools(session, gate)
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
         self.volumes: Volumes = CassandraVolumes(session, gate)
+        self.usage: Usage = CassandraUsage(session, gate)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""

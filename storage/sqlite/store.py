@@ -25,6 +25,7 @@ from storage.interface import (
     Pools,
     Secrets,
     Tasks,
+    Usage,
     Volumes,
     Workflows,
     unfenced,
@@ -41,6 +42,7 @@ from storage.sqlite.migrate import migrate, migrations
 from storage.sqlite.reader import Readers
 from storage.sqlite.secrets import SqliteSecrets
 from storage.sqlite.tasks import SqliteTasks
+from storage.sqlite.usage import SqliteUsage
 from storage.sqlite.volumes import SqliteVolumes, writing_volumes
 from storage.sqlite.workflows import SqliteWorkflows, writing
 from storage.sqlite.writer import Write, Writer
@@ -63,6 +65,7 @@ class SqliteStore:
         self.host_pools: HostPools = SqliteHostPools(writer, readers)
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
         self.volumes: Volumes = SqliteVolumes(writer, readers)
+        self.usage: Usage = SqliteUsage(writer, readers)
 
     @property
     def trouble(self) -> str:

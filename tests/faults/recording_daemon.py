@@ -45,6 +45,7 @@ WRITES = {
     "known_hosts": {"write"},
     "host_pools": {"write"},
     "lockdowns": {"write", "delete"},
+    "usage": {"write", "close", "expire"},
 }
 """Of the store's repositories."""
 Call = scheduler_pb2.Call

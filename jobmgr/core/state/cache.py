@@ -10,11 +10,13 @@ from sys import intern
 from typing import NamedTuple
 
 from jobmgr.core.state.free_numbers import FreeNumbers
+from jobmgr.core.state.measured import Sample, follow
 from jobmgr.core.state.throttling import is_throttled
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import ON_HOST_TASK_STATES, JobType, TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
+from peloton.model.usage import PEAK_MEMORY, Reading, joined
 from peloton.model.volume import Volume, VolumeId
 from peloton.model.workflow import Workflow
 
@@ -66,6 +68,7 @@ class CachedJob:
         "job_id",
         "pending_reasons",
         "runtime",
+        "samples",
         "spec",
         "specs",
         "tasks",
@@ -98,6 +101,8 @@ class CachedJob:
         """Why instances wait in resmgr, as far as it has reported a reason."""
         self.throttled: set[int] = set()
         """Instances of a service that failed and wait before their next run."""
+        self.samples: dict[int, Sample] = {}
+        """What runs that live have used, by instance, as far as their agents have told."""
         self.volumes: dict[VolumeId, Volume] = {}
         """The volumes of the job that are not deleted."""
 
@@ -177,6 +182,18 @@ class CachedJob:
         else:
             self.pending_reasons.pop(instance, None)
 
+    def take_reading(self, instance: int, run: int, reading: Reading) -> None:
+        """Note what an agent tells of a run; of one that has ended or been replaced, nothing."""
+        task = self.task(instance)
+        if task is not None and task.run == run and task.state in ON_HOST_TASK_STATES:
+            before = self.samples.get(instance)
+            self.samples[instance] = follow(before, run, task.start_time, reading)
+
+    def take_sample(self, instance: int, run: int) -> Sample | None:
+        """Return and forget what a run has used that ends; None where nothing was told."""
+        sample = self.samples.pop(instance, None)
+        return sample if sample is not None and sample.run == run else None
+
     def put(self, instance: int, task: TaskRuntime) -> None:
         """Replace a task's runtime and update the counts of states."""
         counts = self.counts
@@ -237,7 +254,8 @@ class CachedJob:
         for number, count in Counter(map(id, self.tasks)).items():
             task = kinds[number]
             for kind, amount in task.resource_usage.items():
-                used[kind] = used.get(kind, 0.0) + amount * count
+                more = amount if kind == PEAK_MEMORY else amount * count
+                used[kind] = joined(kind, used.get(kind, 0.0), more)
             if task.goal is TaskState.DELETED:
                 released += count
             if task.state in _NOT_THERE:

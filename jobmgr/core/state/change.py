@@ -300,7 +300,7 @@ class Change:
         return False
 
     def add_usage(self, amounts: dict[str, float]) -> None:
-        """Add to the resource usage of the job, limit × seconds by kind."""
+        """Add to the resource usage of the job, by kind."""
         self._tallies.use(amounts)
 
     def grow(self, spec: JobSpec) -> None:

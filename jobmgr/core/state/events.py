@@ -13,6 +13,7 @@ from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskStatus
+from peloton.model.usage import Reading
 from peloton.model.volume import Volume
 from peloton.model.workflow import EntityVersion, Workflow, WorkflowId
 
@@ -303,6 +304,15 @@ class HostsMatched:
 
 
 WorkflowRequest = WorkflowRequested | WorkflowSteered | WorkflowRepeated
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What agents tell of runs that live. It is kept in memory only."""
+
+    readings: Sequence[tuple[Run, Reading]]
+
+
 JobEvent = (
     JobUpdated
     | ReleaseRequested
@@ -313,6 +323,7 @@ JobEvent = (
     | JobGoalRequested
     | VolumeDeletionRequested
     | Statuses
+    | Sampled
     | Placed
     | PendingReasons
     | Preempted

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
+from peloton.model.usage import join, joined
 
 K = TypeVar("K")
 
@@ -23,7 +24,7 @@ class Tallies:
         self.desired: dict[int, int] = {}
         """Change of the number of instances, by the version that they get with their next run."""
         self.usage: dict[str, float] = {}
-        """Change of the resource usage, limit × seconds by kind."""
+        """Change of the resource usage by kind; of a peak, its new value."""
 
     def count(self, task: TaskRuntime, step: int) -> None:
         """Count instances that come, or leave where `step` is negative."""
@@ -44,16 +45,13 @@ class Tallies:
             _add(self.desired, new.desired_config_version, 1)
 
     def use(self, amounts: Mapping[str, float]) -> None:
-        """Add to the resource usage of the job, limit × seconds by kind."""
+        """Add to the resource usage of the job, by kind."""
         for kind, amount in amounts.items():
-            self.usage[kind] = self.usage.get(kind, 0.0) + amount
+            self.usage[kind] = joined(kind, self.usage.get(kind, 0.0), amount)
 
     def used(self, before: Mapping[str, float]) -> dict[str, float]:
         """Return the resource usage of the job with what was added to it."""
-        used = dict(before)
-        for kind, amount in self.usage.items():
-            used[kind] = used.get(kind, 0.0) + amount
-        return used
+        return join(before, self.usage)
 
 
 def _add(counts: dict[K, int], key: K, step: int) -> None:

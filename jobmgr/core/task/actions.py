@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.in_flight import PendingOp
+from jobmgr.core.state.measured import used
 from jobmgr.core.state.task_states import ENDED, Cause
 from jobmgr.core.state.throttling import THROTTLED, throttled_for
 from jobmgr.core.task.authors import asked_within_sla, author_of_end, told_end, with_author
@@ -21,7 +22,7 @@ from jobmgr.core.task.retry import (
     runs_again,
     stored_cause,
 )
-from jobmgr.core.task.saving import LOST, lost_seconds
+from jobmgr.core.task.saving import LOST, held_in_vain, lost_seconds
 from jobmgr.core.task.status_rules import (
     MAX_MESSAGE_CHARACTERS,
     end_state,
@@ -31,11 +32,12 @@ from jobmgr.core.task.status_rules import (
     termination,
 )
 from jobmgr.core.task.survivors import WAITING, give_up, note_lost, take_back
-from jobmgr.core.task.usage import added, used
+from jobmgr.core.task.usage import held
 from jobmgr.core.task.volumes import give_up_unstarted, home_for_next_run, note_ended, volume_host
 from peloton.model.amounts import elapsed
 from peloton.model.states import ON_HOST_TASK_STATES, HealthState, JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskSpec, TaskStatus, Termination
+from peloton.model.usage import join
 
 EVICTIONS = frozenset({TerminationReason.PREEMPTED_RESOURCES, TerminationReason.KILLED_HOST_MAINTENANCE})
 """Why Peloton ends a run although nobody asked for the end of the task."""
@@ -258,7 +260,10 @@ class TaskActions(TaskDeadlines):
         state = end_state(task, status, goal is not Goal.RUN)
         completed = max(moment(status, task, self.now.wall), task.start_time)
         spec = change.task_spec(instance)
-        usage = used(spec.resources, (task.start_time, completed))
+        span = task.start_time, completed
+        usage = held(spec.resources, span)
+        usage |= used(change.job.take_sample(instance, task.run), status, span)
+        usage |= held_in_vain(task, spec.resources, state, completed)
         if lost := lost_seconds(change, instance, task, state, completed):
             usage[LOST] = lost
             change.lost_seconds += lost
@@ -284,7 +289,7 @@ class TaskActions(TaskDeadlines):
             reason=status.reason,
             termination=termination(state, requested, status.message),
             failure_count=failures,
-            resource_usage=added(task.resource_usage, usage) if usage else task.resource_usage,
+            resource_usage=join(task.resource_usage, usage) if usage else task.resource_usage,
             health=_health_at_end(spec),
         )
 

@@ -16,7 +16,7 @@ from jobmgr.core.task.status_rules import (
     ended_run_message,
     termination,
 )
-from jobmgr.core.task.usage import more_used
+from jobmgr.core.task.usage import more_held
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskStatus, Termination
@@ -53,11 +53,11 @@ def previous_run_message(task: TaskRuntime, run: int, status: TaskStatus) -> str
     return ended_run_message(run, status.state, status.message) if new else ""
 
 
-def usage_of(task: TaskRuntime, changes: Corrections, need: Resources) -> dict[str, float]:
-    """Return how much more (or less) the run has used by these corrections, by kind."""
+def held_by(task: TaskRuntime, changes: Corrections, need: Resources) -> dict[str, float]:
+    """Return how much more (or less) the run has held by these corrections, by kind."""
     before = task.start_time, task.completion_time
     after = changes.get("start_time", before[0]), changes.get("completion_time", before[1])
-    return more_used(need, before, after)
+    return more_held(need, before, after)
 
 
 def _is_start(task: TaskRuntime, status: TaskStatus) -> bool:

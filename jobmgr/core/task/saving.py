@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from jobmgr.core.state.change import Change
-from jobmgr.core.task.usage import NANOSECONDS
+from jobmgr.core.task.usage import NANOSECONDS, held
+from peloton.model.resources import Resources
 from peloton.model.states import TaskState, TerminationReason
 from peloton.model.task import TaskRuntime, TaskStatus
+from peloton.model.usage import PREEMPTED
 
 LOST = "lost"
 """The kind of resource usage that counts seconds of work that were lost."""
@@ -28,3 +30,14 @@ def lost_seconds(change: Change, instance: int, task: TaskRuntime, end: TaskStat
     if not saves or end is TaskState.SUCCEEDED or not task.start_time or (asked and end is TaskState.KILLED):
         return 0.0
     return max(completed - max(task.start_time, task.saved_at), 0) / NANOSECONDS
+
+
+def held_in_vain(task: TaskRuntime, need: Resources, end: TaskState, completed: int) -> dict[str, float]:
+    """Return what a run that was preempted has held since it saved its work, or its start; else nothing."""
+    how = task.termination
+    if how is None or how.reason is not TerminationReason.PREEMPTED_RESOURCES or end is TaskState.SUCCEEDED:
+        return {}
+    if not task.start_time:
+        return {}
+    amounts = held(need, (max(task.start_time, task.saved_at), completed))
+    return {PREEMPTED + kind: amount for kind, amount in amounts.items()}

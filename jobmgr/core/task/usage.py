@@ -1,8 +1,6 @@
-"""The resource usage of runs: limit × seconds by kind."""
+"""What runs have held: limit × seconds by kind."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from peloton.model.resources import MILLI, Resources
 
@@ -11,8 +9,8 @@ Span = tuple[int, int]
 """Start and end in nanoseconds since 1970; a start of 0 means that the run did not start."""
 
 
-def used(need: Resources, span: Span) -> dict[str, float]:
-    """Return the usage of a run; empty for one that did not start."""
+def held(need: Resources, span: Span) -> dict[str, float]:
+    """Return what a run has held; empty for one that did not start."""
     start, end = span
     if not start or end <= start:
         return {}
@@ -24,14 +22,9 @@ def used(need: Resources, span: Span) -> dict[str, float]:
     }
 
 
-def more_used(need: Resources, before: Span, after: Span) -> dict[str, float]:
-    """Return the difference in usage when the times of a run are corrected; it may be negative."""
+def more_held(need: Resources, before: Span, after: Span) -> dict[str, float]:
+    """Return the difference when the times of a run are corrected; it may be negative."""
     if before == after:
         return {}
-    old, new = used(need, before), used(need, after)
+    old, new = held(need, before), held(need, after)
     return {kind: new.get(kind, 0.0) - old.get(kind, 0.0) for kind in old | new}
-
-
-def added(usage: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Return the sum of two usages."""
-    return {kind: usage.get(kind, 0.0) + more.get(kind, 0.0) for kind in {**usage, **more}}

@@ -27,6 +27,7 @@ LISTING = frozenset(
         "ListJobs",
         "GetActiveJobs",
         "GetJobIDFromJobName",
+        "ListAccounts",
         "ListLosses",
         "Watch",
         "Cancel",

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from jobmgr.core.accounting import account
 from jobmgr.engine.engine import Engine
 from jobmgr.ports.hostmgr import Agents
+from jobmgr.services.common.account_reads import OpenHour, Question, read_accounts, span_of
 from jobmgr.services.common.agent_http import AgentHttp
-from jobmgr.services.common.agent_usage import ContainerUsage, usages
 from jobmgr.services.common.reach import paths_of_pools, reach
 from jobmgr.services.common.sandbox import address_of
 from jobmgr.services.common.view import JobView, view
 from peloton.api.v0 import peloton_pb2 as v0_peloton
-from peloton.clock import NANOSECONDS
-from peloton.errors import InvalidArgument, PelotonError
+from peloton.clock import NANOSECONDS, Clock, SystemClock
+from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.mesos.agent_usage import ContainerUsage, usages
+from peloton.model.accounting import (
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    MICRO,
+    NOTHING,
+    Amounts,
+    PeriodUsage,
+    amounts_of,
+)
 from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
-from peloton.model.ids import MesosTaskId, mesos_task_id
+from peloton.model.ids import MesosTaskId, PoolId, mesos_task_id
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
+from peloton.model.usage import BYTES_PER_MB, PEAK_MEMORY
 from peloton.private.jobmgr.usage import usage_pb2 as pb
 from peloton.private.jobmgr.usage import usage_pb2_grpc
 
@@ -32,9 +44,21 @@ Host = tuple[str, str]
 class UsageService(usage_pb2_grpc.UsageServiceServicer):
     """Asks agents what tasks use."""
 
-    def __init__(self, engine: Engine, hostmgr: Callable[[str], Agents], http: AgentHttp) -> None:
-        """Get the agents of a Mesos cluster by `hostmgr`, which receives the cluster's name."""
+    def __init__(
+        self,
+        engine: Engine,
+        hostmgr: Callable[[str], Agents],
+        http: AgentHttp,
+        open_hour: OpenHour | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Get the agents of a Mesos cluster by `hostmgr`, which receives the cluster's name.
+
+        `open_hour` has the account of the hour that is open; None: there is none.
+        """
         self._engine = engine
+        self._open_hour = open_hour or _NoHour()
+        self._clock = clock or SystemClock()
         self._hostmgr = hostmgr
         self._http = http
 
@@ -69,6 +93,62 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
                 answer.losses.add(pool_id=v0_peloton.ResourcePoolID(value=pool_id), seconds=seconds)
         return answer
 
+    async def ListAccounts(self, request: pb.ListAccountsRequest, context: object) -> pb.ListAccountsResponse:
+        """Return what jobs have held, used and lost, by hours and groups. Raises InvalidArgument."""
+        now = self._clock.wall() // NANOSECONDS
+        if request.seconds not in (0, HOUR_SECONDS, DAY_SECONDS):
+            raise InvalidArgument("seconds", request.seconds, f"0, {HOUR_SECONDS} or {DAY_SECONDS}")
+        keys, key = set(request.by), pb.ListAccountsRequest
+        asked = Question(
+            span_of(request.since, request.until, now),
+            key.POOL in keys,
+            key.OWNER in keys,
+            key.LABELS in keys,
+            request.seconds,
+        )
+        mine, paths = reach(), await paths_of_pools(self._engine)
+        if request.pool and request.pool not in paths.values():
+            raise NotFound(f"there is no pool {request.pool}")
+
+        def allowed(pool_id: PoolId) -> bool:
+            path = paths.get(pool_id, "")
+            return mine.has_jobs_in(path) and (not request.pool or _is_within(path, request.pool))
+
+        span, found = await read_accounts(self._engine.store.usage, self._open_hour, asked, allowed, now)
+        answer = pb.ListAccountsResponse(since=span.since, until=span.until)
+        for (start, pool_id, owner, labels), amounts in found.items():
+            answer.accounts.add(
+                start=start,
+                pool=paths.get(pool_id, ""),
+                pool_id=pool_id,
+                owner=owner,
+                labels=dict(labels),
+                amounts=_amounts_to(amounts),
+            )
+        return answer
+
+    async def GetJobAccount(
+        self, request: pb.GetJobAccountRequest, context: object
+    ) -> pb.GetJobAccountResponse:
+        """Return the account of a job by hours. Raises NotFound."""
+        job, now = await view(self._engine, request.job_id.value), self._clock.wall()
+        rows = await self._engine.store.usage.of_job(job.job_id, 0)
+        live = self._engine.job(job.job_id)
+        usage = job.runtime.resource_usage if live is None else live.runtime.resource_usage
+        total = amounts_of(usage) if live is None else account(live, now)
+        peak = usage.get(PEAK_MEMORY, 0.0)
+        if live is not None and live.samples:
+            peak = max(peak, *(each.last.peak / BYTES_PER_MB for each in live.samples.values()))
+        hours = {row.hour: row.amounts for row in rows}
+        rest = total.minus(rows[-1].total if rows else NOTHING)
+        if rest != NOTHING:
+            hour = now // NANOSECONDS // HOUR_SECONDS * HOUR_SECONDS
+            hours[hour] = hours.get(hour, NOTHING).plus(rest)
+        answer = pb.GetJobAccountResponse(total=_amounts_to(total), memory_peak_mb=peak)
+        for start in sorted(hours):
+            answer.hours.add(start=start, amounts=_amounts_to(hours[start]))
+        return answer
+
     async def _all(self, hosts: list[Host]) -> list[Mapping[MesosTaskId, ContainerUsage] | str]:
         """Ask agents; return what each tells, or why that is not known."""
         asked = [asyncio.ensure_future(self._of(host)) for host in hosts]
@@ -92,6 +172,19 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
             return usages(await self._http.get(address, "/containers"), address)
         except PelotonError as error:
             return str(error)
+
+
+class _NoHour:
+    async def open_periods(self) -> Sequence[PeriodUsage]:
+        return ()
+
+
+def _is_within(path: str, pool: str) -> bool:
+    return path == pool or path.startswith(f"{pool.rstrip('/')}/")
+
+
+def _amounts_to(amounts: Amounts) -> pb.Amounts:
+    return pb.Amounts(**{name: value / MICRO for name, value in amounts._asdict().items()})
 
 
 async def _running(job: JobView, instances: Iterable[int]) -> dict[int, TaskRuntime]:

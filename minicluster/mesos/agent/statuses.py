@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -30,6 +30,8 @@ class StatusDetails:
     by_agent: bool = False
     healthy: bool | None = None
     limitation: float | None = None
+    used: str = ""
+    """What the run has used, as the label of the end's status; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,21 @@ def _peak(ended: dict[str, Any]) -> int:
     return int(ended.get("peak") or int(ended.get("max_rss_kb", 0)) * 1024)
 
 
+def _used(ended: dict[str, Any]) -> str:
+    """Return the label of what a run has used; empty where an older supervisor, or a container, ran it."""
+    cpu = ended.get("cpu")
+    return "" if cpu is None else f"{float(cpu):.6f} {_peak(ended)}"
+
+
 def end_status(ended: dict[str, Any], ending: EndCause, memory_mb: float) -> StatusDetails:
     """Decide a run's last status from what its supervisor wrote and why it was being ended.
 
     ``memory_mb``: the memory that the task requested.
     """
+    return replace(_how_it_ended(ended, ending, memory_mb), used=_used(ended))
+
+
+def _how_it_ended(ended: dict[str, Any], ending: EndCause, memory_mb: float) -> StatusDetails:
     status = int(ended["status"])
     text = exit_text(status)
     if ending.too_long:

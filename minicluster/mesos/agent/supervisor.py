@@ -217,6 +217,24 @@ def peak_of(file: "str | None") -> str:
         os.close(fd)
 
 
+def cpu_seconds(group: str) -> float:
+    """Return the CPU seconds of all processes that were in a cgroup; 0 where it does not account for them."""
+    for name, unit in (("cpuacct.usage", 1e9), ("cpu.stat", 1e6)):
+        try:
+            fd = os.open(f"{group}/{name}", os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            told = os.read(fd, 4096).decode().split()
+        finally:
+            os.close(fd)
+        if name == "cpu.stat":
+            told = told[told.index("usage_usec") + 1 :] if "usage_usec" in told else []
+        if told:
+            return int(told[0]) / unit
+    return 0.0
+
+
 def end_group(pid: int) -> None:
     """Kill what is left of the task's process group; its leader is dead but not yet reaped, so it is ours."""
     try:
@@ -315,20 +333,24 @@ class Supervisor:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         end_group(pid)
         _, status, usage = os.wait4(pid, 0)
-        max_rss_kb = usage.ru_maxrss
+        max_rss_kb, cpu = usage.ru_maxrss, usage.ru_utime + usage.ru_stime
         if told is not None:
             status, max_rss_kb = enclosure.outcome(told, status, max_rss_kb)
-        self.end(spec, status, max_rss_kb)
+        self.end(spec, status, max_rss_kb, cpu)
 
-    def end(self, spec: "Spec", status: int, max_rss_kb: int) -> None:
-        """Write down how the task ended, and tell it."""
+    def end(self, spec: "Spec", status: int, max_rss_kb: int, cpu: float = 0.0) -> None:
+        """Write down how the task ended, and tell it. `cpu`: seconds of its processes, without cgroups."""
         oom, peak = "false", peak_of(spec["peak"])
         if status and oom_killed(spec["oom_events"]):
             oom = "true"
         elif status and spec["oom_asked"] and said_by(spec["oom_asked"]) == b"true":
             oom, peak = "true", str(spec["memory_limit"])  # its cgroup is gone: it had all of it
+        cpu = max([cpu, *(cpu_seconds(group) for group, _ in spec["cgroups"])])
+        used = "null" if spec["after"] else f"{cpu:.6f}"  # of a container, these are not its processes
         clean_up(spec)
-        fields = f'"status": {status}, "max_rss_kb": {max_rss_kb}, "peak": {peak}, "oom": {oom}'
+        fields = (
+            f'"status": {status}, "max_rss_kb": {max_rss_kb}, "peak": {peak}, "oom": {oom}, "cpu": {used}'
+        )
         outcome = f'{{{fields}, "data_limit": {spec["data_limit"] or "null"}}}'
         overwrite(spec["pid_file"], outcome, spec["exit_file"])
         self.send(b"ended " + outcome.encode())

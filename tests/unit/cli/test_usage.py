@@ -71,3 +71,67 @@ def test_words() -> None:
     assert usage_text(row(0)) == ("0.25 of 1 core on average, 120 of 256 MB memory, at most 140 MB at a time")
     assert usage_text(row(0, peak=0)) == "0.25 of 1 core on average, 120 of 256 MB memory"
     assert left_out(usage_pb2.GetUsageResponse()) == []
+
+
+def account(pool: str, held: float, used: float, **more: object) -> usage_pb2.Account:
+    amounts = usage_pb2.Amounts(
+        held_cpu=held, held_memory=held * 1024, used_cpu=used, used_memory=used * 512, lost_cpu=held / 10
+    )
+    return usage_pb2.Account(pool=pool, amounts=amounts, **more)  # type: ignore[arg-type]
+
+
+def test_accounts_show_what_of_the_held_hours_was_used(run: Run, daemons: FakeDaemons) -> None:
+    accounts = [account("/a", 36_000, 9_000), account("", 1, 0, pool_id="p-1", owner="x")]
+    daemons.answers["ListAccounts"] = usage_pb2.ListAccountsResponse(accounts=accounts)
+    lines = [" ".join(line.split()) for line in run("usage").out.splitlines()]
+    assert lines == [
+        "Pool Core Hours Used GB Hours Used GPU Hours Lost Core Hours",
+        "/a 10 2.5 (25%) 10 1.25 (12%) 1",
+        "deleted pool p-1 < 0.01 0 (0%) < 0.01 0 (0%) < 0.01",
+    ]
+    (request,) = daemons.requests("ListAccounts")
+    assert list(request.by) == [request.POOL] and not request.until and not request.seconds
+
+
+def test_accounts_as_csv_are_exact_and_by_what_was_asked(run: Run, daemons: FakeDaemons) -> None:
+    one = account("/a,b", 1234567.000001, 0.5, owner="ann", labels={"b": "2", "a": "1"}, start=1_700_000_400)
+    daemons.answers["ListAccounts"] = usage_pb2.ListAccountsResponse(accounts=[one])
+    flags = (
+        "--by",
+        "pool",
+        "--by",
+        "owner",
+        "--by",
+        "label",
+        "--every",
+        "hour",
+        "--since",
+        "7d",
+        "--pool",
+        "/a",
+    )
+    outcome = run("usage", *flags, "-o", "csv")
+    head, row = outcome.out.splitlines()
+    assert head.startswith(
+        "from,pool,owner,label,held_core_seconds,held_gpu_seconds,held_memory_mb_seconds,used"
+    )
+    assert row.startswith('2023-11-14T22:20Z,"/a,b",ann,"a=1,b=2",1234567.000001,0,')
+    (request,) = daemons.requests("ListAccounts")
+    assert (request.seconds, request.pool, len(request.by)) == (3600, "/a", 3)
+
+
+def test_times_that_are_none_are_refused_and_nothing_is_said(run: Run, daemons: FakeDaemons) -> None:
+    assert "'7w' is not a time, such as 7d or 12h ago" in run("usage", "--since", "7w").err
+    assert "'0d' is not a time" in run("usage", "--since", "0d").err
+    assert "--since is not before --until" in run("usage", "--since", "1h", "--until", "2h").err
+    daemons.answers["ListAccounts"] = usage_pb2.ListAccountsResponse()
+    outcome = run("usage", "--since", "2026-01-31", "--until", "2026-02-01T00:00:00Z")
+    assert outcome.err == "No job has held anything in that time.\n"
+    request = daemons.requests("ListAccounts")[-1]
+    assert (request.since, request.until) == (1_769_817_600, 1_769_904_000)
+
+
+def test_lists_are_written_as_csv(run: Run) -> None:
+    head, *rows = run("job", "usage", JOB, "-o", "csv").out.splitlines()
+    assert head.startswith("Instance,Host,Cores,") and head.endswith(",Run")
+    assert [row.split(",")[0] for row in rows] == ["0", "1"]

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from jobmgr.services.common.agent_usage import usages
 from jobmgr.services.private import usage as service
 from peloton.api.v1alpha import peloton_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import Unavailable
 from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope, enter
+from peloton.mesos.agent_usage import usages
 from peloton.model.pool import pool_path
 from peloton.model.states import TaskState
 from peloton.private.jobmgr.usage import usage_pb2, usage_pb2_grpc

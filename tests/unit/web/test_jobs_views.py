@@ -7,11 +7,12 @@ from starlette.datastructures import QueryParams
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.present.accounts import held_and_used, memory_hint, peak_text
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import sentence
 from peloton.web.views.jobs.actions import actions, preview
 from peloton.web.views.jobs.counts import NOT_CREATED, counts
-from peloton.web.views.jobs.job import job_head, usage_of
+from peloton.web.views.jobs.job import job_head
 from peloton.web.views.jobs.search import JobSearch
 from peloton.web.views.jobs.versions import compare
 from peloton.web.views.jobs.why import Waiting, jobs_named, linked, share_row
@@ -70,8 +71,36 @@ def test_a_bar_of_a_pool_shows_what_is_held_beside_a_demand_of_many_times_that()
     ("seconds", "text"),
     [(7200, "2 core hours"), (90, "90 core seconds"), (0.001, "less than 0.01 core seconds")],
 )
-def test_use_is_shown_in_a_unit_that_fits(seconds: float, text: str) -> None:
-    assert usage_of({"cpu": seconds, "gpu": 0}) == [("cpu", text)]
+def test_what_was_held_is_shown_in_a_unit_that_fits(seconds: float, text: str) -> None:
+    assert held_and_used({"cpu": seconds, "gpu": 0}) == [("cpu", text)]
+
+
+def test_what_was_used_stands_beside_what_was_held() -> None:
+    usage = {
+        "cpu": 7200.0,
+        "cpu_used": 1800.0,
+        "memory": 1024.0 * 400,
+        "memory_used": 0.0,
+        "memory_peak": 600.0,
+    }
+    assert held_and_used(usage) == [
+        ("cpu", "2 core hours, used 0.5 core hours (25%)"),
+        ("memory", "0.11 GB hours, used less than 0.01 GB seconds (0%)"),
+    ]
+    assert peak_text(usage) == "600 MB" and peak_text({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "peak", "hint"),
+    [
+        (4096, 600, "asks for 4 GB, peaked at 600 MB"),
+        (4096, 2049, ""),
+        (300, 60, ""),
+        (4096, 0, ""),
+    ],
+)
+def test_far_more_memory_than_was_needed_is_worth_a_hint(asked: float, peak: float, hint: str) -> None:
+    assert memory_hint(asked, peak) == hint
 
 
 def test_instances_that_are_not_created_yet_are_counted() -> None:

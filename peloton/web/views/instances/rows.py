@@ -1,4 +1,4 @@
-"""An instance's page: its runs, its events as a time line, what it asked for and used."""
+"""An instance's page: its runs, its events as a time line, what it asked for, held and used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from itertools import groupby
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.states import TaskState
+from peloton.present.accounts import held_and_used
 from peloton.present.why import ended, message_text
 from peloton.web.formats import seconds_of
-from peloton.web.views.jobs.job import asks_of, health_of, usage_of
+from peloton.web.views.jobs.job import asks_of, health_of
 from peloton.web.views.shared.timeline import Lane, Span
 
 EVENTS = 200
@@ -69,7 +70,7 @@ class Instance:
     version: int
     wanted_version: int
     asks: Sequence[tuple[str, str]]
-    used: Sequence[tuple[str, str]]
+    held: Sequence[tuple[str, str]]
     ports: Sequence[tuple[str, int]]
     labels: Sequence[tuple[str, str]]
     volume: str
@@ -101,7 +102,7 @@ def instance_of(job_id: str, answer: task_pb2.GetResponse) -> Instance:
         version=runtime.configVersion,
         wanted_version=runtime.desiredConfigVersion,
         asks=asks_of(info.config),
-        used=usage_of(runtime.resourceUsage),
+        held=held_and_used(runtime.resourceUsage),
         ports=sorted(runtime.ports.items()),
         labels=[(label.key, label.value) for label in info.config.labels],
         volume=runtime.volumeID.value,

@@ -13,8 +13,9 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
-from peloton.model.amounts import amount, duration, short
+from peloton.model.amounts import amount, duration
 from peloton.model.states import TERMINAL_JOB_STATES, JobState, TaskState
+from peloton.present.accounts import held_and_used, peak_text
 from peloton.present.why import ended, message_text
 from peloton.web.formats import seconds_of
 from peloton.web.views.jobs.counts import ORDER, counts
@@ -66,7 +67,9 @@ class JobHead:
     command: str
     counts: Sequence[tuple[str, int]]
     usage: Sequence[tuple[str, str]]
-    """Resource-hours used, of a batch job."""
+    """What runs that have ended have held over time, and used, by kind; of a batch job."""
+    peak: str = ""
+    """The most memory that an instance had at a time; empty where that is not known."""
     reason: str = ""
     lost: str = ""
     """Work since the last checkpoints of runs that ended too early; empty: none."""
@@ -122,7 +125,8 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         overrides=len(config.instanceConfig),
         command=_command(config.defaultConfig),
         counts=counts(runtime.taskStats, config.instanceCount),
-        usage=usage_of(runtime.resourceUsage),
+        usage=held_and_used(runtime.resourceUsage),
+        peak=peak_text(runtime.resourceUsage),
         lost=duration(lost) if (lost := runtime.resourceUsage.get("lost", 0.0)) else "",
         reason=runtime.reason,
     )
@@ -162,19 +166,6 @@ def asks_of(task: task_pb2.TaskConfig) -> list[tuple[str, str]]:
 
 def _command(task: task_pb2.TaskConfig) -> str:
     return " ".join([task.command.value, *task.command.arguments]).strip()
-
-
-def usage_of(usage: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return what was used over time, by kind, without kinds of which nothing was."""
-    kinds = (("cpu", "core", 1), ("gpu", "GPU", 1), ("memory", "GB", 1024))
-    return [(kind, _over_time(usage[kind] / per, unit)) for kind, unit, per in kinds if usage.get(kind)]
-
-
-def _over_time(seconds: float, unit: str) -> str:
-    """Return an amount times seconds as text: in hours where these are not very few."""
-    if seconds >= 360:
-        return f"{short(seconds / 3600)} {unit} hours"
-    return f"{short(seconds)} {unit} seconds" if seconds >= 0.01 else f"less than 0.01 {unit} seconds"
 
 
 @dataclass(frozen=True, slots=True)

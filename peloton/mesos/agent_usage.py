@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from peloton.clock import NANOSECONDS
 from peloton.errors import Unavailable
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
+from peloton.model.usage import Reading
+
+_MOST = 2**62
+_MOST_SECONDS = _MOST / NANOSECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,12 @@ class ContainerUsage:
     memory_peak_bytes: int
     memory_limit_bytes: int
     processes: int
+
+    @property
+    def reading(self) -> Reading:
+        """Return what counts for the account of the run."""
+        at, cpu = (round(min(each, _MOST_SECONDS) * NANOSECONDS) for each in (self.at, self.cpu_seconds))
+        return Reading(at, cpu, min(self.memory_bytes, _MOST), min(self.memory_peak_bytes, _MOST))
 
 
 def usages(listing: Any, address: str) -> Mapping[MesosTaskId, ContainerUsage]:
@@ -38,7 +49,7 @@ def usages(listing: Any, address: str) -> Mapping[MesosTaskId, ContainerUsage]:
 
 def _usage(told: Mapping[str, Any]) -> ContainerUsage:
     return ContainerUsage(
-        at=float(told["timestamp"]),
+        at=_amount({"timestamp": told["timestamp"]}, "timestamp"),
         cpu_seconds=_amount(told, "cpus_user_time_secs") + _amount(told, "cpus_system_time_secs"),
         cpu_limit=_amount(told, "cpus_limit"),
         throttled_seconds=_amount(told, "cpus_throttled_time_secs"),

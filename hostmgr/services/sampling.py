@@ -1,0 +1,54 @@
+"""SamplingService: what runs and hosts use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hostmgr.drivers.sampling import Sampler
+from peloton.errors import InvalidArgument
+from peloton.private.hostmgr.sampling import sampling_pb2 as pb
+from peloton.private.hostmgr.sampling import sampling_pb2_grpc
+
+MOST_RUNS = 10_000
+MOST_SECONDS = 60
+
+
+class SamplingService(sampling_pb2_grpc.SamplingServiceServicer):
+    """Return what agents have told."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    async def WaitForReadings(
+        self, request: pb.WaitForReadingsRequest, context: Any
+    ) -> pb.WaitForReadingsResponse:
+        """Return what agents have told since an offset. Raises InvalidArgument."""
+        if request.limit > MOST_RUNS:
+            raise InvalidArgument("limit", request.limit, f"at most {MOST_RUNS}")
+        if not 0 <= request.wait_seconds <= MOST_SECONDS:
+            raise InvalidArgument("wait_seconds", request.wait_seconds, f"0 to {MOST_SECONDS}")
+        begin, limit = request.begin, request.limit or MOST_RUNS
+        following, found = await self._sampler.readings(request.stream_id, begin, limit, request.wait_seconds)
+        answer = pb.WaitForReadingsResponse(stream_id=self._sampler.stream_id, next=following)
+        told = [each for readings in found for each in readings]
+        answer.runs.extend(run for run, _ in told)
+        answer.at.extend(reading.at for _, reading in told)
+        answer.cpu.extend(reading.cpu for _, reading in told)
+        answer.memory.extend(reading.memory for _, reading in told)
+        answer.peak.extend(reading.peak for _, reading in told)
+        return answer
+
+    async def ListHosts(self, request: pb.ListHostsRequest, context: Any) -> pb.ListHostsResponse:
+        """Return what the tasks on hosts use."""
+        wanted = set(request.hostnames)
+        answer = pb.ListHostsResponse(silent=self._sampler.silent)
+        for each in self._sampler.hosts():
+            if not wanted or each.hostname in wanted:
+                answer.hosts.add(
+                    hostname=each.hostname,
+                    at=each.at,
+                    cores=each.cores,
+                    memory_bytes=each.memory,
+                    tasks=each.tasks,
+                )
+        return answer

@@ -1,0 +1,162 @@
+"""The account of jobs: what each has held and used so far, and from that, what came in each hour.
+
+A job's account is a total that follows from its stored runtime and from its runs that live; an hour's part is
+the difference to the total before. So the hours of a job add up to what its tasks have held, exactly,
+whatever was interrupted or corrected in between: what comes late counts in the hour in which it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.measured import NANOSECONDS, used_so_far
+from peloton.model.accounting import (
+    HOUR_SECONDS,
+    MICRO,
+    NOTHING,
+    Amounts,
+    Group,
+    JobHour,
+    PeriodUsage,
+    amounts_of,
+)
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobSpec
+from peloton.model.resources import MILLI
+from peloton.model.states import TaskState
+from peloton.model.usage import USED_CPU, USED_MEMORY
+
+_LIVE = frozenset({TaskState.RUNNING, TaskState.KILLING, TaskState.PREEMPTING})
+_PER_MICRO = MILLI * NANOSECONDS // MICRO
+"""Thousandths × nanoseconds in a millionth of a second's unit."""
+
+
+def group_of(spec: JobSpec, labels: Collection[str] = ()) -> Group:
+    """Return whose account a job belongs to; `labels`: the keys of those by which accounts are kept apart.
+
+    The owner is the one that lists of jobs show, the owning team, or else the owner that the spec names.
+    """
+    kept = sorted((key, value) for key, value in spec.labels if key in labels)
+    return Group(spec.pool_id, spec.owning_team or spec.owner, tuple(kept))
+
+
+def account(job: CachedJob, at: int) -> Amounts:
+    """Return what a job has held and used in all up to `at`, in nanoseconds since 1970.
+
+    What has ended counts in full, also where it ended after `at`.
+    """
+    total = amounts_of(job.runtime.resource_usage)
+    if not any(job.counts.get(state) for state in _LIVE):
+        return total
+    cpu = gpu = memory = used_cpu = used_memory = 0
+    for instance, task in enumerate(job.tasks):
+        if task.state not in _LIVE or not task.start_time:
+            continue
+        span = max(at - task.start_time, 0)
+        need = job.task_spec(instance).resources
+        cpu += need.cpu * span
+        gpu += need.gpu * span
+        memory += need.memory * span
+        sample = job.samples.get(instance)
+        if sample is not None and sample.run == task.run:
+            used = used_so_far(sample)
+            used_cpu += round(used[USED_CPU] * MICRO)
+            used_memory += round(used[USED_MEMORY] * MICRO)
+    held = (cpu // _PER_MICRO, gpu // _PER_MICRO, memory // _PER_MICRO)
+    return total.plus(Amounts(*held, used_cpu, used_memory))
+
+
+class Ledger:
+    """The accounts of the hour that is open. Rows that are to be stored are in `unstored` until `stored`."""
+
+    def __init__(self, hour: int) -> None:
+        """Open an hour, by its begin in seconds since 1970."""
+        self.hour = hour
+        self.sums: dict[Group, Amounts] = {}
+        """What came in the open hour so far, by group."""
+        self.unstored: dict[JobId, JobHour] = {}
+        """The newest row of each job that has changed since it was stored."""
+        self._rows: dict[JobId, JobHour] = {}
+        self._fresh: dict[PoolId, Amounts] = {}
+
+    def load(self, rows: Iterable[JobHour]) -> None:
+        """Take the stored rows of the open hour."""
+        for row in rows:
+            assert row.hour == self.hour, f"a row of {row.hour} is not one of {self.hour}"
+            self._rows[row.job_id] = row
+            self._count(row.group, row.amounts)
+
+    def know(self, last: Mapping[JobId, JobHour]) -> None:
+        """Take the last stored rows of jobs."""
+        for job_id, row in last.items():
+            self._rows.setdefault(job_id, row)
+
+    def knows(self, job_id: JobId) -> bool:
+        """Return whether a row of the job is known."""
+        return job_id in self._rows
+
+    def take(self, job_id: JobId, group: Group, total: Amounts) -> None:
+        """Take what a job has held and used in all.
+
+        Where less was used than before, samples of its runs are still to come after a change of leaders.
+        """
+        row = self._rows.get(job_id)
+        before = NOTHING if row is None else row.total
+        total = total._replace(
+            used_cpu=max(total.used_cpu, before.used_cpu),
+            used_memory=max(total.used_memory, before.used_memory),
+        )
+        more = total.minus(before)
+        if more == NOTHING:
+            return
+        if row is not None and row.hour == self.hour:
+            before = row.before
+        self._rows[job_id] = self.unstored[job_id] = JobHour(job_id, self.hour, group, before, total)
+        self._count(group, more)
+        self._fresh[group.pool_id] = self._fresh.get(group.pool_id, NOTHING).plus(more)
+
+    def stored(self, rows: Sequence[JobHour]) -> None:
+        """Note that rows are stored."""
+        for row in rows:
+            if self.unstored.get(row.job_id) is row:
+                del self.unstored[row.job_id]
+
+    def forget(self, job_id: JobId) -> None:
+        """Forget a job that has ended and whose row is stored."""
+        assert job_id not in self.unstored, f"{job_id}: its account is not stored"
+        self._rows.pop(job_id, None)
+
+    def take_fresh(self) -> Mapping[PoolId, Amounts]:
+        """Return what has come by pool since the last call."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def open_periods(self) -> list[PeriodUsage]:
+        """Return the open hour's account so far, by group."""
+        return [
+            PeriodUsage(HOUR_SECONDS, self.hour, group, amounts)
+            for group, amounts in sorted(self.sums.items())
+            if amounts != NOTHING
+        ]
+
+    def next_hour(self, active: Collection[JobId], first: int = 0) -> None:
+        """Open the next hour, but none before `first`, once this one is stored.
+
+        Rows of jobs that are not active are forgotten.
+        """
+        assert not self.unstored, f"{len(self.unstored)} accounts of the hour {self.hour} are not stored"
+        self.hour = max(self.hour + HOUR_SECONDS, first)
+        self.sums = {}
+        self._rows = {job_id: row for job_id, row in self._rows.items() if job_id in active}
+
+    def _count(self, group: Group, more: Amounts) -> None:
+        self.sums[group] = self.sums.get(group, NOTHING).plus(more)
+
+
+def summed(periods: Iterable[PeriodUsage], seconds: int, start: int) -> list[PeriodUsage]:
+    """Return the account of a longer period that these make up, by group."""
+    sums: dict[Group, Amounts] = {}
+    for each in periods:
+        sums[each.group] = sums.get(each.group, NOTHING).plus(each.amounts)
+    return [PeriodUsage(seconds, start, group, amounts) for group, amounts in sorted(sums.items())]

@@ -1,0 +1,88 @@
+"""What runs have used, as their agents measure it: by samples while they run, and by some agents at the end.
+
+Agents of Apache Mesos tell nothing at the end of a run: what it used after its last sample is taken to be
+what it used before, on average.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from peloton.model.task import TaskStatus
+from peloton.model.usage import BYTES_PER_MB, PEAK_MEMORY, USED_CPU, USED_MEMORY, Reading
+
+NANOSECONDS = 1_000_000_000
+Span = tuple[int, int]
+"""Start and end of a run, in nanoseconds since 1970; a start of 0 means that it did not start."""
+
+
+class Sample(NamedTuple):
+    """What a run that lives has used so far."""
+
+    run: int
+    last: Reading
+    memory_seconds: float
+    """MB × seconds from the start of the run to the last reading."""
+
+
+def follow(before: Sample | None, run: int, start: int, reading: Reading) -> Sample:
+    """Return a sample with the next reading. `start`: of the run, in nanoseconds since 1970, 0 if unknown.
+
+    The memory between two readings is taken to be their mean, and that before the first one to be the same.
+    """
+    if before is None or before.run != run:
+        seconds = max(reading.at - (start or reading.at), 0) / NANOSECONDS
+        return Sample(run, _with_peak(reading), reading.memory / BYTES_PER_MB * seconds)
+    last = before.last
+    if reading.at <= last.at:
+        return before
+    mean = (last.memory + reading.memory) / 2 / BYTES_PER_MB
+    grown = before.memory_seconds + mean * (reading.at - last.at) / NANOSECONDS
+    kept = Reading(
+        reading.at, max(last.cpu, reading.cpu), reading.memory, max(last.peak, reading.peak, reading.memory)
+    )
+    return Sample(run, kept, grown)
+
+
+def _with_peak(reading: Reading) -> Reading:
+    return reading._replace(peak=max(reading.peak, reading.memory))
+
+
+def used_so_far(sample: Sample) -> dict[str, float]:
+    """Return the usage of a run that lives, by kind."""
+    return {
+        USED_CPU: sample.last.cpu / NANOSECONDS,
+        USED_MEMORY: sample.memory_seconds,
+        PEAK_MEMORY: sample.last.peak / BYTES_PER_MB,
+    }
+
+
+def used(sample: Sample | None, status: TaskStatus, span: Span) -> dict[str, float]:
+    """Return the usage of a run that has ended, by kind; empty where nothing is known.
+
+    Where only the end is told, the peak of memory counts for all of the run.
+    """
+    start, end = span
+    if not start or end < start or (sample is None and not status.cpu_time and not status.memory_peak):
+        return {}
+    if sample is None:
+        peak = status.memory_peak / BYTES_PER_MB
+        return {
+            USED_CPU: status.cpu_time / NANOSECONDS,
+            USED_MEMORY: peak * (end - start) / NANOSECONDS,
+            PEAK_MEMORY: peak,
+        }
+    last = sample.last
+    rest = max(end - last.at, 0)
+    return {
+        USED_CPU: (max(status.cpu_time, last.cpu) if status.cpu_time else _extended(last, span))
+        / NANOSECONDS,
+        USED_MEMORY: sample.memory_seconds + last.memory / BYTES_PER_MB * rest / NANOSECONDS,
+        PEAK_MEMORY: max(last.peak, status.memory_peak) / BYTES_PER_MB,
+    }
+
+
+def _extended(last: Reading, span: Span) -> float:
+    start, end = span
+    lived = last.at - start
+    return last.cpu * (end - start) / lived if lived > 0 and end > last.at else last.cpu

@@ -1,0 +1,51 @@
+"""What jobs have held and used over time, in words: shared by command line and web."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peloton.model.amounts import percent, rounded, short
+from peloton.model.usage import PEAK_MEMORY, USED_CPU, USED_MEMORY
+
+MB_PER_GB = 1024
+_KINDS = (("cpu", USED_CPU, "core", 1), ("gpu", "", "GPU", 1), ("memory", USED_MEMORY, "GB", MB_PER_GB))
+WORTH_A_HINT = 0.5
+"""Below this part of what is asked for, the peak of memory is worth a hint."""
+LEAST_MB = 256
+"""And from this difference on."""
+
+
+def over_time(seconds: float, unit: str) -> str:
+    """Return an amount × seconds as text: in hours where these are not very few."""
+    if seconds >= 360:
+        return f"{short(seconds / 3600)} {unit} hours"
+    return f"{short(seconds)} {unit} seconds" if seconds >= 0.01 else f"less than 0.01 {unit} seconds"
+
+
+def held_and_used(usage: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return what was held over time, and used where that is known, by kind.
+
+    Such as `2 core hours, used 1.5 core hours (75%)`. `usage` is the resource usage of a job or a task. Kinds
+    of which nothing was held are left out.
+    """
+    found = []
+    for kind, measured, unit, per in _KINDS:
+        held = usage.get(kind, 0.0)
+        if held:
+            used = usage.get(measured)
+            more = "" if used is None else f", used {over_time(used / per, unit)} ({percent(used, held)})"
+            found.append((kind, over_time(held / per, unit) + more))
+    return found
+
+
+def peak_text(usage: Mapping[str, float]) -> str:
+    """Return the most memory at a time, such as `600 MB`; empty where that is not known."""
+    peak = usage.get(PEAK_MEMORY, 0.0)
+    return rounded(peak, "memory") if peak else ""
+
+
+def memory_hint(asked_mb: float, peak_mb: float) -> str:
+    """Return `asks for 4 GB, peaked at 600 MB` where far more is asked for than was needed; else nothing."""
+    if not peak_mb or peak_mb > asked_mb * WORTH_A_HINT or asked_mb - peak_mb < LEAST_MB:
+        return ""
+    return f"asks for {rounded(asked_mb, 'memory')}, peaked at {rounded(peak_mb, 'memory')}"
