@@ -76,7 +76,7 @@ def cluster(daemons: FakeDaemons) -> None:
         ("peloton jo", ["job", "jobmgr"]),
         ("peloton job sta", ["stateless", "status"]),
         ("peloton job query --lim", ["--limit"]),
-        ("peloton -o ", ["table", "wide", "json", "yaml", "name"]),
+        ("peloton -o ", ["table", "wide", "json", "yaml", "name", "csv"]),
         ("peloton job get 91b", [JOB]),
         ("peloton job get we", [JOB]),
         ("peloton job get x", []),

@@ -25,6 +25,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.launching import launching_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.resmgr.holding import holding_pb2
 from peloton.private.resmgr.preemption import preemption_pb2
 from peloton.private.resmgr.queueing import queueing_pb2
@@ -292,6 +293,11 @@ class World:
         self._purge(request.purgeOffset)
         answer.events.extend(self.events[request.beginOffset :][: request.limit])
         return answer
+
+    async def WaitForReadings(self, request: Any) -> Any:
+        """No agent tells what its runs use."""
+        await asyncio.sleep(request.wait_seconds)
+        return sampling_pb2.WaitForReadingsResponse()
 
     async def PassEvents(self, request: Any) -> Any:
         assert request.stream_id == self.stream
