@@ -22,6 +22,7 @@ from minicluster.settings import DaemonSettings
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from tests.cluster.conftest import Harness, harness_of, wait_for
+from tests.cluster.test_maintenance import DOWN, await_all_up, await_state, complete
 from tests.cluster.test_preemption import borrower
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,12 +233,17 @@ def test_workers_go_on_elsewhere_when_their_host_is_drained(harness: Harness) ->
         host = host_of(harness, job, 0)
         run.tell()
         peloton(harness, "host", "maintenance", "start", host)
-        assert run.expect("now") == ["now", "0", "1"]
-        assert host_of(harness, job, 0) != host
+        try:
+            assert run.expect("now") == ["now", "0", "1"]
+            assert host_of(harness, job, 0) != host
+        finally:
+            await_state(harness, host, DOWN)
+            complete(harness, host)
         run.tell()
 
 
 def test_workers_that_another_pool_preempts_come_back_under_their_names(harness: Harness) -> None:
+    await_all_up(harness)
     borrower(harness)
     with program(harness, "borrowed") as run:
         _, job = run.expect("workers")
