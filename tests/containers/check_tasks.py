@@ -97,6 +97,15 @@ async def test_a_program_with_arguments_as_a_user(cluster: Cluster) -> None:
     assert (cluster.sandbox("one") / "x").stat().st_uid == nobody.pw_uid
 
 
+async def test_a_program_of_a_mesos_container_does_not_get_its_name_as_an_argument(cluster: Cluster) -> None:
+    code = "import sys; print(sys.argv[1:])"
+    command = {"shell": False, "arguments": ["python3", "-c", code, "a"]}
+    container = {"type": "MESOS", "mesos": {"image": {"type": "DOCKER", "docker": {"name": IMAGE}}}}
+    await cluster.framework.launch("one", "python3", command=command, container=container)
+    assert (await ended(cluster))["state"] == "TASK_FINISHED"
+    assert (cluster.sandbox("one") / "stdout").read_text() == "['a']\n"
+
+
 async def test_a_member_of_a_gang_without_a_shell_reads_the_list(cluster: Cluster) -> None:
     code = "import os; print(open(os.environ['PELOTON_MEMBERS_FILE']).read(), end='')"
     variables = [{"name": "PELOTON_MEMBERS", "value": "h1:1,h2:2"}]

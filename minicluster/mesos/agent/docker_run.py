@@ -97,7 +97,7 @@ def docker_run(task: mesos.TaskInfo, placed: Placed, limits: Limits, allowed: Al
         *_privileges(task.container.docker, allowed),
         *_parameters(task.container.docker, allowed.parameters),
     ]
-    entrypoint, arguments = _command(task.command)
+    entrypoint, arguments = _command(task)
     return ["docker", "run", *options, *entrypoint, image, *arguments]
 
 
@@ -204,14 +204,17 @@ def _parameters(docker: _Docker, allowed: Collection[str]) -> Iterator[str]:
         yield f"--{parameter.key}={parameter.value}"
 
 
-def _command(command: mesos.CommandInfo) -> tuple[list[str], list[str]]:
+def _command(task: mesos.TaskInfo) -> tuple[list[str], list[str]]:
     """Return the option for the entrypoint, and what follows the image.
 
-    A shell is in place of the image's entrypoint; a file and arguments are given to it, as Mesos has it.
+    A shell is in place of the image's entrypoint. Without one Mesos has two rules: its docker containerizer
+    gives a file and arguments to the entrypoint; its own containerizer runs the file in place of it, with an
+    argv whose first word is argv[0], which here is always the file: docker takes no other.
     """
-    if command.shell:
-        if not command.value:
-            return [], []
+    command = task.command
+    if command.shell and not command.value:
+        return [], []
+    if command.shell or (command.value and not task.container.HasField("docker")):
         file, argv = file_and_argv(command)
         return [f"--entrypoint={file}"], argv[1:]
     return [], [*([command.value] if command.value else []), *command.arguments]

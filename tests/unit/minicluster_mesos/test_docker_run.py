@@ -68,6 +68,28 @@ def test_a_command_or_the_entrypoint_of_the_image(command: dict[str, object], to
     assert run(task(**command)) == [*COMMON, "--network=host", *told]
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ({"shell": True, "value": "echo $X"}, ["--entrypoint=/bin/sh", "image:1", "-c", "echo $X"]),
+        ({"value": "program", "arguments": ["program", "a", "b"]}, ["--entrypoint=program", "image:1", "a", "b"]),
+        ({"value": "program", "arguments": ["other", "a"]}, ["--entrypoint=program", "image:1", "a"]),
+        ({"value": "program"}, ["--entrypoint=program", "image:1"]),
+        ({"arguments": ["a", "b"]}, ["image:1", "a", "b"]),
+        ({}, ["image:1"]),
+    ],
+)
+def test_a_program_of_a_mesos_container_is_in_place_of_the_entrypoint(
+    command: dict[str, object], told: list[str]
+) -> None:
+    """As its runtime isolator has it: argv[0] is among the arguments, and is not an argument."""
+    made = task(**{"shell": False, **command})
+    made.container.Clear()
+    made.container.type = mesos.ContainerInfo.MESOS
+    made.container.mesos.image.docker.name = "image:1"
+    assert run(made) == [*COMMON, "--network=host", *told]
+
+
 def test_limits_user_mounts_and_variables() -> None:
     mounts = (Mount("/sandbox", SANDBOX), Mount("/data", "/in", read_only=True))
     placed = Placed("mesos-c", "/meta/environment", mounts, ("PEM",), (7, 8))
