@@ -38,21 +38,24 @@ AFTER_A_CHECKPOINT = (0.0, 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A framework, its example, and the environment that runs it."""
+    """A framework, its example, and the Python that runs it."""
 
     name: str
     script: Path
-    environment: str
+    python: Path
+    launcher: tuple[str, ...] = ()
+    """What starts the Python of each member on a cluster."""
 
     @property
-    def words(self) -> tuple[str, str]:
+    def words(self) -> tuple[str, ...]:
         """What runs the example."""
-        return str(python_of(self.environment)), str(self.script)
+        return *self.launcher, str(self.python), str(self.script)
 
 
-JAX = Framework("jax", EXAMPLES / "train_jax.py", "workloads")
-TENSORFLOW = Framework("tensorflow", EXAMPLES / "train_tensorflow.py", "tensorflow")
-BOTH = pytest.mark.parametrize("framework", [JAX, TENSORFLOW], ids=lambda each: each.name)
+JAX = Framework("jax", EXAMPLES / "train_jax.py", python_of("workloads"))
+TENSORFLOW = Framework("tensorflow", EXAMPLES / "train_tensorflow.py", python_of("tensorflow"))
+SYSTEM = Path("/usr/bin/python3")
+MPI = Framework("mpi", EXAMPLES / "train_mpi.py", SYSTEM, (str(SYSTEM), str(EXAMPLES / "mpi_member.py")))
 STEPS = 120
 
 
@@ -60,7 +63,7 @@ STEPS = 120
 def losses() -> dict[str, float]:
     """The losses of single processes that no cluster runs."""
     return {
-        each.name: loss(alone(python_of(each.environment), each.script, "--steps", str(STEPS)))
+        each.name: loss(alone(each.python, each.script, "--steps", str(STEPS)))
         for each in (JAX, TENSORFLOW)
     }
 
@@ -88,13 +91,13 @@ def test_a_script_that_fails_ends_the_run_with_its_code(cluster: Cluster) -> Non
     assert peloton(cluster, *words).returncode == 9
 
 
-@BOTH
+@pytest.mark.parametrize("framework", [JAX, TENSORFLOW, MPI], ids=lambda each: each.name)
 def test_a_gang_whose_members_are_killed_continues_from_its_checkpoint(
     cluster: Cluster, tmp_path: Path, framework: Framework
 ) -> None:
     chance, took, last = random.Random(5), list[float](), 0
     steps = STEPS_OF_A_ROUND * (KILLS + 1)
-    wanted = loss(alone(python_of(framework.environment), framework.script, "--steps", str(steps)))
+    wanted = loss(alone(framework.python, framework.script, "--steps", str(steps)))
     checkpoint = tmp_path / "weights.npz"
     training = ("--steps", str(steps), "--checkpoint", str(checkpoint), "--pause", str(PAUSE_SECONDS))
     needs = ("-n", str(MEMBERS), "--mem", "1000")
