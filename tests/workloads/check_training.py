@@ -63,8 +63,7 @@ STEPS = 120
 def losses() -> dict[str, float]:
     """The losses of single processes that no cluster runs."""
     return {
-        each.name: loss(alone(each.python, each.script, "--steps", str(STEPS)))
-        for each in (JAX, TENSORFLOW)
+        each.name: loss(alone(each.python, each.script, "--steps", str(STEPS))) for each in (JAX, TENSORFLOW)
     }
 
 

@@ -72,7 +72,7 @@ def test_a_command_or_the_entrypoint_of_the_image(command: dict[str, object], to
     ("command", "told"),
     [
         ({"shell": True, "value": "echo $X"}, ["--entrypoint=/bin/sh", "image:1", "-c", "echo $X"]),
-        ({"value": "program", "arguments": ["program", "a", "b"]}, ["--entrypoint=program", "image:1", "a", "b"]),
+        ({"value": "run", "arguments": ["run", "a", "b"]}, ["--entrypoint=run", "image:1", "a", "b"]),
         ({"value": "program", "arguments": ["other", "a"]}, ["--entrypoint=program", "image:1", "a"]),
         ({"value": "program"}, ["--entrypoint=program", "image:1"]),
         ({"arguments": ["a", "b"]}, ["image:1", "a", "b"]),
