@@ -157,11 +157,10 @@ class PelotonCluster(SpecCluster):
 
         Raises ClusterLost where the cluster has closed by itself.
         """
-        if self.status == Status.closing:  # closing scales to nothing
-            return super().scale(n, memory=memory, cores=cores)
-        if self.lost:
+        closing = self.status == Status.closing  # which itself scales to nothing
+        if self.lost and (n or memory or cores or not closing):
             raise ClusterLost(self.lost)
-        if self.asynchronous:
+        if closing or self.asynchronous:
             return super().scale(n, memory=memory, cores=cores)
         return self.sync(self._scale, n, memory, cores)
 

@@ -198,10 +198,24 @@ class WorkerJobs:
                 await self._stop()
             elif leaving:
                 self._leaving |= leaving
-                await self._patiently(lambda: self._client.jobs.release(self.job_id, leaving))
+                await self._give_back(leaving)
                 for instance in leaving:
                     del self._live[instance]
         return [None] * len(places)
+
+    async def _give_back(self, instances: set[int]) -> None:
+        """Release instances. A job that has ended meanwhile has none; its others are told as ended then.
+
+        Raises CallError, ClusterLost.
+        """
+        try:
+            await self._patiently(lambda: self._client.jobs.release(self.job_id, instances))
+        except CallError as error:
+            if error.code is not CODES.FAILED_PRECONDITION:
+                raise
+            info = await self._job()
+            if info is not None and info.runtime.state not in ENDED_JOB:
+                raise
 
     async def _stop(self) -> None:
         """Stop the job. It counts as over from then on, whether it has ended or not."""
