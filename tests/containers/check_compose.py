@@ -104,16 +104,18 @@ def next_leader(role: str, before: str) -> float:
     """Wait for another leader, which for jobmgr is one that answers; return how long it took, in seconds."""
     begun = time.monotonic()
     with closing(ZooKeeperDiscovery(ZOOKEEPER)) as discovery:
-        while time.monotonic() < begun + PATIENCE:
+        while True:
+            last: Exception | None = None
             try:
                 if (found := discovery.address(role)) != before:
                     taken = time.monotonic() - begun
                     _answered(role, found)
                     return taken
-            except (DiscoveryError, grpc.RpcError):
-                pass  # nobody leads yet
+            except (DiscoveryError, grpc.RpcError) as error:
+                last = error  # nobody leads yet
+            if time.monotonic() > begun + PATIENCE:
+                raise AssertionError(f"no other {role} than {before} leads and answers") from last
             time.sleep(0.05)
-    raise AssertionError(f"nobody leads after {role} at {before}")
 
 
 def _answered(role: str, found: str) -> None:
