@@ -24,9 +24,19 @@ ROUNDS = {
 }
 
 
+STORES = {"sqlite": tuple(ROUNDS), "cassandra": ("kills", "freezes")}
+"""The rounds on each store."""
+
+
 @pytest.fixture(scope="module")
-def testbed(engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    setup = Setup(zookeeper=True, session_seconds=3.0, launch_seconds="0.1-1", image=image)
+def testbed(
+    request: pytest.FixtureRequest, engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Testbed]:
+    """The parameter is the store."""
+    cassandra = request.param == "cassandra"
+    setup = Setup(
+        zookeeper=True, cassandra=cassandra, session_seconds=3.0, launch_seconds="0.1-1", image=image
+    )
     with pytest.MonkeyPatch.context() as patch:
         for name, value in engine.environment.items():
             patch.setenv(name, value)
@@ -43,7 +53,11 @@ def testbed(engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
         assert not [name for name in left if name.startswith("testbed-")]
 
 
-@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.parametrize(
+    ("testbed", "name"),
+    [(store, name) for store, names in STORES.items() for name in names],
+    indirect=["testbed"],
+)
 def test_nothing_is_lost_and_nothing_runs_twice(testbed: Testbed, name: str) -> None:
     fault = InTurn(ROUNDS[name])
     result = play(testbed, name, fault, SEED, quick=True, seconds=SECONDS * len(fault.faults))
