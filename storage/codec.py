@@ -1,8 +1,10 @@
 """Model objects as JSON arrays, for columns that the database does not interpret.
 
 An array holds the fields in the order of the tables below, to which fields are only appended: the last ones
-are missing in what an older program wrote, and get the model's defaults. A task's runtime is encoded and
-decoded in a fifth of the time of its protobuf form.
+are missing in what an older program wrote, and get the model's defaults. So the length of an array says which
+release wrote it (`Codec.release`), and a program reads the rows of all releases before its own. Those of the
+next release it reads, too, without their further fields: a leader that is further behind does not begin
+(`storage.newer`). A task's runtime is encoded and decoded in a fifth of the time of its protobuf form.
 
 A job's payload is bytes: those of the v0 API as they are, others behind a tag that names their API.
 """
@@ -16,6 +18,7 @@ from dataclasses import astuple, fields, is_dataclass, replace
 from enum import IntEnum
 from json import encoder as json_encoder
 from operator import attrgetter, itemgetter
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 from peloton.errors import InvalidArgument
@@ -29,7 +32,9 @@ from peloton.model.states import HealthState, HostState, JobState, TaskState, Te
 from peloton.model.task import PodEvent, TaskRuntime, Termination
 from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, WorkflowState, WorkflowType
+from storage.newer import unreadable_row
 
+FIRST_RELEASE = "0.1"
 _TAG = b"\0"
 """Before and after the name of a payload's API. No protobuf message begins with a zero byte."""
 _SECRETS = b"secrets"
@@ -92,11 +97,17 @@ class Codec(Generic[T]):
     """Translate objects of one dataclass to JSON arrays and back.
 
     `names` are the fields in the array, separated by blanks. `older` completes an object of an array without
-    the last ones, where their defaults are not what it means.
+    the last ones, where their defaults are not what it means. `since` has the first field that a release
+    added, by release in their order; the fields before are of 0.1.
     """
 
     def __init__(
-        self, kind: type[T], names: str, decoders: Decoders, older: Callable[[T], T] | None = None
+        self,
+        kind: type[T],
+        names: str,
+        decoders: Decoders,
+        older: Callable[[T], T] | None = None,
+        since: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._kind = kind
         self._names = tuple(names.split())
@@ -108,6 +119,8 @@ class Codec(Generic[T]):
         assert decoders.keys() <= set(self._names), "what is decoded is stored"
         self._setters = tuple(kind.__dict__[name].__set__ for name in self._names)
         self._size = len(fields(cast(Any, kind)))
+        self._begins = tuple((self._names.index(name), release) for release, name in since.items())
+        assert list(self._begins) == sorted(self._begins), "releases append fields"
 
     def encode(self, value: T) -> str:
         """Encode an object."""
@@ -140,10 +153,28 @@ class Codec(Generic[T]):
         """Return where a field is in the array."""
         return self._names.index(name)
 
+    def release(self, count: int) -> str:
+        """Return which release wrote an array of `count` fields, as MAJOR.MINOR; empty: one that is newer.
+
+        Where several have the same fields, the first of them.
+        """
+        if count > len(self._names):
+            return ""
+        return next((release for place, release in reversed(self._begins) if count > place), FIRST_RELEASE)
+
     def from_values(self, values: list[Any], **known: object) -> T:
-        """Decode an array that is parsed already; it may be changed."""
-        if len(values) == len(self._names) == self._size:
-            return self._whole(values)
+        """Decode an array that is parsed already; it may be changed.
+
+        Raises Refused where it has what this program does not know, such as a state of a newer one.
+        """
+        try:
+            if len(values) == len(self._names) == self._size:
+                return self._whole(values)
+            return self._made(values, known)
+        except (LookupError, TypeError, ValueError) as error:
+            raise unreadable_row(self._kind.__name__, self.release(len(values)), error) from error
+
+    def _made(self, values: list[Any], known: Mapping[str, object]) -> T:
         fields: dict[str, Any] = dict(zip(self._names, values, strict=False))
         for name, decode in self._decoders:
             if name in fields:
@@ -257,6 +288,7 @@ TASK_RUNTIME = Codec(
         "previous_state": _task_state,
     },
     older=_older_runtime,
+    since={"0.2": "throttled"},
 )
 JOB_RUNTIME = Codec(
     JobRuntime,
@@ -266,6 +298,7 @@ JOB_RUNTIME = Codec(
         "goal_by released"
     ),
     {"state": _job_state, "goal": _job_state, "task_counts": _task_counts, "config_counts": _config_counts},
+    since={"0.2": "released"},
 )
 POD_EVENT = Codec(
     PodEvent,
@@ -335,4 +368,5 @@ KNOWN_HOST = Codec(
     KnownHost,
     "hostname ip labels agents lost_since reason tasks task_count",
     {"labels": _labels, "agents": tuple, "reason": LossReason, "tasks": tuple},
+    since={"0.2": "hostname"},
 )

@@ -352,7 +352,8 @@ class Store(Protocol):
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.
 
-        Raises Fenced where a newer term has begun, and what `fence` raises.
+        Raises Fenced where a newer term has begun, Refused where a leader has written that is more than a
+        minor version newer, and what `fence` raises.
         """
         ...
 

@@ -35,5 +35,13 @@ def mismatch(own: str, other: str) -> str:
     )
 
 
+def ahead(own: str, other: str) -> bool:
+    """Return whether `other` is newer than `own` by more than a minor version."""
+    mine, theirs = _VERSION.fullmatch(own), _VERSION.fullmatch(other)
+    if mine is None or theirs is None or not mismatch(own, other):
+        return False
+    return _numbers(theirs) > _numbers(mine)
+
+
 def _numbers(found: re.Match[str]) -> tuple[int, int]:
     return int(found[1]), int(found[2])

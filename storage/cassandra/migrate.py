@@ -18,7 +18,7 @@ from peloton.errors import Conflict, Refused, Unavailable
 from peloton.model.amounts import duration
 from storage.cassandra.connection import Connection, NoKeyspace, connect
 from storage.config import CassandraSettings
-from storage.newer_schema import newer_schema
+from storage.newer import newer_schema
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,9 @@ KEEP_LOCK = "UPDATE schema_lock USING TTL 60 SET holder = %s WHERE name = 'schem
 FREE_LOCK = "DELETE FROM schema_lock WHERE name = 'schema' IF holder = %s"
 SELECT_VERSION = "SELECT max(version) FROM schema_version WHERE shard = 0"
 INSERT_VERSION = "INSERT INTO schema_version (shard, version) VALUES (0, %s)"
+SELECT_WRITERS = "SELECT role, version FROM terms"
+WRITERS_SINCE = 9
+"""Version of the schema since which terms have one."""
 SELECT_TABLE = (
     "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = 'schema_version'"
 )
@@ -83,6 +86,13 @@ def version(connection: Connection, settings: CassandraSettings) -> int:
         return 0
     ((found,),) = execute_patiently(connection, SELECT_VERSION)
     return int(found or 0)
+
+
+def writers(connection: Connection, settings: CassandraSettings) -> Mapping[str, str]:
+    """Return the versions that led last, by role; of 0.1 none. Blocks."""
+    if version(connection, settings) < WRITERS_SINCE:
+        return {}
+    return {role: found for role, found in connection.execute(SELECT_WRITERS) if found}
 
 
 def execute_patiently(

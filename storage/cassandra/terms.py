@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 from peloton.errors import Fenced, Unavailable
 from peloton.model.ids import JobId
+from peloton.model.versions import OWN
 from storage.cassandra.session import Session
 from storage.interface import Fence
+from storage.newer import refuse_newer_writers
 
 T = TypeVar("T")
 _AHEAD_MICROSECONDS = 10_000_000
@@ -47,9 +49,11 @@ class Terms:
         return self._term[1] if self._term else 0
 
     async def begin(self, role: str, term: int, fence: Fence) -> None:
-        """Begin a term. Raises Fenced where a newer one has begun, and what `fence` raises."""
+        """Begin a term. Raises as `storage.interface.Store` says."""
         assert term > 0, "terms count from 1: 0 stands for none"
         self._session.fence = fence
+        rows = await self._session.rows("read_writers")
+        refuse_newer_writers({role: version for role, version in rows if version})
         self._reserved = await self._claimed(role, term)
         self._term = (role, term)
 
@@ -98,8 +102,8 @@ class Terms:
                 raise _fenced(role, term, newest)
             self._session.advance_beyond(reserved or 0)
             ahead = self._session.ahead(_AHEAD_MICROSECONDS, _LEAST_AHEAD_MICROSECONDS)
-            change = ("raise_term", (term, ahead, role, newest, reserved))
-            if await self._session.decide([change if found else ("create_term", (role, term, ahead))]):
+            change = ("raise_term", (term, ahead, OWN, role, newest, reserved))
+            if await self._session.decide([change if found else ("create_term", (role, term, ahead, OWN))]):
                 return ahead
         raise Unavailable(f"{role}: the row of its terms is changed by others repeatedly")
 

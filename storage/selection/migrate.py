@@ -2,10 +2,10 @@
 
     peloton-migrate up|version|check|rekey -c FILE…
 
-`up` creates or updates it, `version` prints its number, `check` exits with 1 where it is not the version of
-this program. `rekey` encrypts the secrets of jobs with the first key of `storage.secret_keys_file`, also
-those that are stored as they are; afterwards older keys are not needed. Daemons may run meanwhile. All of
-them may run repeatedly, and on several machines at once.
+`up` creates or updates it. `version` prints its number, and which versions of Peloton led last. `check` exits
+with 1 where it is not the version of this program. `rekey` encrypts the secrets of jobs with the first key of
+`storage.secret_keys_file`, also those that are stored as they are; afterwards older keys are not needed.
+Daemons may run meanwhile. All of them may run repeatedly, and on several machines at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import argparse
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from peloton.config.loading import SourcedSettings, environment, load
 from peloton.config.private import keep_private
 from peloton.errors import PelotonError, Refused
 from storage.config import CassandraSettings, SqliteSettings, StorageSettings
-from storage.newer_schema import newer_schema
+from storage.newer import newer_schema, written_by
 from storage.secret_keys import SecretKeys, read_keys
 
 INTERRUPTED = 130
@@ -83,7 +83,9 @@ def _cassandra(action: str, settings: CassandraSettings) -> str:
             return _rekeyed(rekey(connection, _keys(settings)))
         if action == "check":
             migrate.check(connection, settings)
-        return f"keyspace {settings.keyspace} has schema version {migrate.version(connection, settings)}"
+        told = written_by(migrate.writers(connection, settings)) if action == "version" else ""
+        version = migrate.version(connection, settings)
+        return f"keyspace {settings.keyspace} has schema version {version}{told}"
     finally:
         connection.close()
 
@@ -115,7 +117,8 @@ def _sqlite(action: str, settings: SqliteSettings) -> str:
             f"database {path} has schema version {version}, this program needs {newest}: "
             "peloton-migrate up updates it"
         )
-    return f"database {path} has schema version {version}"
+    told = written_by(_sqlite_writers(path, version)) if action == "version" else ""
+    return f"database {path} has schema version {version}{told}"
 
 
 def _keys(settings: SqliteSettings | CassandraSettings) -> SecretKeys:
@@ -133,17 +136,29 @@ def _rekeyed(changed: int) -> str:
 
 def _sqlite_version(path: Path) -> int:
     """Return the schema version, 0 for a database without a schema. Raises PelotonError."""
-    from storage.sqlite.errors import translation
-
     tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'"
-    with (
-        _named(path),
-        translation(),
-        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db,
-    ):
+    with _reading(path) as db:
         if not db.execute(tables).fetchone()[0]:
             return 0
         return int(db.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()[0])
+
+
+def _sqlite_writers(path: Path, version: int) -> Mapping[str, str]:
+    from storage.sqlite.writer import WRITERS_SINCE, read_writers
+
+    if version < WRITERS_SINCE:
+        return {}
+    with _reading(path) as db:
+        return read_writers(db)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database to read it only. Raises PelotonError."""
+    from storage.sqlite.errors import translation
+
+    with _named(path), translation(), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        yield db
 
 
 @contextmanager

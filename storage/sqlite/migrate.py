@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from peloton.wire.payload import indexed_fields
 from storage.codec import decode_payload
-from storage.newer_schema import newer_schema
+from storage.newer import newer_schema
 from storage.sqlite.errors import busy, translation
 
 _PAUSE = 0.02

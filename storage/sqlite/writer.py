@@ -20,7 +20,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import Fenced, PelotonError, Unavailable
+from peloton.model.versions import OWN
 from storage.interface import Fence, unfenced
+from storage.newer import refuse_newer_writers
 from storage.sqlite.errors import translated, unwritable
 
 T = TypeVar("T")
@@ -37,9 +39,12 @@ _OWN_FAULTS = (PelotonError, sqlite3.Error, ValueError, TypeError, ArithmeticErr
 
 SELECT_TERM = "SELECT term FROM terms WHERE role = ?"
 RAISE_TERM = (
-    "INSERT INTO terms (role, term) VALUES (?, ?) "
-    "ON CONFLICT (role) DO UPDATE SET term = excluded.term WHERE excluded.term > term"
+    "INSERT INTO terms (role, term, version) VALUES (?, ?, ?) ON CONFLICT (role) DO UPDATE "
+    "SET term = excluded.term, version = excluded.version WHERE excluded.term > term"
 )
+SELECT_WRITERS = "SELECT role, version FROM terms WHERE version != ''"
+WRITERS_SINCE = 9
+"""Version of the schema since which terms have one."""
 
 DELETE_TERM = "DELETE FROM terms WHERE role = ?"
 log = logging.getLogger(__name__)
@@ -93,7 +98,7 @@ class Writer:
         return await self._enqueue(write, rows, self._term)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
-        """Write in this term from now on. Raises Fenced where a newer one has begun."""
+        """Write in this term from now on. Raises as `storage.interface.Store` says."""
         assert term > 0, "terms count from 1: 0 stands for none"
         fence()
         await self._enqueue(partial(_begin_term, role, term), 1, None)
@@ -260,11 +265,17 @@ def _begin_term(role: str, term: int, db: sqlite3.Connection) -> None:
     newest = _newest_term(db, role)
     if newest > term:
         raise _fenced(role, term, newest)
-    db.execute(RAISE_TERM, (role, term))
+    refuse_newer_writers(read_writers(db))
+    db.execute(RAISE_TERM, (role, term, OWN))
+
+
+def read_writers(db: sqlite3.Connection) -> dict[str, str]:
+    """Return the versions that led last, by role; of 0.1 none."""
+    return dict(db.execute(SELECT_WRITERS))
 
 
 def _write_trial(db: sqlite3.Connection) -> None:
-    db.execute(RAISE_TERM, (TRIAL, 0))
+    db.execute(RAISE_TERM, (TRIAL, 0, ""))
 
 
 def _delete_trial(db: sqlite3.Connection) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from peloton.errors import AlreadyExists, Fenced, NotFound, Unavailable
+from peloton.errors import AlreadyExists, Fenced, NotFound, Refused, Unavailable
+from storage.cassandra import terms
 from storage.interface import Store
+from storage.newer import refuse_newer_writers
+from storage.sqlite import writer
 from tests.contract.storage.conftest import Opener
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
@@ -41,6 +45,43 @@ async def test_terms_are_each_roles_own_and_may_begin_again(open_handle: Opener)
     await pools.pools.write(pool())
     await jobs.begin_term("jobmanager", 10)
     await jobs.write_all(JOB, {0: task_runtime()})
+
+
+@pytest.mark.parametrize(
+    ("leader", "reads"),
+    [("0.1.0", True), ("0.2.7", True), ("0.3.0", True), ("0.4.0", False), ("1.0.0", False)],
+)
+async def test_a_leader_does_not_begin_where_one_more_than_a_minor_version_newer_has_written(
+    open_handle: Opener, monkeypatch: pytest.MonkeyPatch, leader: str, reads: bool
+) -> None:
+    """It would not know what those rows mean. Rows of all older versions are read."""
+    newer, own = await open_handle(), await open_handle()
+    begin = partial(_begin_as, monkeypatch)
+    await begin(leader, newer, "resourcemanager", 7)
+    if reads:
+        await begin("0.2.0", own, "jobmanager", 3)
+        await own.write_all(JOB, {0: task_runtime()})
+        return
+    told = f"resourcemanager of version {leader} has written to this store; this program is Peloton 0.2.0 and"
+    with pytest.raises(Refused, match=told):
+        await begin("0.2.0", own, "jobmanager", 3)
+
+
+async def test_a_leader_begins_where_the_others_have_gone_back(
+    open_handle: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One minor version at a time, as the refusal says."""
+    handle = await open_handle()
+    for term, version in enumerate(("0.4.0", "0.3.0", "0.2.0"), 1):
+        await _begin_as(monkeypatch, version, handle, "resourcemanager", term)
+
+
+async def _begin_as(patch: pytest.MonkeyPatch, version: str, store: Store, role: str, term: int) -> None:
+    with patch.context() as own:
+        for module in (writer, terms):
+            own.setattr(module, "OWN", version)
+            own.setattr(module, "refuse_newer_writers", partial(refuse_newer_writers, own=version))
+        await store.begin_term(role, term)
 
 
 async def test_a_failing_write_fails_alone(store: Store) -> None:

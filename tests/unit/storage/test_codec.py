@@ -2,15 +2,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from peloton.api.v0.job import job_pb2
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, Refused
 from peloton.model.payload import ApiVersion, Payload
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
-from storage.codec import POD_EVENT, TASK_RUNTIME, decode_payload, encode_payload
+from storage.codec import (
+    HOST,
+    JOB_RUNTIME,
+    KNOWN_HOST,
+    POD_EVENT,
+    POOL,
+    TASK_RUNTIME,
+    VOLUME,
+    WORKFLOW,
+    Codec,
+    decode_payload,
+    encode_payload,
+)
 from tests.contract.storage.samples import event, job_id, task_runtime
 
 
@@ -95,6 +108,40 @@ def test_a_row_of_an_older_program_says_by_its_message_how_its_previous_run_ende
     task = replace(task_runtime(), state=TaskState.PENDING, previous_run=3, message=message)
     older = json.loads(TASK_RUNTIME.encode(task))[: OLDER + 1]
     assert TASK_RUNTIME.decode(json.dumps(older)).previous_state is state
+
+
+FIELDS: dict[str, dict[Codec[Any], int]] = {
+    "0.1": {TASK_RUNTIME: 23, JOB_RUNTIME: 16, POD_EVENT: 12, POOL: 13, WORKFLOW: 25, VOLUME: 10, HOST: 9},
+    "0.2": {TASK_RUNTIME: 27, JOB_RUNTIME: 17, KNOWN_HOST: 8},
+}
+"""Numbers of fields, by the release that was the first to write as many: those of a release never change."""
+
+
+@pytest.mark.parametrize("release", FIELDS)
+def test_a_row_says_which_release_wrote_it(release: str) -> None:
+    for codec, count in FIELDS[release].items():
+        assert codec.release(count) == release, codec
+        newer = next((later for later, found in FIELDS.items() if later > release and codec in found), "")
+        assert codec.release(count + 1) == newer, "the next field is of the next release that has added any"
+
+
+def test_a_row_of_the_next_release_is_read_without_what_it_has_added() -> None:
+    task = task_runtime()
+    values = [*json.loads(TASK_RUNTIME.encode(task)), "new", {"also": 1}]
+    assert TASK_RUNTIME.release(len(values)) == ""
+    assert TASK_RUNTIME.decode(json.dumps(values)) == task
+
+
+@pytest.mark.parametrize(("more", "whose"), [([], "Peloton 0.2"), (["new"], "a newer Peloton")])
+def test_a_row_with_a_state_of_a_newer_release_is_refused_with_what_to_do(
+    more: list[str], whose: str
+) -> None:
+    values = [99, *json.loads(TASK_RUNTIME.encode(task_runtime()))[1:], *more]
+    told = (
+        f"a TaskRuntime in the store has a value .* KeyError: 99; it has the fields of {whose}: run a version"
+    )
+    with pytest.raises(Refused, match=told):
+        TASK_RUNTIME.decode(json.dumps(values))
 
 
 def test_a_payload_without_a_tag_is_of_the_v0_api() -> None:

@@ -68,6 +68,29 @@ def test_a_database_without_a_schema(told: Callable[..., str], tmp_path: Path) -
     )
 
 
+def test_the_versions_that_led_last_are_told(told: Callable[..., str], tmp_path: Path) -> None:
+    told("up", "led.db")
+    database(
+        "led.db",
+        "INSERT INTO terms VALUES ('jobmanager', 4, '0.2.0'), ('hostmanager', 9, '0.3.1')",
+        "INSERT INTO terms (role, term) VALUES ('resourcemanager', 2)",  # as 0.1 wrote it
+    )
+    assert told("version", "led.db") == (
+        f"database {tmp_path}/led.db has schema version {NEWEST}; last written by hostmanager 0.3.1, "
+        "jobmanager 0.2.0"
+    )
+
+
+def test_a_schema_of_the_first_version_has_no_writers(told: Callable[..., str], tmp_path: Path) -> None:
+    database(
+        "old.db",
+        "CREATE TABLE schema_version (version INTEGER PRIMARY KEY)",
+        "INSERT INTO schema_version VALUES (6)",
+        "CREATE TABLE terms (role TEXT PRIMARY KEY, term INTEGER NOT NULL)",
+    )
+    assert told("version", "old.db") == f"database {tmp_path}/old.db has schema version 6"
+
+
 def test_a_newer_schema(told: Callable[..., str], tmp_path: Path) -> None:
     told("up", "newer.db")
     database("newer.db", "INSERT INTO schema_version VALUES (99)")
