@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
+from minicluster.cluster import Cluster
 from tests.servers.cassandra import CassandraServer, cassandra_server
 from tests.servers.maven import Missing
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
@@ -85,6 +86,15 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
             yield server
     except Missing as missing:
         lacking(missing)
+
+
+@pytest.fixture(scope="module")
+def bare(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Mesos without any daemon, to deploy on."""
+    from tests.cluster.deploying import bare_cluster  # most tests do without it
+
+    with bare_cluster(tmp_path_factory.mktemp("deploy") / "cluster", zookeeper) as found:
+        yield found
 
 
 def lacking(missing: Missing) -> NoReturn:

@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,9 @@ import yaml
 
 from minicluster.cluster import Cluster
 from minicluster.settings import Agent, ClusterSettings
+from peloton.api.v0.job import job_pb2
+from peloton.client.tls import Tls
+from tests.cluster.conftest import Harness
 from tests.servers.zookeeper import ZooKeeperServer
 
 PELOTON = Path(sys.executable).with_name("peloton")
@@ -57,11 +60,16 @@ def bare_cluster(
         cluster.down()
 
 
+def run_a_job(harness: Harness) -> None:
+    job = harness.create(harness.config("true", 10))
+    assert harness.ended(job).state == job_pb2.SUCCEEDED
+
+
 class Deployer:
     """Calls `peloton deploy` with an installation, whose daemons run from folders of programs."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
-        self._folder = folder
+        self._folder, self._cluster = folder, cluster
         (master,) = (part for part in cluster.components() if part.kind == "mesos-master")
         self.tree: dict[str, Any] = {
             "name": "test",
@@ -80,6 +88,16 @@ class Deployer:
             },
             "upgrade": {"canary": 2},
         }
+
+    @contextmanager
+    def deployed(self, file: Path, tls: Tls | None = None, seconds: float = SECONDS) -> Iterator[Harness]:
+        """Apply an installation, and destroy it afterwards. `said` is what `apply` said."""
+        self.said = self("apply", file, seconds=seconds)
+        with ExitStack() as stack:
+            stack.callback(self, "destroy", file, "--yes")
+            harness = Harness(self._cluster, tls)
+            stack.callback(harness.client.close)
+            yield harness
 
     def new_store(self) -> None:
         """Let the next installation begin with nothing stored."""

@@ -21,8 +21,7 @@ from minicluster.mesos.agent.cleanup import kill_tasks
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from tests.cluster.conftest import Harness, wait_for
-from tests.cluster.deploying import Deployer, bare_cluster
-from tests.servers.zookeeper import ZooKeeperServer
+from tests.cluster.deploying import Deployer, run_a_job
 
 UPGRADES = int(os.environ.get("PELOTON_TEST_UPGRADES", "20"))
 TASKS, INSTANCES = 2000, 50
@@ -30,37 +29,27 @@ STANDS_STILL_SECONDS = 10.0
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with bare_cluster(tmp_path_factory.mktemp("deploy") / "cluster", zookeeper) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def deployer(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Deployer:
-    return Deployer(tmp_path_factory.mktemp("installation"), cluster)
+def deployer(bare: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Deployer:
+    return Deployer(tmp_path_factory.mktemp("installation"), bare)
 
 
 @pytest.fixture
-def deployed(deployer: Deployer, cluster: Cluster) -> Iterator[Harness]:
+def deployed(deployer: Deployer) -> Iterator[Harness]:
     """An installation with a store of its own and a pool; each test begins with the first environment."""
     deployer.new_store()
-    deployer("apply", deployer.file())
-    harness = Harness(cluster)
-    yield harness
-    harness.client.close()
-    deployer("destroy", deployer.file(), "--yes")
+    with deployer.deployed(deployer.file()) as harness:
+        yield harness
 
 
-def test_from_nothing_to_a_first_job_and_back(deployer: Deployer, cluster: Cluster) -> None:
+def test_from_nothing_to_a_first_job_and_back(deployer: Deployer, bare: Cluster) -> None:
     file = deployer.file()
     assert "start one of jobmgr: jobmgr has 0 daemons of 2" in deployer("plan", file)
     assert "test is not deployed" in deployer("status", file, code=1)
     began = time.monotonic()
     deployer("apply", file)
-    harness = Harness(cluster)
+    harness = Harness(bare)
     try:
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+        run_a_job(harness)
     finally:
         harness.client.close()
     took = time.monotonic() - began
@@ -138,9 +127,9 @@ def others(harness: Harness, job: str) -> Counter[str]:
     )
 
 
-def removals(cluster: Cluster) -> int:
+def removals(bare: Cluster) -> int:
     """Return how many agents the master has given up so far."""
-    (master,) = (part for part in cluster.components() if part.kind == "mesos-master")
+    (master,) = (part for part in bare.components() if part.kind == "mesos-master")
     with urllib.request.urlopen(f"http://{master.addresses['http']}/metrics/snapshot", timeout=30) as answer:
         return int(json.load(answer)["master/slave_removals"])
 
@@ -162,9 +151,7 @@ def cpu_of_daemons(status: dict[str, Any]) -> float:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_upgrades_back_and_forth_while_jobs_run(
-    deployer: Deployer, deployed: Harness, cluster: Cluster
-) -> None:
+def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Harness, bare: Cluster) -> None:
     harness, files = deployed, [deployer.file(deployer.environment("second")), deployer.file()]
     lasting = service(harness)
     wait_for(lambda: harness.runtime(lasting).state == job_pb2.RUNNING, 90)
@@ -183,7 +170,7 @@ def test_upgrades_back_and_forth_while_jobs_run(
         )
         ended = harness.ended(job, 300)
         assert (ended.state, dict(ended.taskStats)["SUCCEEDED"]) == (job_pb2.SUCCEEDED, TASKS), (
-            f"{others(harness, job)}; the master has removed {removals(cluster)} agents"
+            f"{others(harness, job)}; the master has removed {removals(bare)} agents"
         )
     calls.end()
     print(f"{UPGRADES} upgrades: {min(took):.1f} to {max(took):.1f} s")
@@ -195,7 +182,7 @@ def test_upgrades_back_and_forth_while_jobs_run(
 
 @pytest.mark.long
 def test_an_agent_that_stands_still_for_a_while_costs_no_task(
-    deployer: Deployer, deployed: Harness, cluster: Cluster
+    deployer: Deployer, deployed: Harness, bare: Cluster
 ) -> None:
     """A task of an agent that the master gives up is LOST, and with `maxFailures` 0 it does not run again.
 
@@ -203,8 +190,8 @@ def test_an_agent_that_stands_still_for_a_while_costs_no_task(
     """
     job = deployed.create(undemanding(deployed, "sleep 20", 200))
     wait_for(lambda: deployed.runtime(job).taskStats.get("RUNNING") == 200, 120)
-    process = psutil.Process(next(each.pid for each in cluster.status() if each.name == "mesos-agent0"))
-    before = removals(cluster)
+    process = psutil.Process(next(each.pid for each in bare.status() if each.name == "mesos-agent0"))
+    before = removals(bare)
     process.suspend()
     try:
         time.sleep(STANDS_STILL_SECONDS)
@@ -212,7 +199,7 @@ def test_an_agent_that_stands_still_for_a_while_costs_no_task(
         process.resume()
     ended = deployed.ended(job, 300)
     assert ended.state == job_pb2.SUCCEEDED, others(deployed, job)
-    assert removals(cluster) == before
+    assert removals(bare) == before
 
 
 @pytest.mark.long
@@ -279,7 +266,7 @@ def test_one_deployer_works_at_a_time(deployer: Deployer, deployed: Harness) -> 
 
 @pytest.mark.long
 def test_daemons_of_a_dead_host_come_up_elsewhere(
-    deployer: Deployer, deployed: Harness, cluster: Cluster
+    deployer: Deployer, deployed: Harness, bare: Cluster
 ) -> None:
     file = deployer.file()
     host = next(d["host"] for d in deployer.status(file)["daemons"] if d["group"] == "jobmgr" and d["leads"])
@@ -287,19 +274,18 @@ def test_daemons_of_a_dead_host_come_up_elsewhere(
     process = deployer.begin("apply", file, "--keep")
     try:
         wait_for(lambda: deployer.status(file)["deployer"] != "", 30)
-        cluster.kill([name])
-        kill_tasks(cluster.layout.work_of(name))
+        bare.kill([name])
+        kill_tasks(bare.layout.work_of(name))
 
         def elsewhere() -> bool:
             found = deployer.status(file, code=None)
             return bool(found["whole"]) and all(each["host"] != host for each in found["daemons"])
 
         wait_for(elsewhere, 180)
-        job = deployed.create(deployed.config("true", 10))
-        assert deployed.ended(job).state == job_pb2.SUCCEEDED
+        run_a_job(deployed)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
     finally:
         process.kill()
         process.wait()
-        cluster.start([name])
+        bare.start([name])

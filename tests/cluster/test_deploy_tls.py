@@ -4,40 +4,30 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from minicluster.cluster import Cluster
-from peloton.api.v0.job import job_pb2
 from peloton.client.tls import Tls
 from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
-from tests.cluster.conftest import Harness
-from tests.cluster.deploying import Deployer, bare_cluster
+from tests.cluster.deploying import Deployer, run_a_job
 from tests.cluster.test_deploy import Calls, service
 from tests.servers.cassandra import CassandraServer
 from tests.servers.store import settings_for
-from tests.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with bare_cluster(tmp_path_factory.mktemp("deploy") / "cluster", zookeeper) as found:
-        yield found
-
-
 @pytest.mark.timeout(900)
 def test_daemons_with_tls_and_cassandra_are_replaced_while_they_serve(
-    cluster: Cluster, cassandra: CassandraServer, tmp_path: Path
+    bare: Cluster, cassandra: CassandraServer, tmp_path: Path
 ) -> None:
     now, secrets = datetime.datetime.now(datetime.UTC), tmp_path / "secrets"
     make_authority(secrets, "test", now)
     ca, made = authority_in(secrets).certificate, issue(secrets, "daemons", LOOPBACK, 1, now)
     storage = settings_for(cassandra, tmp_path, "deployed").model_dump(mode="json", exclude_defaults=True)
-    deployer = Deployer(tmp_path, cluster)
+    deployer = Deployer(tmp_path, bare)
     deployer.tree |= {
         "secrets": {
             "password": {"file": storage["password_file"]},
@@ -56,18 +46,12 @@ def test_daemons_with_tls_and_cassandra_are_replaced_while_they_serve(
         },
         "health": {"enabled": True, "ca_file": str(ca)},
     }
-    file = deployer.file()
-    said = deployer("apply", file)
-    assert "the schema of the store is up to date" in said
-    harness = Harness(cluster, Tls(str(ca), str(made.certificate), str(made.key)))
-    try:
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+    tls = Tls(str(ca), str(made.certificate), str(made.key))
+    with deployer.deployed(deployer.file(), tls) as harness:
+        assert "the schema of the store is up to date" in deployer.said
+        run_a_job(harness)
         with Calls(harness, service(harness)) as calls:
             seconds, said = deployer.timed("apply", deployer.file(deployer.environment("second")))
         print(f"upgrade: {seconds:.1f} s, {calls.made} calls, load {os.getloadavg()[0]:.0f}")
         assert calls.made and not calls.failed
         assert cassandra.password not in said
-    finally:
-        harness.client.close()
-        deployer("destroy", file, "--yes")

@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,11 @@ import pytest
 
 from minicluster.cluster import Cluster
 from peloton import __version__
-from peloton.api.v0.job import job_pb2
-from tests.cluster.conftest import Harness
-from tests.cluster.deploying import Deployer, bare_cluster
-from tests.servers.zookeeper import ZooKeeperServer
+from tests.cluster.deploying import Deployer, run_a_job
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 600
-
-
-@pytest.fixture(scope="module")
-def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with bare_cluster(tmp_path_factory.mktemp("deploy") / "cluster", zookeeper) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +40,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(1200)
-def test_hosts_make_an_environment_of_a_wheel(cluster: Cluster, wheel: Path, tmp_path: Path) -> None:
+def test_hosts_make_an_environment_of_a_wheel(bare: Cluster, wheel: Path, tmp_path: Path) -> None:
     """One at a time on a host, with what it needs from the registry; a wheel of another digest is refused."""
-    deployer = Deployer(tmp_path, cluster)
+    deployer = Deployer(tmp_path, bare)
     environments = tmp_path / "environments"
     version: dict[str, Any] = {
         "wheel": str(wheel),
@@ -63,11 +53,8 @@ def test_hosts_make_an_environment_of_a_wheel(cluster: Cluster, wheel: Path, tmp
     }
     deployer.tree |= {"version": version, "upgrade": {"canary": 2, "healthy_within": SECONDS}}
     file = deployer.file()
-    deployer("apply", file, seconds=SECONDS)
-    harness = Harness(cluster)
-    try:
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+    with deployer.deployed(file, seconds=SECONDS) as harness:
+        run_a_job(harness)
         (made,) = (path for path in environments.iterdir() if path.is_dir())
         python = made / "bin" / "python"
         where = "import deployer; print(deployer.__file__)"
@@ -80,6 +67,3 @@ def test_hosts_make_an_environment_of_a_wheel(cluster: Cluster, wheel: Path, tmp
         said = deployer("apply", deployer.file(**{**version, "sha256": "0" * 64}), code=1)
         assert "went back to revision 1: the schema of the store was not brought up to date" in said
         assert {each["name"] for each in deployer.status(file)["daemons"]} == {e["name"] for e in daemons}
-    finally:
-        harness.client.close()
-        deployer("destroy", file, "--yes")

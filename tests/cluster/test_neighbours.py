@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,13 @@ from minicluster.cluster import Cluster
 from minicluster.servers.maven import Missing
 from peloton import __version__
 from peloton.api.v0.job import job_pb2
-from tests.cluster.conftest import Harness, wait_for
-from tests.cluster.deploying import Deployer, bare_cluster
+from storage.codec import TASK_RUNTIME
+from storage.sqlite.writer import read_writers
+from tests.cluster.conftest import wait_for
+from tests.cluster.deploying import Deployer
 from tests.cluster.test_deploy import Calls, runs_of, service
 from tests.conftest import lacking
 from tests.servers.previous import VERSION, previous_environment
-from tests.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.long
 
@@ -31,26 +33,20 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lacking(missing)
 
 
-@pytest.fixture(scope="module")
-def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with bare_cluster(tmp_path_factory.mktemp("neighbours") / "cluster", zookeeper) as found:
-        yield found
-
-
 @pytest.mark.timeout(900)
 def test_the_version_before_is_upgraded_while_it_serves(
-    previous: Path, cluster: Cluster, tmp_path: Path
+    previous: Path, bare: Cluster, tmp_path: Path
 ) -> None:
-    deployer = Deployer(tmp_path, cluster)
+    deployer = Deployer(tmp_path, bare)
     del deployer.tree["daemons"]["jobmgr"]["settings"][
         "hosts_address"
     ]  # the version before has no such setting
-    deployer("apply", deployer.file(previous))
-    harness = Harness(cluster)
-    try:
+    with deployer.deployed(deployer.file(previous)) as harness:
         lasting = service(harness)
         wait_for(lambda: harness.runtime(lasting).taskStats.get("RUNNING") == 50, 120)
         before, seen = runs_of(harness, lasting), set[tuple[str, ...]]()
+        store = Path(deployer.tree["storage"]["path"])
+        assert releases(store) == {"0.1"}
         file = deployer.file()
         process = deployer.begin("apply", file)
         with Calls(harness, lasting) as calls:
@@ -65,10 +61,17 @@ def test_the_version_before_is_upgraded_while_it_serves(
         print(f"{calls.made} calls while versions were mixed as in {sorted(seen)}")
         assert any(len(set(each)) == 2 for each in seen), "both versions ran beside each other"
         assert set(versions(deployer, file)) == {__version__}
+        assert releases(store) == {"0.1", "0.2"}, "rows of both versions"
+        with closing(sqlite3.connect(store)) as db:
+            assert set(read_writers(db).values()) == {__version__}
         assert runs_of(harness, lasting) == before
-    finally:
-        harness.client.close()
-        deployer("destroy", deployer.file(), "--yes")
+
+
+def releases(store: Path) -> set[str]:
+    """The releases that wrote the runtimes of tasks."""
+    with closing(sqlite3.connect(store)) as db:
+        rows = db.execute("SELECT runtime FROM tasks").fetchall()
+    return {TASK_RUNTIME.release(len(json.loads(text))) for (text,) in rows}
 
 
 def versions(deployer: Deployer, file: Path) -> tuple[str, ...]:

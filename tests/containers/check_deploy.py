@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from minicluster.cluster import Cluster
-from peloton.api.v0.job import job_pb2
-from tests.cluster.conftest import Harness, wait_for
-from tests.cluster.deploying import Deployer, bare_cluster
+from tests.cluster.conftest import wait_for
+from tests.cluster.deploying import Deployer, bare_cluster, run_a_job
 from tests.cluster.test_deploy import INSTANCES, Calls, runs_of, service
 from tests.containers.conftest import IMAGE
 from tests.servers.cassandra import CassandraServer
@@ -67,14 +66,11 @@ def containers(engine: Engine) -> dict[str, Mapping[str, object]]:
 
 
 def test_daemons_are_containers_which_are_replaced_while_they_serve(
-    engine: Engine, deployer: Deployer, cluster: Cluster
+    engine: Engine, deployer: Deployer
 ) -> None:
     began = time.monotonic()
-    deployer("apply", deployer.file())
-    harness = Harness(cluster)
-    try:
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+    with deployer.deployed(deployer.file()) as harness:
+        run_a_job(harness)
         print(f"from nothing to the end of a first job: {time.monotonic() - began:.1f} s")
         _are_locked_down(engine, IMAGE)
         lasting = service(harness)
@@ -88,9 +84,6 @@ def test_daemons_are_containers_which_are_replaced_while_they_serve(
             _goes_back(deployer)
         assert calls.made and not calls.failed
         assert runs_of(harness, lasting) == before
-    finally:
-        harness.client.close()
-        deployer("destroy", deployer.file(), "--yes")
     wait_for(lambda: not containers(engine), 60, lambda: str(containers(engine).keys()))
 
 

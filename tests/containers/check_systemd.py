@@ -14,21 +14,13 @@ import pytest
 
 from minicluster.cluster import Cluster
 from minicluster.servers.maven import Missing
-from peloton.api.v0.job import job_pb2
 from tests.cluster.conftest import Harness, wait_for
-from tests.cluster.deploying import PELOTON, Deployer, bare_cluster
+from tests.cluster.deploying import PELOTON, Deployer, run_a_job
 from tests.conftest import lacking
 from tests.servers.systemd import Systemd, systemd
-from tests.servers.zookeeper import ZooKeeperServer
 
 UNITS = ("hostmgr", "resmgr", "placement", "jobmgr")
 PATIENCE = 120.0
-
-
-@pytest.fixture(scope="module")
-def cluster(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with bare_cluster(tmp_path_factory.mktemp("systemd") / "cluster", zookeeper) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +48,11 @@ def ports() -> dict[str, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def rendered(
-    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, ports: dict[str, tuple[int, int]]
+    bare: Cluster, tmp_path_factory: pytest.TempPathFactory, ports: dict[str, tuple[int, int]]
 ) -> Path:
     """What `render` writes."""
     folder = tmp_path_factory.mktemp("installation")
-    made = Deployer(folder, cluster)
+    made = Deployer(folder, bare)
     made.tree |= {"storage": {"kind": "sqlite", "path": "/var/lib/peloton/peloton.db"}}
     for name, (http, grpc) in ports.items():
         settings = made.tree["daemons"][name].setdefault("settings", {})
@@ -79,7 +71,7 @@ def is_healthy(port: int) -> bool:
 
 
 def test_the_units_bring_a_cluster_up_that_restarts_what_dies(
-    machine: Systemd, cluster: Cluster, rendered: Path, ports: dict[str, tuple[int, int]]
+    machine: Systemd, bare: Cluster, rendered: Path, ports: dict[str, tuple[int, int]]
 ) -> None:
     machine.run("useradd", "--system", "--no-create-home", "peloton")
     machine.run("sh", "-ec", f"cp {rendered}/systemd/* /etc/systemd/system")
@@ -91,10 +83,9 @@ def test_the_units_bring_a_cluster_up_that_restarts_what_dies(
     units = [f"peloton-{name}" for name in UNITS]
     machine.run("systemctl", "enable", "--now", *units)
     wait_for(lambda: all(is_healthy(http) for http, _ in ports.values()), PATIENCE, machine.log.read_text)
-    harness = Harness(cluster)
+    harness = Harness(bare)
     try:
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+        run_a_job(harness)
         show = ("systemctl", "show", "--value", "--property")
         found = machine.run(*show, "User,UMask,NoNewPrivileges", "peloton-jobmgr").split()
         assert sorted(found) == ["0077", "peloton", "yes"]
@@ -102,8 +93,7 @@ def test_the_units_bring_a_cluster_up_that_restarts_what_dies(
         machine.run("systemctl", "kill", "--signal", "KILL", "peloton-jobmgr")
         wait_for(lambda: machine.run(*show, "MainPID", "peloton-jobmgr") not in (before, "0\n"), PATIENCE)
         wait_for(lambda: is_healthy(ports["jobmgr"][0]), PATIENCE, machine.log.read_text)
-        job = harness.create(harness.config("true", 10))
-        assert harness.ended(job).state == job_pb2.SUCCEEDED
+        run_a_job(harness)
     finally:
         harness.client.close()
     machine.run("systemctl", "stop", *units)
