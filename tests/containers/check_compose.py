@@ -199,7 +199,7 @@ def test_the_command_line_finds_the_leaders_and_the_tasks(pool: str, tmp_path: P
     job = _ran("peloton", "-z", "localhost:2181", "-o", "name", "job", "query", "--limit", "1").strip()
     assert peloton("task", "exec", job, "0", "cat", "begun").strip() == "begun"
     assert peloton("task", "logs", job, "0").strip() == "it runs"
-    peloton("job", "stop", "--yes", job)
+    peloton("job", "stop", job)
 
 
 def test_the_readmes_first_job_by_the_python_client(pool: str) -> None:
