@@ -33,7 +33,7 @@ FREE_LOCK = "DELETE FROM schema_lock WHERE name = 'schema' IF holder = %s"
 SELECT_VERSION = "SELECT max(version) FROM schema_version WHERE shard = 0"
 INSERT_VERSION = "INSERT INTO schema_version (shard, version) VALUES (0, %s)"
 SELECT_WRITERS = "SELECT role, version FROM terms"
-WRITERS_SINCE = 9
+WRITERS_SINCE = 10
 """Version of the schema since which terms have one."""
 SELECT_TABLE = (
     "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s AND table_name = 'schema_version'"

@@ -43,7 +43,7 @@ RAISE_TERM = (
     "SET term = excluded.term, version = excluded.version WHERE excluded.term > term"
 )
 SELECT_WRITERS = "SELECT role, version FROM terms WHERE version != ''"
-WRITERS_SINCE = 9
+WRITERS_SINCE = 10
 """Version of the schema since which terms have one."""
 
 DELETE_TERM = "DELETE FROM terms WHERE role = ?"
