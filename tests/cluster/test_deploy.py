@@ -11,6 +11,8 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
 from typing import Any, Self
 
 import psutil
@@ -149,6 +151,27 @@ def cpu_of_daemons(status: dict[str, Any]) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
+PHASES = {
+    "starts": " is not healthy",
+    "watches": " is watched for",
+    "elections": " leads",
+    "ends": "end",
+    "schema": "schema",
+}
+"""Words of what `apply` says while something lasts; what is left belongs to starts of daemons."""
+
+
+def phases(said: str) -> str:
+    """Return how long each kind of work took, by the times of the lines of `apply`, in whole seconds."""
+    lines = [line.split(" ", 1) for line in said.splitlines() if line[2:3] == ":"]
+    times = [datetime.strptime(at, "%H:%M:%S") for at, _ in lines]
+    found = Counter[str]()
+    for (_, text), (began, then) in zip(lines, pairwise(times), strict=False):
+        kind = next((name for name, words in PHASES.items() if words in text), "starts")
+        found[kind] += (then - began).seconds
+    return ", ".join(f"{kind} {seconds} s" for kind, seconds in found.most_common())
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Harness, bare: Cluster) -> None:
@@ -160,12 +183,12 @@ def test_upgrades_back_and_forth_while_jobs_run(deployer: Deployer, deployed: Ha
     took: list[float] = []
     for number in range(UPGRADES):
         job, used = harness.create(undemanding(harness, "sleep 0.2", TASKS)), cpu_of_children()
-        seconds, _ = deployer.timed("apply", files[number % 2])
+        seconds, said = deployer.timed("apply", files[number % 2])
         took.append(seconds)
         print(
             f"upgrade {number + 1}: {seconds:.1f} s; CPU: deployer {cpu_of_children() - used:.1f} s, "
             f"new daemons {cpu_of_daemons(deployer.status(files[number % 2])):.1f} s; "
-            f"{calls.made} calls, load {os.getloadavg()[0]:.0f}",
+            f"{calls.made} calls, load {os.getloadavg()[0]:.0f}; {phases(said)}",
             flush=True,
         )
         ended = harness.ended(job, 300)
