@@ -32,6 +32,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.config.sources import Tree
+from storage.cassandra.migrate import up
 from tests.faults.containers import Containers
 from tests.faults.history import Event, EventLog, Run
 from tests.faults.leader_actions import ActionLog
@@ -254,7 +255,9 @@ class Testbed:
         self.store = Proxy("127.0.0.1", self.cassandra.port)
         self.store.start()
         self._stack.callback(self.store.close)
-        settings = settings_for(self.cassandra, folder).model_dump(mode="json")
+        found = settings_for(self.cassandra, folder)
+        up(found)  # on a busy machine it takes longer than daemons may take to be ready
+        settings = found.model_dump(mode="json")
         own = {"port": self.store.port, "auto_migrate": True, "request_timeout": 5.0, "connect_timeout": 5.0}
         return {"storage": {**settings, **own}}
 
