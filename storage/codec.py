@@ -360,9 +360,14 @@ def _group(values: Sequence[Any]) -> Group:
     return Group(values[0], values[1], labels_of(values[2]))
 
 
-JOB_HOUR = Codec(JobHour, "group before total", {"group": _group, "before": _amounts, "total": _amounts})
+JOB_HOUR = Codec(
+    JobHour,
+    "group before total",
+    {"group": _group, "before": _amounts, "total": _amounts},
+    since={"0.2": "group"},
+)
 """Without job_id and hour, which are the row's key."""
-PERIOD = Codec(PeriodUsage, "group amounts", {"group": _group, "amounts": _amounts})
+PERIOD = Codec(PeriodUsage, "group amounts", {"group": _group, "amounts": _amounts}, since={"0.2": "group"})
 """Without seconds and start, which are the row's key."""
 KNOWN_HOST = Codec(
     KnownHost,
