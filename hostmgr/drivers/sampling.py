@@ -15,10 +15,12 @@ from hostmgr.core.agents.sampling import Sampling, SamplingLimits
 from hostmgr.core.agents.sight import ClusterSight
 from hostmgr.core.runs.on_agents import Runs
 from hostmgr.core.state.columns import Agent
+from peloton.clock import NANOSECONDS
 from peloton.errors import Unavailable
 from peloton.mesos.agent_usage import ContainerUsage
+from peloton.model.course import Course
 from peloton.model.ids import MesosTaskId
-from peloton.model.usage import Reading
+from peloton.model.usage import BYTES_PER_MB, Reading
 
 FOLLOW_SECONDS = 5.0
 """Time between two looks which agents have runs."""
@@ -45,6 +47,8 @@ class UsedOfHost:
     memory: int
     """Bytes."""
     tasks: int
+    course: Course
+    """Cores and MB over time; it is shared by what is known of the host at different times."""
 
 
 class Sampler:
@@ -181,4 +185,9 @@ class Sampler:
             span = max(span, reading.at - last.at if last is not None else 0)
         memory = sum(reading.memory for _, reading in readings)
         at = max(reading.at for _, reading in readings)
-        return UsedOfHost(agent.hostname, at, cpu / span if span else None, memory, len(readings))
+        cores = cpu / span if span else None
+        known = self._hosts.get(agent.id)
+        course = Course(at / NANOSECONDS, 2) if known is None else known.course
+        if cores is not None:
+            course.add(at / NANOSECONDS, (cores, memory / BYTES_PER_MB))
+        return UsedOfHost(agent.hostname, at, cores, memory, len(readings), course)

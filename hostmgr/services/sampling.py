@@ -39,16 +39,22 @@ class SamplingService(sampling_pb2_grpc.SamplingServiceServicer):
         return answer
 
     async def ListHosts(self, request: pb.ListHostsRequest, context: Any) -> pb.ListHostsResponse:
-        """Return what the tasks on hosts use."""
+        """Return what the tasks on hosts use. Raises InvalidArgument."""
+        if request.with_course and len(request.hostnames) != 1:
+            raise InvalidArgument("with_course", True, "for one host only")
         wanted = set(request.hostnames)
         answer = pb.ListHostsResponse(silent=self._sampler.silent)
         for each in self._sampler.hosts():
             if not wanted or each.hostname in wanted:
-                answer.hosts.add(
+                found = answer.hosts.add(
                     hostname=each.hostname,
                     at=each.at,
                     cores=each.cores,
                     memory_bytes=each.memory,
                     tasks=each.tasks,
                 )
+                if request.with_course:
+                    found.course_begin = each.course.begin
+                    for until, (cores, memory) in each.course.points():
+                        found.course.add(until=until, cores=cores, memory_mb=memory)
         return answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.measured import NANOSECONDS, used_so_far
+from jobmgr.core.state.measured import NANOSECONDS
 from peloton.model.accounting import (
     HOUR_SECONDS,
     MICRO,
@@ -23,9 +23,8 @@ from peloton.model.accounting import (
 )
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec
-from peloton.model.resources import MILLI
+from peloton.model.resources import MILLI, Resources
 from peloton.model.states import TaskState
-from peloton.model.usage import USED_CPU, USED_MEMORY
 
 _LIVE = frozenset({TaskState.RUNNING, TaskState.KILLING, TaskState.PREEMPTING})
 _PER_MICRO = MILLI * NANOSECONDS // MICRO
@@ -49,22 +48,25 @@ def account(job: CachedJob, at: int) -> Amounts:
     total = amounts_of(job.runtime.resource_usage)
     if not any(job.counts.get(state) for state in _LIVE):
         return total
-    cpu = gpu = memory = used_cpu = used_memory = 0
+    spans: dict[int, int] = {}
+    needs: dict[int, Resources] = {}
+    used_cpu = used_memory = 0
+    specs, samples = job.specs, job.samples
     for instance, task in enumerate(job.tasks):
         if task.state not in _LIVE or not task.start_time:
             continue
-        span = max(at - task.start_time, 0)
-        need = job.task_spec(instance).resources
-        cpu += need.cpu * span
-        gpu += need.gpu * span
-        memory += need.memory * span
-        sample = job.samples.get(instance)
+        need = specs[task.config_version].task(instance).resources
+        needs[id(need)] = need
+        spans[id(need)] = spans.get(id(need), 0) + max(at - task.start_time, 0)
+        sample = samples.get(instance)
         if sample is not None and sample.run == task.run:
-            used = used_so_far(sample)
-            used_cpu += round(used[USED_CPU] * MICRO)
-            used_memory += round(used[USED_MEMORY] * MICRO)
-    held = (cpu // _PER_MICRO, gpu // _PER_MICRO, memory // _PER_MICRO)
-    return total.plus(Amounts(*held, used_cpu, used_memory))
+            used_cpu += sample.last.cpu
+            used_memory += round(sample.memory_seconds * MICRO)
+    cpu, gpu, memory = (
+        sum(getattr(needs[each], kind) * span for each, span in spans.items()) // _PER_MICRO
+        for kind in ("cpu", "gpu", "memory")
+    )
+    return total.plus(Amounts(cpu, gpu, memory, used_cpu * MICRO // NANOSECONDS, used_memory))
 
 
 class Ledger:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from prometheus_client import Counter
 
 from jobmgr.core.accounting import Ledger, account, group_of, summed
+from jobmgr.core.job_courses import JobCourses
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.transient import TRANSIENT, backoff
@@ -50,6 +51,15 @@ SECONDS_OF_POOLS = Counter(
 log = logging.getLogger(__name__)
 
 
+class _Total(NamedTuple):
+    """What a job has held and used in all."""
+
+    group: Group
+    amounts: Amounts
+    created: int
+    """When the job was, in nanoseconds since 1970."""
+
+
 class Accountant:
     """Interprets the ledger. `settle`, `note_end` and `periods` are called by others while `run` runs."""
 
@@ -73,7 +83,9 @@ class Accountant:
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
         self._taken_at = 0.0
-        self._ended: dict[JobId, tuple[Group, Amounts]] = {}
+        self._ended: dict[JobId, _Total] = {}
+        self.courses = JobCourses()
+        """What jobs in memory have held and used over time, and those that ended last."""
         self._new: set[JobId] = set()
         """Jobs that were created in this term, and so have had no account before."""
         self._behind: dict[PoolId, Amounts] = {}
@@ -86,7 +98,7 @@ class Accountant:
 
     def note_end(self, job: CachedJob) -> None:
         """Note the total of a job that has ended."""
-        self._ended[job.job_id] = group_of(job.spec, self._labels), account(job, self._clock.wall())
+        self._ended[job.job_id] = self._total(job, self._clock.wall())
 
     def note_correction(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         """Note the total of a job whose end was corrected."""
@@ -171,7 +183,7 @@ class Accountant:
         for job in jobs:
             if job.job_id in self._ended:
                 continue  # it has ended meanwhile
-            self._ledger.take(job.job_id, group_of(job.spec, self._labels), account(job, at))
+            self._take_total(job.job_id, self._total(job, at), at)
             seen += len(job.tasks)
             if seen >= TASKS_AT_ONCE:
                 seen = 0
@@ -184,7 +196,16 @@ class Accountant:
         for job_id in ended:
             found = self._ended.pop(job_id, None)
             if found is not None:
-                self._ledger.take(job_id, *found)
+                self._take_total(job_id, found, self._clock.wall())
+
+    def _total(self, job: CachedJob, at: int) -> _Total:
+        amounts = account(job, at)
+        return _Total(group_of(job.spec, self._labels), amounts, job.runtime.creation_time)
+
+    def _take_total(self, job_id: JobId, total: _Total, at: int) -> None:
+        begin = None if self._ledger.knows(job_id) else total.created / NANOSECONDS
+        self.courses.take(job_id, begin, at / NANOSECONDS, total.amounts)
+        self._ledger.take(job_id, total.group, total.amounts)
 
     async def _know(self, jobs: Iterable[JobId]) -> None:
         """Read the last accounts of jobs that are not known. Those without one are known from then on."""

@@ -8,6 +8,7 @@ from peloton.calls.rpc import rpc
 from peloton.private.hostmgr.history.history_pb2_grpc import HostHistoryServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
 from peloton.private.hostmgr.registry.registry_pb2_grpc import HostRegistryServiceStub
+from peloton.private.hostmgr.sampling.sampling_pb2_grpc import SamplingServiceStub
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import HostManagerServiceStub
 
 QUERY_HOSTS = rpc(HostServiceStub, lambda stub: stub.QueryHosts)
@@ -26,6 +27,7 @@ CREATE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.CreateH
 DELETE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.DeleteHostPool)
 CHANGE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.ChangeHostPool)
 FORGET_HOSTS = rpc(HostRegistryServiceStub, lambda stub: stub.ForgetHosts)
+LIST_USED_HOSTS = rpc(SamplingServiceStub, lambda stub: stub.ListHosts)
 GET_HISTORY = rpc(HostHistoryServiceStub, lambda stub: stub.GetHistory)
 GET_HOST_CACHE = rpc(HostManagerServiceStub, lambda stub: stub.GetHostCache)
 GET_HOSTS = rpc(InternalHostServiceStub, lambda stub: stub.GetHosts)

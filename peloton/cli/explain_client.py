@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from peloton.cli.failures import CallFailed
 from peloton.cli.session import Session
+from peloton.cli.used import read_used
 from peloton.client.rpcs import RPCS
 from peloton.present import why
+from peloton.present.unused_memory import unused_memory, waits_for_memory
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
@@ -33,6 +35,8 @@ class JobWhy:
 
     job: JobInfo
     groups: list[why.Group]
+    hints: list[str]
+    """Who holds memory that was never used, where the pool has too little of it."""
 
 
 def explain_task(session: Session, job_id: str, instance: int) -> TaskWhy:
@@ -54,7 +58,18 @@ def explain_job(session: Session, job_id: str) -> JobWhy:
         state: session.call(RPCS.task_svc.Query, why.task_query(job_id, state)).records
         for state in why.states_to_read(job)
     }
-    return JobWhy(job, why.job_groups(job, waiting, failure, read))
+    groups = why.job_groups(job, waiting, failure, read)
+    return JobWhy(job, groups, _hints(session, job) if any(map(_lacks_memory, groups)) else [])
+
+
+def _lacks_memory(group: why.Group) -> bool:
+    return waits_for_memory(group.first)
+
+
+def _hints(session: Session, job: JobInfo) -> list[str]:
+    """Return what is known of unused memory; nothing where the job manager does not tell."""
+    used = read_used(session)
+    return [] if used is None else unused_memory(job.config.respoolID.value, used.values())
 
 
 def explain_waiting(session: Session, job: JobInfo) -> list[why.Group]:

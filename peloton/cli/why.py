@@ -57,6 +57,8 @@ def job_plain(explained: JobWhy) -> dict[str, Any]:
         for group in explained.groups
     ]
     told = {"jobId": explained.job.id.value, "summary": job_head(explained.job), "groups": groups}
+    if explained.hints:
+        told["hints"] = explained.hints
     return {**told, "reason": clean(reason)} if (reason := explained.job.runtime.reason) else told
 
 
@@ -64,7 +66,7 @@ def job_text(explained: JobWhy) -> str:
     """Return the explanation of a job as lines for users."""
     reason = explained.job.runtime.reason
     heads = [job_head(explained.job), *([clean(reason)] if reason else [])]
-    return "\n".join([*heads, *(_group_text(group) for group in explained.groups)])
+    return "\n".join([*heads, *(_group_text(group) for group in explained.groups), *explained.hints])
 
 
 def _group_text(group: Group) -> str:

@@ -51,6 +51,7 @@ SERVICES: Mapping[str, Service] = {
     ),
     "host_history_svc": Service("hostmgr", "private.hostmgr.history.history", "HostHistoryServiceStub"),
     "host_registry_svc": Service("hostmgr", "private.hostmgr.registry.registry", "HostRegistryServiceStub"),
+    "sampling_svc": Service("hostmgr", "private.hostmgr.sampling.sampling", "SamplingServiceStub"),
     "feasibility_svc": Service("jobmgr", "private.hostmgr.feasibility.feasibility", "FeasibilityServiceStub"),
     "jobmgr_access_svc": Service("jobmgr", "private.access.access", "AccessServiceStub"),
     "resmgr_access_svc": Service("resmgr", "private.access.access", "AccessServiceStub"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from peloton.private.hostmgr.history import history_pb2_grpc
     from peloton.private.hostmgr.hostsvc import hostsvc_pb2_grpc
     from peloton.private.hostmgr.registry import registry_pb2_grpc
+    from peloton.private.hostmgr.sampling import sampling_pb2_grpc
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
     from peloton.private.jobmgr.access import access_pb2_grpc as task_access_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
@@ -67,6 +68,7 @@ class Services:
     hostmgr_v1alpha_svc: hostmgr_svc_pb2_grpc.HostManagerServiceStub
     host_history_svc: history_pb2_grpc.HostHistoryServiceStub
     host_registry_svc: registry_pb2_grpc.HostRegistryServiceStub
+    sampling_svc: sampling_pb2_grpc.SamplingServiceStub
     feasibility_svc: feasibility_pb2_grpc.FeasibilityServiceStub
     jobmgr_access_svc: access_pb2_grpc.AccessServiceStub
     resmgr_access_svc: access_pb2_grpc.AccessServiceStub
@@ -102,6 +104,7 @@ class AsyncServices:
     hostmgr_v1alpha_svc: hostmgr_svc_pb2_grpc.HostManagerServiceAsyncStub
     host_history_svc: history_pb2_grpc.HostHistoryServiceAsyncStub
     host_registry_svc: registry_pb2_grpc.HostRegistryServiceAsyncStub
+    sampling_svc: sampling_pb2_grpc.SamplingServiceAsyncStub
     feasibility_svc: feasibility_pb2_grpc.FeasibilityServiceAsyncStub
     jobmgr_access_svc: access_pb2_grpc.AccessServiceAsyncStub
     resmgr_access_svc: access_pb2_grpc.AccessServiceAsyncStub

@@ -22,7 +22,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     TASK_ACCESS: frozenset({RENEW, "GetMembers", "GetSandboxFile"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
     "peloton.private.jobmgr.usage.UsageService": frozenset(
-        {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount"}
+        {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
     ),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),

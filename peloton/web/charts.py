@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+_DAY_SECONDS = 86_400
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 480, 150, 46, 16, 6
 
 
@@ -121,4 +122,7 @@ def _stretched(run: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _x_ticks(first: float, last: float, x: Callable[[float], float]) -> tuple[tuple[float, str, str], ...]:
     middle = (first + last) / 2
     places = ((first, "start"), (middle, "middle"), (last, "end"))
-    return tuple((round(x(time), 1), f"{datetime.fromtimestamp(time, UTC):%H:%M}", at) for time, at in places)
+    form = "%H:%M" if last - first <= _DAY_SECONDS else "%d %b %H:%M"
+    return tuple(
+        (round(x(time), 1), datetime.fromtimestamp(time, UTC).strftime(form), at) for time, at in places
+    )

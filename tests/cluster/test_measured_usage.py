@@ -10,11 +10,12 @@ import pytest
 
 from minicluster.settings import DaemonSettings
 from peloton.api.v0.job import job_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.jobmgr.usage import usage_pb2
 
 from .conftest import Harness, harness_of, wait_for
 
-BURN_SECONDS = 15
+BURN_SECONDS = 60
 HELD_MB = 200
 SCRIPT = f"""cat > burn.py <<'END'
 import resource, time
@@ -42,7 +43,31 @@ def accounted(harness: Harness) -> usage_pb2.Amounts:
     return accounts[0].amounts if accounts else usage_pb2.Amounts()
 
 
+def seen_while_it_runs(harness: Harness, job_id: str) -> None:
+    """Look where `top` and the pages do: jobs, hosts, and what they used over time."""
+    usage = harness.client.usage_svc
+
+    def job_seen() -> bool:
+        used = {each.job_id: each for each in usage.ListUsed(usage_pb2.ListUsedRequest()).jobs}
+        return job_id in used and used[job_id].cores > 0 and used[job_id].memory_bytes > HELD_MB << 19
+
+    wait_for(job_seen, 60)
+    account = usage_pb2.GetJobAccountRequest()
+    account.job_id.value = job_id
+    wait_for(lambda: any(each.used_cores > 0 for each in usage.GetJobAccount(account).course), 60)
+    instance = usage_pb2.GetUsageRequest(instances=[0], with_course=True)
+    instance.job_id.value = job_id
+    (found,) = usage.GetUsage(instance).usages
+    assert found.course and found.course[0].held_mb == 512
+    hosts = harness.client.sampling_svc
+    (host,) = hosts.ListHosts(sampling_pb2.ListHostsRequest(hostnames=[found.host])).hosts
+    assert host.tasks == 1 and host.memory_bytes > HELD_MB << 19
+    request = sampling_pb2.ListHostsRequest(hostnames=[found.host], with_course=True)
+    wait_for(lambda: any(each.cores > 0 for each in hosts.ListHosts(request).hosts[0].course), 60)
+
+
 @pytest.mark.extended
+@pytest.mark.timeout(1200)
 def test_a_task_that_burns_a_core_and_holds_memory_is_measured_within_5_percent(
     harness: Harness, tmp_path: Path
 ) -> None:
@@ -50,8 +75,9 @@ def test_a_task_that_burns_a_core_and_holds_memory_is_measured_within_5_percent(
     config.defaultConfig.resource.cpuLimit, config.defaultConfig.resource.memLimitMb = 1, 512
     job_id = harness.create(config)
     wait_for(lambda: accounted(harness).used_cpu > 1, 60)
+    seen_while_it_runs(harness, job_id)
     assert not harness.runtime(job_id).completionTime, "it was to be seen by samples, while it ran"
-    assert harness.ended(job_id, 240).state == job_pb2.SUCCEEDED
+    assert harness.ended(job_id, 900).state == job_pb2.SUCCEEDED
     (task,) = harness.tasks(job_id).values()
     said = (tmp_path / "said").read_text().split()
     kernel_cpu, kernel_mb = float(said[0]), float(said[1])

@@ -10,7 +10,7 @@ from sys import intern
 from typing import NamedTuple
 
 from jobmgr.core.state.free_numbers import FreeNumbers
-from jobmgr.core.state.measured import Sample, follow
+from jobmgr.core.state.measured import Sample, follow, points_of_runs
 from jobmgr.core.state.throttling import is_throttled
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
@@ -187,7 +187,8 @@ class CachedJob:
         task = self.task(instance)
         if task is not None and task.run == run and task.state in ON_HOST_TASK_STATES:
             before = self.samples.get(instance)
-            self.samples[instance] = follow(before, run, task.start_time, reading)
+            most = points_of_runs(len(self.samples))
+            self.samples[instance] = follow(before, run, task.start_time, reading, most)
 
     def take_sample(self, instance: int, run: int) -> Sample | None:
         """Return and forget what a run has used that ends; None where nothing was told."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from peloton.errors import InvalidArgument
 from peloton.model.accounting import DAY_SECONDS, HOUR_SECONDS, NOTHING, Amounts, Group, Labels, PeriodUsage
-from peloton.model.ids import PoolId
+from peloton.model.ids import JobId, PoolId
 from storage.interface import Usage
 
 HOUR_DAYS = 35
@@ -17,11 +17,28 @@ MOST_ACCOUNTS = 50_000
 """Entries of an answer."""
 
 
+class Courses(Protocol):
+    """What jobs have held and used over time."""
+
+    def begin(self, job_id: JobId) -> float:
+        """Return when what is known of a job begins, in seconds since 1970."""
+        ...
+
+    def points(self, job_id: JobId) -> Iterator[tuple[float, Sequence[float]]]:
+        """Yield when each point ends, in seconds since 1970, and cores held and used, MB held and used."""
+        ...
+
+
 class OpenHour(Protocol):
     """The account of the hour that is open."""
 
+    @property
+    def courses(self) -> Courses:
+        """Return what jobs have held and used in shorter times."""
+        ...
+
     async def open_periods(self) -> Sequence[PeriodUsage]:
-        """Return it by group."""
+        """Return the account by group."""
         ...
 
 

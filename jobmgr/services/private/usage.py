@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jobmgr.core.accounting import account
+from jobmgr.core.job_courses import JobCourses
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.engine.engine import Engine
 from jobmgr.ports.hostmgr import Agents
 from jobmgr.services.common.account_reads import OpenHour, Question, read_accounts, span_of
 from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.reach import paths_of_pools, reach
 from jobmgr.services.common.sandbox import address_of
+from jobmgr.services.common.used_now import asked_mb, peak_mb, used_now
 from jobmgr.services.common.view import JobView, view
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.clock import NANOSECONDS, Clock, SystemClock
@@ -29,9 +32,10 @@ from peloton.model.accounting import (
 from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
 from peloton.model.ids import MesosTaskId, PoolId, mesos_task_id
+from peloton.model.resources import MILLI
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
-from peloton.model.usage import BYTES_PER_MB, PEAK_MEMORY
+from peloton.model.usage import PEAK_MEMORY
 from peloton.private.jobmgr.usage import usage_pb2 as pb
 from peloton.private.jobmgr.usage import usage_pb2_grpc
 
@@ -64,6 +68,8 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
 
     async def GetUsage(self, request: pb.GetUsageRequest, context: object) -> pb.GetUsageResponse:
         """Return what running instances use. Raises NotFound, InvalidArgument."""
+        if request.with_course and len(request.instances) != 1:
+            raise InvalidArgument("with_course", True, "for one instance only")
         job = await view(self._engine, request.job_id.value)
         running = await _running(job, request.instances)
         answer = pb.GetUsageResponse(running=len(running))
@@ -81,6 +87,8 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
             usage = read.get((task.host, task.agent_id), {}).get(run)
             if usage is not None:
                 answer.usages.append(_row(instance, run, task, usage))
+                if request.with_course and job.cached is not None:
+                    _add_course(answer.usages[-1], job.cached, instance)
         return answer
 
     async def ListLosses(self, request: pb.ListLossesRequest, context: object) -> pb.ListLossesResponse:
@@ -136,9 +144,7 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
         live = self._engine.job(job.job_id)
         usage = job.runtime.resource_usage if live is None else live.runtime.resource_usage
         total = amounts_of(usage) if live is None else account(live, now)
-        peak = usage.get(PEAK_MEMORY, 0.0)
-        if live is not None and live.samples:
-            peak = max(peak, *(each.last.peak / BYTES_PER_MB for each in live.samples.values()))
+        peak = usage.get(PEAK_MEMORY, 0.0) if live is None else peak_mb(live)
         hours = {row.hour: row.amounts for row in rows}
         rest = total.minus(rows[-1].total if rows else NOTHING)
         if rest != NOTHING:
@@ -147,6 +153,30 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
         answer = pb.GetJobAccountResponse(total=_amounts_to(total), memory_peak_mb=peak)
         for start in sorted(hours):
             answer.hours.add(start=start, amounts=_amounts_to(hours[start]))
+        courses = self._open_hour.courses
+        answer.course_begin = courses.begin(job.job_id)
+        answer.course.extend(_points(courses.points(job.job_id)))
+        return answer
+
+    async def ListUsed(self, request: pb.ListUsedRequest, context: object) -> pb.ListUsedResponse:
+        """Return what the runs of active jobs use."""
+        mine, paths = reach(), await paths_of_pools(self._engine)
+
+        def allowed(job: CachedJob) -> bool:
+            return mine.has(job.job_id, job.spec, paths)
+
+        answer = pb.ListUsedResponse()
+        for each in await used_now(self._engine.lanes.in_memory(), allowed):
+            answer.jobs.add(
+                job_id=each.job.job_id,
+                pool_id=each.job.spec.pool_id,
+                cores=each.cores,
+                memory_bytes=each.memory,
+                runs=each.runs,
+                memory_peak_mb=peak_mb(each.job),
+                memory_asked_mb=asked_mb(each.job.spec),
+                name=each.job.spec.name,
+            )
         return answer
 
     async def _all(self, hosts: list[Host]) -> list[Mapping[MesosTaskId, ContainerUsage] | str]:
@@ -175,12 +205,33 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
 
 
 class _NoHour:
+    courses = JobCourses()
+
     async def open_periods(self) -> Sequence[PeriodUsage]:
         return ()
 
 
 def _is_within(path: str, pool: str) -> bool:
     return path == pool or path.startswith(f"{pool.rstrip('/')}/")
+
+
+def _points(points: Iterable[tuple[float, Sequence[float]]]) -> Iterator[pb.CoursePoint]:
+    for until, (held_cores, used_cores, held_mb, used_mb) in points:
+        yield pb.CoursePoint(
+            until=until, held_cores=held_cores, used_cores=used_cores, held_mb=held_mb, used_mb=used_mb
+        )
+
+
+def _add_course(usage: pb.InstanceUsage, job: CachedJob, instance: int) -> None:
+    """Add what an instance has used over time, beside what it asks for."""
+    sample = job.samples.get(instance)
+    if sample is None:
+        return
+    asked = job.task_spec(instance).resources
+    cores, memory = asked.cpu / MILLI, asked.memory / MILLI
+    told = sample.course.points()
+    usage.course_begin = sample.course.begin
+    usage.course.extend(_points((until, (cores, used[0], memory, used[1])) for until, used in told))
 
 
 def _amounts_to(amounts: Amounts) -> pb.Amounts:

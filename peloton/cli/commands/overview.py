@@ -98,23 +98,27 @@ def _pools(session: Session) -> Listing:
     from peloton.cli.losses import read_losses
     from peloton.cli.overview import read_pools
     from peloton.cli.overview_text import pool_listing, with_losses
+    from peloton.cli.used import read_used, with_used_pools
 
     pools = read_pools(session)
-    return with_losses(pool_listing(pools), pools, read_losses(session, pools))
+    found = with_used_pools(pool_listing(pools), pools, read_used(session))
+    return with_losses(found, pools, read_losses(session, pools))
 
 
 def _jobs(session: Session) -> Listing:
     from peloton.cli.overview import read_jobs
     from peloton.cli.overview_text import job_listing
+    from peloton.cli.used import read_used, with_used_jobs
 
-    return job_listing(read_jobs(session))
+    return with_used_jobs(job_listing(read_jobs(session)), read_used(session))
 
 
 def _hosts(session: Session) -> Listing:
     from peloton.cli.overview import read_hosts
     from peloton.cli.overview_text import host_listing
+    from peloton.cli.used import read_used_hosts, with_used_hosts
 
-    return host_listing(list(read_hosts(session)))
+    return with_used_hosts(host_listing(list(read_hosts(session))), read_used_hosts(session))
 
 
 def _tasks(job_id: str) -> Callable[[Session], Listing]:

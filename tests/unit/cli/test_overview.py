@@ -23,12 +23,15 @@ from peloton.client import LocalDiscovery, PelotonClient
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local import LocalMembership
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+from peloton.private.jobmgr.usage import usage_pb2
 from tests.unit.deploy.servers import answering, http
 
 from .conftest import Run
 from .fakes import FakeDaemons
 
+MB = 1024 * 1024
 JOBS = {"RUNNING": 3, "PENDING": 0, "INITIALIZED": 0, "FAILED": 1, "SUCCEEDED": 5, "KILLED": 0}
 
 
@@ -47,7 +50,9 @@ def jobs_of(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
 
 @pytest.fixture(autouse=True)
 def cluster(daemons: FakeDaemons) -> None:
-    pool = respool_pb2.ResourcePoolInfo(path=respool_pb2.ResourcePoolPath(value="/a"))
+    pool = respool_pb2.ResourcePoolInfo(
+        id=peloton_pb2.ResourcePoolID(value="a"), path=respool_pb2.ResourcePoolPath(value="/a")
+    )
     pool.usage.add(kind="cpu", allocation=1.5)
     pool.config.resources.add(kind="cpu", reservation=2, limit=8)
     daemons.answers["Query"] = lambda request: (
@@ -164,3 +169,47 @@ def test_wrong_calls(run: Run, daemons: FakeDaemons) -> None:
 def test_bars_show_a_little_use() -> None:
     assert bar(0, 0) == "[....................]   0%  0 of 0"
     assert bar(0.001, 8).startswith("[#...") and bar(8, 8).startswith("[####################] 100%")
+
+
+@pytest.fixture
+def used(daemons: FakeDaemons) -> None:
+    jobs = usage_pb2.ListUsedResponse()
+    jobs.jobs.add(job_id="running2", pool_id="a", cores=1.254, memory_bytes=300 * MB, runs=2)
+    jobs.jobs.add(job_id="gone", pool_id="a", cores=0.5, memory_bytes=100 * MB, runs=1)
+    daemons.answers["ListUsed"] = jobs
+    hosts = sampling_pb2.ListHostsResponse()
+    hosts.hosts.add(hostname="host1", memory_bytes=200 * MB, tasks=1)
+    hosts.hosts.add(hostname="host2", cores=0.25, memory_bytes=100 * MB, tasks=1)
+    daemons.answers["ListHosts"] = hosts
+
+
+@pytest.mark.parametrize(
+    ("view", "heads", "cells"),
+    [
+        ("pools", ("CPU", "Used Cores", "Used MB"), {"/a": ("1.5", "1.75", "400")}),
+        (
+            "jobs",
+            ("Running", "Used Cores", "Used MB"),
+            {"running2": ("2", "1.25", "300"), "running1": ("1", "", "")},
+        ),
+        (
+            "hosts",
+            ("Disk", "Used Cores", "Used MB"),
+            {"host2": ("0%", "0.25", "100"), "host1": ("0%", "", "200")},
+        ),
+    ],
+)
+def test_top_shows_what_is_used(
+    run: Run, used: None, view: str, heads: tuple[str, ...], cells: dict[str, tuple[str, ...]]
+) -> None:
+    outcome = run("top", view, "-n", "1", "-j")
+    rows = {next(iter(row.values())): row for row in json.loads(outcome.out)}
+    assert outcome.err == ""
+    assert {name: tuple(str(rows[name][head]) for head in heads) for name in cells} == cells
+
+
+@pytest.mark.parametrize("view", ["pools", "jobs", "hosts"])
+def test_top_says_where_it_is_not_known_what_is_used(run: Run, daemons: FakeDaemons, view: str) -> None:
+    daemons.answers["ListUsed"] = daemons.answers["ListHosts"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
+    row = json.loads(run("top", view, "-n", "1", "-j").out)[0]
+    assert (row["Used Cores"], row["Used MB"]) == ("?", "?")

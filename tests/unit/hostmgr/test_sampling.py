@@ -20,6 +20,7 @@ from hostmgr.services.sampling import SamplingService
 from mesos.v1.master import master_pb2
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.agent_usage import ContainerUsage
+from peloton.model.usage import BYTES_PER_MB
 from peloton.private.hostmgr.sampling import sampling_pb2 as pb
 
 SECOND = 1_000_000_000
@@ -163,6 +164,24 @@ async def test_readings_of_own_runs_come_with_their_hosts(monkeypatch: pytest.Mo
         assert (host.hostname, host.memory_bytes, host.tasks) == ("h1", 200, 1)
         again = await it.wait(following + 10_000, "another stream", limit=1)
         assert len(again.runs) == 1 and again.stream_id == first.stream_id
+
+
+async def test_a_host_has_what_it_used_over_time() -> None:
+    it = Scene()
+    it.runs.put("j-0-1", "S1")
+    for at, cpu in ((10, 5), (20, 10), (40, 40)):
+        it.sampler._take(agent(1), {"j-0-1": used(cpu, 100 * BYTES_PER_MB, at)})
+    request = pb.ListHostsRequest(hostnames=["h1"], with_course=True)
+    (host,) = (await it.service.ListHosts(request, None)).hosts
+    assert host.course_begin == 10
+    assert [(each.until, each.cores, each.memory_mb) for each in host.course] == [
+        (20, 0.5, 100),
+        (40, 1.5, 100),
+    ]
+    (plain,) = (await it.service.ListHosts(pb.ListHostsRequest(hostnames=["h1"]), None)).hosts
+    assert not plain.course
+    with pytest.raises(InvalidArgument, match="for one host only"):
+        await it.service.ListHosts(pb.ListHostsRequest(with_course=True), None)
 
 
 async def test_one_that_fails_is_counted_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from jobmgr.core.job_courses import JobCourses
 from jobmgr.services.common.account_reads import Span, span_of, with_days
 from jobmgr.services.private.usage import UsageService
 from peloton.api.v1alpha import peloton_pb2
@@ -30,6 +31,7 @@ class Hour:
     """The open hour."""
 
     periods: Sequence[PeriodUsage] = ()
+    courses = JobCourses()
 
     async def open_periods(self) -> Sequence[PeriodUsage]:
         return self.periods

@@ -18,6 +18,7 @@ from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope, enter
 from peloton.mesos.agent_usage import usages
 from peloton.model.pool import pool_path
 from peloton.model.states import TaskState
+from peloton.model.usage import BYTES_PER_MB, Reading
 from peloton.private.jobmgr.usage import usage_pb2, usage_pb2_grpc
 from tests.unit.jobmgr_services.conftest import JOB, Served
 from tests.unit.jobmgr_services.fakes import task
@@ -130,6 +131,48 @@ async def test_hosts_beyond_the_bound_are_named(
     answer = await asked(running)
     assert [each.host for each in answer.unread] == ["h1"] and not held.requests
     assert "at most 0 hosts" in answer.unread[0].reason
+
+
+async def test_what_an_instance_has_used_over_time(running: Served, agent: tuple[Agent, int]) -> None:
+    held, port = agent
+    known(running, port)
+    held.answers["/containers"] = (200, json.dumps([container(RUN)]).encode())
+    job = running.engine.job(JOB)
+    assert job is not None
+    start = job.tasks[0].start_time
+    for seconds, cpu in ((10, 1), (20, 6)):
+        job.take_reading(
+            0, 2, Reading(start + seconds * NANOSECONDS, cpu * NANOSECONDS, 300 * BYTES_PER_MB, 0)
+        )
+    stub = usage_pb2_grpc.UsageServiceStub(running.channel)
+    request = usage_pb2.GetUsageRequest(instances=[0], with_course=True)
+    request.job_id.value = JOB
+    (usage,) = (await stub.GetUsage(request)).usages
+    asked = job.task_spec(0).resources
+    assert usage.course_begin == pytest.approx(start / NANOSECONDS)
+    assert [(each.until - usage.course_begin, each.used_cores) for each in usage.course] == [
+        (pytest.approx(10), pytest.approx(0.1)),
+        (pytest.approx(20), pytest.approx(0.5)),
+    ]
+    assert usage.course[0].held_mb == asked.memory / 1000 and usage.course[0].used_mb == 300
+    with pytest.raises(grpc.aio.AioRpcError, match="for one instance only"):
+        await stub.GetUsage(usage_pb2.GetUsageRequest(job_id=request.job_id, with_course=True))
+
+
+async def test_what_active_jobs_use(running: Served) -> None:
+    job = running.engine.job(JOB)
+    assert job is not None
+    stub = usage_pb2_grpc.UsageServiceStub(running.channel)
+    assert not (await stub.ListUsed(usage_pb2.ListUsedRequest())).jobs
+    start = job.tasks[0].start_time
+    for seconds, cpu, memory in ((10, 1, 300), (20, 6, 100)):
+        reading = Reading(start + seconds * NANOSECONDS, cpu * NANOSECONDS, memory * BYTES_PER_MB, 0)
+        job.take_reading(0, 2, reading)
+    (used,) = (await stub.ListUsed(usage_pb2.ListUsedRequest())).jobs
+    assert (used.job_id, used.pool_id, used.name) == (JOB, job.spec.pool_id, job.spec.name)
+    assert (used.cores, used.memory_bytes, used.runs) == (pytest.approx(0.5), 100 * BYTES_PER_MB, 1)
+    assert used.memory_peak_mb == 300
+    assert used.memory_asked_mb == job.task_spec(0).resources.memory / 1000
 
 
 async def test_instances_and_jobs_that_are_not_there(running: Served) -> None:

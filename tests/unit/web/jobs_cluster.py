@@ -192,7 +192,24 @@ def cluster(job: job_pb2.JobInfo | None = None) -> FakeCluster:
             web.GET_USAGE: usage_pb2.GetUsageResponse(
                 usages=[
                     usage_pb2.InstanceUsage(
-                        cpu_mean=0.25, cpu_limit=1, memory_bytes=120 << 20, memory_limit_bytes=256 << 20
+                        cpu_mean=0.25,
+                        cpu_limit=1,
+                        memory_bytes=120 << 20,
+                        memory_limit_bytes=256 << 20,
+                        course_begin=1_699_999_000,
+                        course=[usage_pb2.CoursePoint(until=1_699_999_030, held_cores=1, used_cores=0.25)],
+                    )
+                ]
+            ),
+            web.GET_JOB_ACCOUNT: usage_pb2.GetJobAccountResponse(
+                memory_peak_mb=100,
+                course_begin=1_699_999_000,
+                course=[usage_pb2.CoursePoint(until=1_699_999_060, held_cores=6, used_cores=1.5)],
+            ),
+            web.LIST_USED: usage_pb2.ListUsedResponse(
+                jobs=[
+                    usage_pb2.JobUsed(
+                        name=EVIL, pool_id=POOL, memory_asked_mb=4096, memory_peak_mb=600, runs=12
                     )
                 ]
             ),

@@ -18,6 +18,7 @@ from peloton.errors import Refused, Unavailable
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.registry import registry_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
@@ -64,6 +65,17 @@ def cluster() -> FakeCluster:
     return hosts_cluster()
 
 
+def used(request: sampling_pb2.ListHostsRequest) -> sampling_pb2.ListHostsResponse:
+    answer = sampling_pb2.ListHostsResponse()
+    if request.hostnames == ["a"]:
+        host = answer.hosts.add(
+            hostname="a", cores=0.5, memory_bytes=300 << 20, tasks=2, at=1_699_999_990 * 10**9
+        )
+        host.course_begin = 1_699_999_900
+        host.course.add(until=1_699_999_990, cores=0.5, memory_mb=300)
+    return answer
+
+
 def hosts_cluster() -> FakeCluster:
     names = ("a", "b", HOSTILE)
     job = job_pb2.JobInfo(
@@ -96,6 +108,7 @@ def hosts_cluster() -> FakeCluster:
             web.GET_HOSTS_BY_QUERY: query,
             web.GET_MESOS_AGENT_INFO: hostsvc_pb2.GetMesosAgentInfoResponse(),
             web.GET_HOST_HISTORY: history,
+            web.LIST_USED_HOSTS: used,
             web.GET_JOB: job_pb2.GetResponse(jobInfo=job),
             web.GET_TASK: task_pb2.GetResponse(
                 result=task_pb2.TaskInfo(runtime=task_pb2.RuntimeInfo(state=task_pb2.RUNNING))
@@ -300,3 +313,14 @@ def test_a_lost_host_is_forgotten() -> None:
     done = client.post("/maintenance/forget", data=form, follow_redirects=False)
     assert (done.status_code, done.headers["location"]) == (303, "/hosts")
     assert posts(cluster, "ForgetHosts") == [registry_pb2.ForgetHostsRequest(hostnames=["gone"])]
+
+
+def test_what_the_tasks_on_a_host_use(cluster: FakeCluster) -> None:
+    text = client(cluster).get("/hosts/a").text
+    assert "2 tasks use 0.5 cores and 300 MB memory" in text
+    assert "CPU: Used 0.5, Allocated now 1" in text
+    assert 'id="used-title"' not in client(cluster).get("/hosts/b").text
+    cluster.answers[web.LIST_USED_HOSTS] = Unavailable("no answer")
+    cluster.shared.forget()
+    page = client(cluster).get("/hosts/a")
+    assert page.status_code == 200 and 'id="used-title"' not in page.text

@@ -24,7 +24,7 @@ from peloton.web.views.jobs.job import job_head
 from peloton.web.views.jobs.search import JobSearch
 
 from .fake import FakeCluster, application, browser, token
-from .jobs_cluster import EVIL, JOB, VERSION, cluster, job_info, task_info
+from .jobs_cluster import EVIL, JOB, VERSION, cluster, explained, job_info, task_info
 
 NOW = 1_700_000_000.0
 PATHS = (
@@ -193,6 +193,30 @@ def test_a_running_instance_shows_what_it_uses(client: TestClient, found: FakeCl
     found.answers[web.GET_USAGE] = Unavailable("no leader of jobmgr is known")
     text = client.get(f"/jobs/{JOB}/instances/1").text
     assert "boom" in text and "Uses now" not in text
+
+
+def test_a_job_and_an_instance_have_charts_of_what_they_use(client: TestClient, found: FakeCluster) -> None:
+    text = client.get(f"/jobs/{JOB}").text
+    assert "CPU: Used 1.5, Held 6" in text
+    assert "An instance asks for 512 MB, peaked at 100 MB." in text
+    assert "CPU: Used 0.25, Asked for 1" in client.get(f"/jobs/{JOB}/instances/1").text
+    found.answers[web.GET_JOB_ACCOUNT] = Unavailable("no answer")
+    found.shared.forget()
+    answer = client.get(f"/jobs/{JOB}")
+    assert answer.status_code == 200 and 'id="usage-head"' not in answer.text
+
+
+def test_a_job_that_waits_for_memory_shows_who_does_not_use_it(
+    client: TestClient, found: FakeCluster
+) -> None:
+    hint = "asks for 4 GB, peaked at 600 MB: its 12 running instances hold up to 41 GB"
+    assert hint not in client.get(f"/jobs/{JOB}").text
+    waits = explained()
+    waits.groups[0].first.check.kind = "memory"
+    found.answers[web.EXPLAIN_JOB] = waits
+    found.shared.forget()
+    text = client.get(f"/jobs/{JOB}").text
+    assert hint in text and "<script>alert(1)" not in text
 
 
 def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:

@@ -13,13 +13,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from peloton.api.v0.host.svc import host_svc_pb2
-from peloton.calls.web import COMPLETE_MAINTENANCE, GET_HOST_HISTORY, GET_MESOS_AGENT_INFO, START_MAINTENANCE
+from peloton.calls.web import (
+    COMPLETE_MAINTENANCE,
+    GET_HOST_HISTORY,
+    GET_MESOS_AGENT_INFO,
+    LIST_USED_HOSTS,
+    START_MAINTENANCE,
+)
 from peloton.clock import NANOSECONDS, parse_rfc3339
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.model.plural import plural
 from peloton.model.resources import KINDS
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.sampling import sampling_pb2
+from peloton.web.charts import Chart
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
 from peloton.web.permissions import host_change, host_denials, host_refusals
@@ -37,11 +45,13 @@ from peloton.web.views.hosts.reads import (
 from peloton.web.views.hosts.rows import (
     PAGE_SIZES,
     STATES,
+    HostRow,
     HostsQuery,
     host_url,
     hosts_page,
     selected,
 )
+from peloton.web.views.shared.usage_charts import host_charts
 
 POLL_SECONDS = 1.8
 MOST_AT_ONCE = 200
@@ -95,6 +105,7 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
     tasks, count = await tasks_on(subject.calls, name, MOST_TASKS)
     agents, agents_trouble = await _agents(subject.calls, name)
     history, history_trouble = await _history(subject.calls, name)
+    used, charts = await _used(subject.calls, row)
     denied = await host_refusals(subject.calls)
     offered = ("start" if row.up else "forget" if row.loss else "complete", "change")
     return {
@@ -106,6 +117,8 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
         "task_count": count,
         "agents": agents,
         "agents_trouble": agents_trouble,
+        "used": used,
+        "usage_charts": charts,
         "history": history,
         "history_trouble": history_trouble,
         "kind_labels": LABELS,
@@ -125,6 +138,19 @@ async def _agents(calls: Calls, name: str) -> tuple[tuple[AgentView, ...], str]:
         return agent_views(await calls.read(GET_MESOS_AGENT_INFO, request)), ""
     except PelotonError as error:
         return (), str(error)
+
+
+async def _used(calls: Calls, row: HostRow) -> tuple[sampling_pb2.HostUsage | None, tuple[Chart, ...]]:
+    """Return what the tasks on a host use now, and over time; nothing where that is not known."""
+    request = sampling_pb2.ListHostsRequest(hostnames=[row.name], with_course=True)
+    try:
+        hosts = (await calls.read(LIST_USED_HOSTS, request)).hosts
+    except PelotonError:  # a host manager of an earlier version, or that does not answer
+        return None, ()
+    if not hosts:
+        return None, ()
+    held = (row.used(kind).allocated for kind in ("cpu", "memory"))
+    return hosts[0], host_charts(hosts[0], *held)
 
 
 async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
@@ -224,7 +250,7 @@ PAGES = (
         "/hosts/{name:path}",
         "host.html",
         load_host,
-        ("state", "usage", "tasks", "agents", "history"),
+        ("state", "usage", "used", "tasks", "agents", "history"),
         "Hosts",
     ),
 )

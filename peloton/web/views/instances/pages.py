@@ -24,6 +24,7 @@ from peloton.web.views.instances.rows import events_of, instance_of, lanes_of
 from peloton.web.views.jobs.pages import pools_of, with_links
 from peloton.web.views.jobs.why import Waiting, task_waiting
 from peloton.web.views.shared.timeline import timeline
+from peloton.web.views.shared.usage_charts import instance_charts
 
 
 async def load_instance(subject: Subject) -> Mapping[str, Any]:
@@ -40,6 +41,7 @@ async def load_instance(subject: Subject) -> Mapping[str, Any]:
     pool = next((each.path.value for each in pools if each.id.value == held), "")
     denied = await refusals(calls, {"files": BROWSE_SANDBOX}, pool)
     instance, events = instance_of(job_id, got), events_of(told.result)
+    usage = await _usage(calls, job_id, got.result)
     return {
         "job_name": about.jobInfo.config.name or "(no name)",
         "instances": about.jobInfo.config.instanceCount + about.jobInfo.runtime.releasedInstances,
@@ -47,22 +49,23 @@ async def load_instance(subject: Subject) -> Mapping[str, Any]:
         "events": events,
         "denied": denied,
         "timeline": timeline(lanes_of(events), subject.now),
-        "usage": await _usage(calls, job_id, got.result),
+        "usage": "" if usage is None else usage_text(usage),
+        "usage_charts": () if usage is None else instance_charts(usage),
         "waiting": await _waiting(calls, about.jobInfo, got.result, subject.now),
     }
 
 
-async def _usage(calls: Calls, job_id: str, info: task_pb2.TaskInfo) -> str:
-    """Return what an instance uses, in words; empty where it does not run, or its agent does not tell."""
+async def _usage(calls: Calls, job_id: str, info: task_pb2.TaskInfo) -> usage_pb2.InstanceUsage | None:
+    """Return what an instance uses; None where it does not run, or its agent does not tell."""
     if info.runtime.state != task_pb2.RUNNING:
-        return ""
+        return None
     job = v1alpha_pb2.JobID(value=job_id)
-    request = usage_pb2.GetUsageRequest(job_id=job, instances=[info.instanceId])
+    request = usage_pb2.GetUsageRequest(job_id=job, instances=[info.instanceId], with_course=True)
     try:
         found = (await calls.read(GET_USAGE, request)).usages
     except PelotonError:  # a job manager of an earlier version, or a job that has just ended
-        return ""
-    return usage_text(found[0]) if found else ""
+        return None
+    return found[0] if found else None
 
 
 async def _waiting(calls: Calls, job: job_pb2.JobInfo, info: task_pb2.TaskInfo, now: float) -> Waiting | None:
@@ -87,7 +90,7 @@ PAGES = (
         "/jobs/{job_id}/instances/{instance:int}",
         "instance.html",
         load_instance,
-        live=("state", "waiting", "runs", "timeline", "events"),
+        live=("state", "waiting", "usage", "runs", "timeline", "events"),
         nav="Jobs",
     ),
 )

@@ -70,6 +70,8 @@ class JobHead:
     """What runs that have ended have held over time, and used, by kind; of a batch job."""
     peak: str = ""
     """The most memory that an instance had at a time; empty where that is not known."""
+    asked_mb: float = 0.0
+    """The most memory that an instance asks for."""
     reason: str = ""
     lost: str = ""
     """Work since the last checkpoints of runs that ended too early; empty: none."""
@@ -127,6 +129,7 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         counts=counts(runtime.taskStats, config.instanceCount),
         usage=held_and_used(runtime.resourceUsage),
         peak=peak_text(runtime.resourceUsage),
+        asked_mb=asked_memory(config),
         lost=duration(lost) if (lost := runtime.resourceUsage.get("lost", 0.0)) else "",
         reason=runtime.reason,
     )
@@ -162,6 +165,12 @@ def asks_of(task: task_pb2.TaskConfig) -> list[tuple[str, str]]:
         ("GPU", of.gpuLimit, "gpu"),
     )
     return [(title, amount(value, kind)) for title, value, kind in kinds if value]
+
+
+def asked_memory(config: job_pb2.JobConfig) -> float:
+    """Return the most memory that an instance asks for, in MB."""
+    tasks = (config.defaultConfig, *config.instanceConfig.values())
+    return max(task.resource.memLimitMb for task in tasks)
 
 
 def _command(task: task_pb2.TaskConfig) -> str:

@@ -17,16 +17,21 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.calls.web import (
     EXPLAIN_JOB,
     GET_JOB,
+    GET_JOB_ACCOUNT,
     GET_JOB_V1ALPHA,
     LIST_JOB_WORKFLOWS,
     LIST_TASKS,
+    LIST_USED,
     QUERY_JOBS,
     QUERY_POOLS,
     QUERY_TASKS,
 )
 from peloton.errors import NotFound, PelotonError
 from peloton.model.ids import is_uuid
+from peloton.present.accounts import memory_hint
+from peloton.present.unused_memory import unused_memory, waits_for_memory
 from peloton.present.why import task_query
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Moved, Page, Subject
@@ -41,12 +46,15 @@ from peloton.web.views.jobs.versions import chosen, compare, config_version, spe
 from peloton.web.views.jobs.why import Waiting, jobs_named, linked, waiting
 from peloton.web.views.jobs.workflow import Workflow, workflow
 from peloton.web.views.shared.timeline import Lane, Span, timeline
+from peloton.web.views.shared.usage_charts import job_charts
 
 POOL_SECONDS = 10.0
 """How old the paths of pools may be."""
 LARGE = 5000
 """Instances from which on what costs the managers a walk over all of them is read every LARGE_SECONDS."""
 LARGE_SECONDS = 1.9
+ACCOUNT_SECONDS = 10.0
+"""How old the account of a job may be: the job manager walks over all its instances for it."""
 WORKFLOWS = 20
 """Workflows of a job that are read for its events and versions."""
 
@@ -108,7 +116,9 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
     if not is_uuid(job_id):
         raise Moved(await address_of(subject.calls, job_id))
     search = TaskSearch.of(job_id, subject.query)
-    read, table = await asyncio.gather(read_job(subject.calls, job_id), _table(subject.calls, search))
+    read, table, used = await asyncio.gather(
+        read_job(subject.calls, job_id), _table(subject.calls, search), _account(subject.calls, job_id)
+    )
     head = read.head
     denied = await refusals(subject.calls, methods_of(head), head.pool)
     if not search.narrow:
@@ -123,8 +133,19 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
         "size": PAGE,
         "timeline": timeline(_lanes(table), subject.now),
         "events": job_events(head, read.workflows),
+        "usage_charts": job_charts(used),
+        "hint": memory_hint(head.asked_mb, used.memory_peak_mb),
         "search": search,
     }
+
+
+async def _account(calls: Calls, job_id: str) -> usage_pb2.GetJobAccountResponse:
+    """Return what a job has held and used; nothing where the job manager does not tell."""
+    request = usage_pb2.GetJobAccountRequest(job_id=peloton_pb2.JobID(value=job_id))
+    try:
+        return await calls.read(GET_JOB_ACCOUNT, request, ACCOUNT_SECONDS)
+    except PelotonError:  # a job manager of an earlier version, or a user without the right
+        return usage_pb2.GetJobAccountResponse()
 
 
 async def _table(calls: Calls, search: TaskSearch) -> TaskTable:
@@ -164,7 +185,18 @@ async def read_waiting(calls: Calls, job: job_pb2.JobInfo) -> list[Waiting]:
     if stats.get("INITIALIZED"):
         query = task_query(job.id.value, "INITIALIZED")
         initialized = (await calls.read(QUERY_TASKS, query, LARGE_SECONDS)).records
-    return await with_links(calls, waiting(job, groups, failure, initialized))
+    lacks_memory = any(waits_for_memory(group.first) for group in groups)
+    hints = await _hints(calls, job) if lacks_memory else []
+    return await with_links(calls, waiting(job, groups, failure, initialized, hints))
+
+
+async def _hints(calls: Calls, job: job_pb2.JobInfo) -> list[str]:
+    """Return who holds memory of the job's pool that was never used; nothing where that is not known."""
+    try:
+        used = (await calls.read(LIST_USED, usage_pb2.ListUsedRequest(), ACCOUNT_SECONDS)).jobs
+    except PelotonError:
+        return []
+    return unused_memory(job.config.respoolID.value, used)
 
 
 async def with_links(calls: Calls, waits: Sequence[Waiting]) -> list[Waiting]:
@@ -215,7 +247,7 @@ PAGES = (
         "/jobs/{job_id}",
         "job.html",
         load_job,
-        live=("state", "actions", "waiting", "workflow", "what", "timeline", "instances", "events"),
+        live=("state", "actions", "waiting", "workflow", "what", "usage", "timeline", "instances", "events"),
         nav="Jobs",
     ),
     Page("/jobs/{job_id}/versions", "job_versions.html", load_versions, nav="Jobs"),

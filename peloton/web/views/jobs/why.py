@@ -11,6 +11,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.amounts import amount
 from peloton.model.spans import spans
 from peloton.present.remedies import remedies, remedies_before_resmgr
+from peloton.present.unused_memory import waits_for_memory
 from peloton.present.why import ENDED, Group, Why, waiting_of_job
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import KINDS, seconds_of
@@ -60,13 +61,14 @@ def waiting(
     groups: Iterable[explain_pb2.Group],
     failure: str = "",
     initialized: Iterable[task_pb2.TaskInfo] = (),
+    hints: Sequence[str] = (),
 ) -> list[Waiting]:
     """Return why a job's instances wait, the largest group first: what `job why` says of them.
 
     `failure` says why the resource manager's groups are missing; `initialized` are the instances that it was
-    not given yet.
+    not given yet. `hints` are said where memory is what is missing.
     """
-    found = [_of(group, job) for group in waiting_of_job(job, groups, failure, initialized)]
+    found = [_of(group, job, hints) for group in waiting_of_job(job, groups, failure, initialized)]
     return sorted(found, key=lambda each: -each.count)[:SHOWN]
 
 
@@ -90,8 +92,9 @@ def linked(each: Waiting, names: Mapping[str, str]) -> Waiting:
     return replace(each, parts=[*parts, (each.cause[end:], "")])
 
 
-def _of(group: Group, job: job_pb2.JobInfo) -> Waiting:
+def _of(group: Group, job: job_pb2.JobInfo, hints: Sequence[str] = ()) -> Waiting:
     first = group.first
+    helps = remedies_before_resmgr(job, group.cause) if first is None else remedies(first)
     more = ", …" if group.instances and len(group.instances) < group.count else ""
     return Waiting(
         group.state,
@@ -101,7 +104,7 @@ def _of(group: Group, job: job_pb2.JobInfo) -> Waiting:
         0.0 if first is None else seconds_of(first.since),
         [line for line in group.lines if not line.startswith("since ")],
         [share_row(share) for share in group.shares],
-        remedies_before_resmgr(job, group.cause) if first is None else remedies(first),
+        [*helps, *(hints if waits_for_memory(first) else ())],
     )
 
 
