@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.servers.engine import Engine
-from tests.servers.engine.keeper import CGROUPS, HIDDEN, sweep
+from tests.servers.engine.keeper import CGROUPS, HIDDEN, PREFIX, sweep
 from tests.servers.engine.running import ROOT
 from tools.images import images
 
@@ -66,7 +66,8 @@ def traces() -> list[str]:
     found = [f"process {each.pid}" for each in psutil.process_iter(["name"]) if _is(each, names)]
     found += [f"bridge {path.name}" for path in Path("/sys/class/net").glob("br-*")]
     found += [f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    found += [f"cgroup {path}" for path in (*CGROUPS.glob("peloton-*"), *CGROUPS.glob("*/peloton-*"))]
+    # Agents of other tests have cgroups, too.
+    found += [f"cgroup {path}" for at in ("", "*/") for path in CGROUPS.glob(f"{at}{PREFIX}*")]
     return found + [f"folder {path}" for path in HIDDEN if Path(path).exists()]
 
 
