@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from tests.servers.engine import Engine
-from tests.servers.engine.keeper import CGROUPS, HIDDEN, PREFIX, sweep
+from tests.servers.engine.cache import PREFIX
+from tests.servers.engine.keeper import CGROUPS, HIDDEN, sweep
 from tests.servers.engine.running import ROOT
 from tools.images import images
 
