@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
+import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +26,7 @@ from tests.cluster.conftest import Harness, harness_of, wait_for
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "host-airflow" / "bin"
 PROGRAMS = ROOT / "tests" / "workloads" / "programs"
-SECONDS = 240.0
+SECONDS = 480.0
 WEB = "http://web.example.com"
 JOB = """\
 name: airflow
@@ -40,6 +45,15 @@ class Airflow:
     harness: Harness
     home: Path
     environment: Mapping[str, str]
+
+    def ask(self, query: str) -> list[Any]:
+        """Return the first column of what a query of its database finds."""
+        with closing(sqlite3.connect(f"file:{self.home}/airflow.db?mode=ro", uri=True, timeout=30)) as held:
+            return [row[0] for row in held.execute(query)]
+
+    def log(self, name: str) -> str:
+        """Return the end of what a process has written, by the name of its command."""
+        return f"{name}: {(self.home / f'{name}.log').read_text()[-3000:]}"
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -199,3 +213,107 @@ def test_the_dag_of_the_page_runs(airflow: Airflow, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     job = job_named(done.stdout + done.stderr)
     assert b"".join(airflow.harness.client.jobs.logs(job, 1)) == b"hello from 1\n"
+
+
+API = "api-server"
+START_SECONDS = 600.0
+"""For four programs that import much, on a busy machine."""
+PARTS = (API, "dag-processor", "scheduler", "triggerer")
+
+
+class Parts:
+    """The processes of an installation of Airflow, each with the workers that it starts."""
+
+    def __init__(self, airflow: Airflow) -> None:
+        self._airflow = airflow
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        airflow = self._airflow
+        with (airflow.home / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [str(BIN / "airflow"), name],
+                env=airflow.environment,
+                cwd=airflow.home,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, name: str) -> None:
+        """Kill a process and what it has started."""
+        process = self._processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+    def story(self) -> str:
+        return "\n".join(map(self._airflow.log, PARTS))
+
+    def end(self) -> None:
+        for name in list(self._processes):
+            self.kill(name)
+
+
+@contextmanager
+def parts_of(airflow: Airflow, port: int) -> Iterator[Parts]:
+    """Run Airflow as an operator does: a process for each of its parts, which call that at the port."""
+    parts = Parts(airflow)
+    try:
+        parts.start(API)
+        wait_for(lambda: answers(port), START_SECONDS, lambda: airflow.log(API))
+        for name in PARTS[1:]:
+            parts.start(name)
+        yield parts
+    finally:
+        parts.end()
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(1800)
+def test_a_deferred_task_outlives_its_triggerer(airflow: Airflow, tmp_path: Path) -> None:
+    """Scheduler, triggerer, API server and DAG processor run a DAG; the triggerer dies while the job runs."""
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    shutil.copy(PROGRAMS / "airflow_scheduled.py", dags)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    own = {
+        "TEST_FOLDER": str(tmp_path),
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "false",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__TRIGGERER__CAPACITY": "10",
+    }
+    held = replace(airflow, environment={**airflow.environment, **own})
+    state = "select state from task_instance where dag_id = 'scheduled' and task_id = 'run'"
+    ended = "select state from dag_run where dag_id = 'scheduled'"
+    with parts_of(held, port) as parts:
+        wait_for(lambda: held.ask(state) == ["deferred"], START_SECONDS, parts.story)
+        [job] = jobs_named(held, "scheduled")
+        wait_for(lambda: held.harness.runtime(job).state == job_pb2.RUNNING, 60)
+        parts.kill("triggerer")
+        parts.start("triggerer")
+        (tmp_path / "done").touch()
+        wait_for(lambda: held.ask(ended) == ["success"], START_SECONDS, parts.story)
+    assert (tmp_path / "told").read_text() == job
+    assert jobs_named(held, "scheduled") == [job]
+
+
+def jobs_named(airflow: Airflow, name: str) -> list[str]:
+    """Return the ids of the jobs with a name."""
+    spec = job_pb2.QuerySpec(name=name)
+    answer = airflow.harness.client.job_svc.Query(job_pb2.QueryRequest(spec=spec), timeout=30)
+    return [each.id.value for each in answer.results]
