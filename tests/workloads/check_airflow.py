@@ -26,7 +26,7 @@ from tests.cluster.conftest import Harness, harness_of, wait_for
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "host-airflow" / "bin"
 PROGRAMS = ROOT / "tests" / "workloads" / "programs"
-SECONDS = 480.0
+SECONDS = 240.0
 WEB = "http://web.example.com"
 JOB = """\
 name: airflow
