@@ -107,13 +107,16 @@ demo-secure: $(READY)
 demo-elastic: $(READY)
 	@$(BIN)/python -m minicluster.demo.elastic
 
+# An environment that was interrupted while it was made is made anew: pip takes what it has begun for installed.
+FRESH = test -e $@ || rm -rf $(@D); rm -f $@; test -x $(@D)/bin/pip || $(PYTHON) -m venv $(@D)
+
 # Programs of others, each in an environment of its own; the first time they are downloaded: JAX, 150 MB in
 # workloads, TensorFlow, 350 MB, and Ray, 90 MB.
 WORKLOADS := build/workloads
 FRAMEWORKS := $(patsubst %,build/%/.ready,workloads tensorflow ray)
 
 $(FRAMEWORKS): build/%/.ready: locks/%.txt
-	test -x build/$*/bin/pip || $(PYTHON) -m venv build/$*
+	$(FRESH)
 	build/$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/$*.txt
 	touch $@
 
@@ -126,7 +129,7 @@ demo-ml: $(READY) $(WORKLOADS)/.ready
 
 # A project of others with the client that is a part of it: an environment for each, with the wheels as they are now.
 build/host-%/.ready: locks/%.txt
-	test -x build/host-$*/bin/pip || $(PYTHON) -m venv build/host-$*
+	$(FRESH)
 	build/host-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/$*.txt
 	touch $@
 
@@ -147,7 +150,7 @@ build/clients/spark/.ready: $(SPARK_SOURCES) | $(READY)
 	@touch $@
 
 build/spark-%/.installed: locks/spark-%.txt locks/spark-build.txt
-	test -x build/spark-$*/bin/pip || $(PYTHON) -m venv build/spark-$*
+	$(FRESH)
 	build/spark-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/spark-build.txt
 	build/spark-$*/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r $<
 	@touch $@
