@@ -30,14 +30,14 @@ def waits_for_memory(found: Explanation | None) -> bool:
 def unused_memory(pool_id: str, jobs: Iterable[JobUsed]) -> list[str]:
     """Return which jobs of a pool ask for far more memory than they have had, those that hold most first.
 
-    Such as `etl asks for 4 GB, peaked at 600 MB: its 12 running instances hold 40.9 GB that was never used`.
+    Such as `job etl asks for 4 GB, peaked at 600 MB: its 12 running instances hold up to 41 GB …`.
     """
     told = []
     for each in jobs:
         hint = memory_hint(each.memory_asked_mb, each.memory_peak_mb)
         if each.pool_id == pool_id and hint:
             idle = (each.memory_asked_mb - each.memory_peak_mb) * each.runs
-            told.append((idle, f"{clean(each.name) or each.job_id} {hint}: {_held(each.runs, idle)}"))
+            told.append((idle, f"job {clean(each.name) or each.job_id} {hint}: {_held(each.runs, idle)}"))
     return [text for _, text in sorted(told, key=lambda each: (-each[0], each[1]))[:MOST_JOBS]]
 
 

@@ -41,6 +41,8 @@ def test_a_job_has_hours_and_then_shorter_times() -> None:
 
 def test_nothing_is_drawn_where_nothing_was_measured() -> None:
     assert job_charts(usage_pb2.GetJobAccountResponse()) == ()
+    waits = usage_pb2.GetJobAccountResponse(course=[usage_pb2.CoursePoint(until=START)])
+    assert job_charts(waits) == ()
     assert instance_charts(usage_pb2.InstanceUsage()) == ()
     assert host_charts(sampling_pb2.HostUsage(memory_bytes=5), 1.0, 100.0) == ()
 
@@ -88,8 +90,9 @@ def test_jobs_that_ask_for_far_more_memory_than_they_have_had() -> None:
         used("unknown", 1024, 0),
     ]
     assert unused_memory("p", jobs) == [
-        "etl asks for 4 GB, peaked at 600 MB: its 12 running instances hold up to 41 GB that was never used",
-        "small asks for 4 GB, peaked at 600 MB: "
+        "job etl asks for 4 GB, peaked at 600 MB: "
+        "its 12 running instances hold up to 41 GB that was never used",
+        "job small asks for 4 GB, peaked at 600 MB: "
         "its 1 running instance holds up to 3.41 GB that was never used",
     ]
     assert len(unused_memory("p", [used(str(each), 4096, 600) for each in range(10)])) == 3

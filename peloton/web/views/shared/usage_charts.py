@@ -64,8 +64,8 @@ def _course(begin: float, course: Iterable[CoursePoint]) -> Iterable[Point]:
 
 
 def _charts(points: Sequence[Point], held: str) -> tuple[Chart, ...]:
-    """Return a chart of cores and one of memory; none where nothing was measured yet."""
-    if not points:
+    """Return a chart of cores and one of memory; none where nothing was held or used yet."""
+    if not any(max(each[2:]) for each in points):
         return ()
     first = points[0]
     times = [first.since, *(each.until for each in points)]
