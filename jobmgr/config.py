@@ -14,6 +14,7 @@ from peloton.config.encryption import AgentSettings
 from peloton.config.older_names import older_names
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
+from peloton.model.shard import SHARDS
 from storage.config import StorageSettings
 
 
@@ -73,7 +74,7 @@ class JobmgrSettings(DaemonSettings):
     """Where jobs, tasks and their history are kept."""
     goal_state: Annotated[Limits, BeforeValidator(older_names(rows_per_cycle="rows_per_turn"))] = Limits()
     """Times after which tasks are reconciled, killed again and started over."""
-    lanes: int = Field(4, ge=1, le=64)
+    lanes: int = Field(4, ge=1, le=SHARDS)
     """Loops over which jobs are dealt by their ids. A job whose write cannot be made delays only its lane."""
     agents: AgentSettings = AgentSettings()
     """How Mesos agents are asked for the files of tasks."""

@@ -1,4 +1,4 @@
-"""All lanes of a job manager. Jobs are dealt over them by their ids, events by their jobs.
+"""All lanes of a job manager. Shards of jobs are dealt over them by their numbers, events by their jobs.
 
 A job whose write cannot be made delays only its own lane.
 """
@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from zlib import crc32
 
 from prometheus_client import Gauge
 
@@ -26,6 +25,7 @@ from peloton.clock import Clock
 from peloton.errors import Fenced
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.shard import shard_of
 from peloton.model.workflow import Workflow
 from storage.interface import Fence, Store, unfenced
 
@@ -66,7 +66,7 @@ class Lanes:
 
     def lane_of(self, job_id: JobId) -> int:
         """Return the number of the job's lane: the same in every process."""
-        return crc32(job_id.encode()) % len(self._lanes) if len(self._lanes) > 1 else 0
+        return shard_of(job_id) % len(self._lanes) if len(self._lanes) > 1 else 0
 
     def lane(self, job_id: JobId) -> Lane:
         """Return the job's lane."""
