@@ -12,7 +12,7 @@ from setuptools import Extension  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[1]
 GROUPS = {
-    "model": ("peloton/model", "peloton/statemachine.py", "peloton/deadlines.py"),
+    "model": ("peloton/model", "peloton/sharding", "peloton/statemachine.py", "peloton/deadlines.py"),
     "resmgr": ("resmgr/core",),
     "placement": ("placement/core",),
     "jobmgr": ("jobmgr/core",),

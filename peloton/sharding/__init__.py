@@ -1,0 +1,1 @@
+"""Who owns which shard of the jobs, decided without clock and effects (docs/shards.md)."""
