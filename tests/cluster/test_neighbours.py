@@ -17,7 +17,7 @@ from peloton.api.v0.job import job_pb2
 from storage.codec import TASK_RUNTIME
 from storage.sqlite.writer import read_writers
 from tests.cluster.conftest import wait_for
-from tests.cluster.deploying import Deployer
+from tests.cluster.deploying import Deployer, run_a_job
 from tests.cluster.test_deploy import Calls, runs_of, service
 from tests.conftest import lacking
 from tests.servers.previous import VERSION, previous_environment
@@ -61,6 +61,7 @@ def test_the_version_before_is_upgraded_while_it_serves(
         print(f"{calls.made} calls while versions were mixed as in {sorted(seen)}")
         assert any(len(set(each)) == 2 for each in seen), "both versions ran beside each other"
         assert set(versions(deployer, file)) == {__version__}
+        run_a_job(harness)  # the leader of jobmgr was replaced last
         assert releases(store) == {"0.1", "0.2"}, "rows of both versions"
         with closing(sqlite3.connect(store)) as db:
             assert set(read_writers(db).values()) == {__version__}
