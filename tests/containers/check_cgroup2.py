@@ -27,7 +27,7 @@ def test_limits_and_usage_of_tasks() -> None:
     try:
         code, told = run([sys.executable, "-c", LOOK], ROOT, SECONDS)
         assert code == 0 and {"cpu", "memory", "pids"} <= set(told.split()), told
-        pytest_ = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs")
+        pytest_ = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs")
         code, told = run([*pytest_, "-k", " or ".join(TESTS), *FILES], ROOT, SECONDS)
     except Missing as missing:
         lacking(missing)
