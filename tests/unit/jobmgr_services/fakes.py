@@ -57,7 +57,9 @@ class FakeEngine(Engine):
         self.lockdown = Lockdown(store)
         self.held: dict[JobId, CachedJob] = {}
         self.requests: list[tuple[object, ...]] = []
-        self.lanes = SimpleNamespace(unread=(), jobs=lambda: list(self.held))  # type: ignore[assignment]
+        self.lanes = SimpleNamespace(  # type: ignore[assignment]
+            unread=(), jobs=lambda: list(self.held), in_memory=lambda: list(self.held.values())
+        )
         self.racing = 0
         """So many updates meet one of somebody else's."""
 
