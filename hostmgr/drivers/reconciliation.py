@@ -45,6 +45,8 @@ class Reconciliation:
         self._clock = clock
         self._batch = batch
         self._cluster = cluster
+        self._unnamed: set[MesosTaskId] = set()
+        """Runs known here that the store did not have at the last explicit reconciliation."""
 
     async def run(self) -> NoReturn:
         """Reconcile whenever there is a connection."""
@@ -73,8 +75,8 @@ class Reconciliation:
     async def _explicit(self) -> None:
         """Request the states of all runs of active jobs that Mesos may have.
 
-        So too of those which only this host manager takes for running: where the report of an end was lost
-        with a connection and jobmgr has learnt of the end otherwise, nobody else asks for them.
+        Also of those which only this host manager takes for running, also the time before: where the report
+        of an end was lost with a connection, and jobmgr has learnt of the end otherwise, nobody else asks.
         """
         requested, due = 0, Runs()
         unnamed = self._manager.runs.confirmed()
@@ -88,7 +90,9 @@ class Reconciliation:
                 while len(due) >= self._batch:
                     requested += await self._reconcile(due[: self._batch])
                     del due[: self._batch]
-        due += [(run, agent_id) for run in unnamed if (agent_id := self._manager.runs.agent(run))]
+        again = unnamed & self._unnamed
+        self._unnamed = unnamed - again
+        due += [(run, agent_id) for run in again if (agent_id := self._manager.runs.agent(run))]
         for start in range(0, len(due), self._batch):
             requested += await self._reconcile(due[start : start + self._batch])
         log.info("requested the states of %d runs", requested)

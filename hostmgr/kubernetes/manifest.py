@@ -20,7 +20,13 @@ from peloton.api.v0.task import task_pb2
 from peloton.config.sources import merged
 from peloton.errors import InvalidArgument
 from peloton.model.ids import parse_mesos_task_id, task_id
-from peloton.model.system_labels import SYSTEM_KEYS, SYSTEM_PREFIX
+from peloton.model.system_labels import (
+    INSTANCE_LABEL,
+    JOB_ID_LABEL,
+    SYSTEM_KEYS,
+    SYSTEM_PREFIX,
+    TASK_LABEL,
+)
 from peloton.model.task import (
     CHECK_FAILURES,
     CHECK_INTERVAL_SECONDS,
@@ -29,8 +35,6 @@ from peloton.model.task import (
     Launch,
 )
 
-JOB, INSTANCE, TASK = "peloton.job_id", "peloton.instance_id", "peloton.task_id"
-"""Labels of a pod, as Mesos' tasks have them."""
 LABELS = "peloton/labels"
 """The annotation with all labels of the task, as JSON: not all are labels of Kubernetes."""
 _LABEL_KEY = re.compile(
@@ -67,7 +71,11 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
     if not isinstance(config, task_pb2.TaskConfig):
         raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
     _refuse(launch, config)
-    labels = {JOB: run.job_id, INSTANCE: str(run.instance), TASK: task_id(run.job_id, run.instance)}
+    labels = {
+        JOB_ID_LABEL: run.job_id,
+        INSTANCE_LABEL: str(run.instance),
+        TASK_LABEL: task_id(run.job_id, run.instance),
+    }
     given = _labels(config)
     return merged(
         dict(rules.template),

@@ -10,7 +10,15 @@ from peloton.api.v0.task import task_pb2
 from peloton.clock import NANOSECONDS
 from peloton.errors import InvalidArgument
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, Run, parse_mesos_task_id, task_id
-from peloton.model.system_labels import CHECKPOINT_LABEL, LABELS_OF_RUNS, STOP_SIGNAL_LABEL, SYSTEM_PREFIX
+from peloton.model.system_labels import (
+    CHECKPOINT_LABEL,
+    INSTANCE_LABEL,
+    JOB_ID_LABEL,
+    LABELS_OF_RUNS,
+    STOP_SIGNAL_LABEL,
+    SYSTEM_PREFIX,
+    TASK_LABEL,
+)
 from peloton.model.task import (
     CHECK_FAILURES,
     CHECK_INTERVAL_SECONDS,
@@ -21,7 +29,6 @@ from peloton.model.task import (
 
 LONGEST_GRACE_SECONDS = 600
 EXECUTOR_NAME = "AuroraExecutor"
-INSTANCE_LABEL, TASK_LABEL = "peloton.instance_id", "peloton.task_id"
 INSTANCE_VARIABLE, TASK_VARIABLE = "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"
 _Check = task_pb2.HealthCheckConfig
 
@@ -150,7 +157,7 @@ def _add_labels(wire: mesos_pb2.Labels, config: task_pb2.TaskConfig, job_id: str
     for label in config.labels:
         if not label.key.startswith(SYSTEM_PREFIX) or label.key in LABELS_OF_RUNS:
             labels.add(key=label.key, value=label.value)
-    labels.add(key="peloton.job_id", value=job_id)
+    labels.add(key=JOB_ID_LABEL, value=job_id)
     labels.add(key=INSTANCE_LABEL, value=str(instance))
     labels.add(key=TASK_LABEL, value=task_id(job_id, instance))
 

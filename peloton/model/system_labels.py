@@ -11,6 +11,10 @@ CLUSTER, JOB_NAME, JOB_OWNER, JOB_TYPE, RESOURCE_POOL = SYSTEM_KEYS = tuple(
     SYSTEM_PREFIX + name for name in ("cluster", "job_name", "job_owner", "job_type", "resource_pool")
 )
 
+JOB_ID_LABEL, INSTANCE_LABEL, TASK_LABEL = (
+    SYSTEM_PREFIX + name for name in ("job_id", "instance_id", "task_id")
+)
+"""Labels that the host manager adds to each run. By TASK_LABEL our agents know the tasks of Peloton."""
 STOP_SIGNAL_LABEL = SYSTEM_PREFIX + "stop_signal"
 """The label of a task's run that tells our agents by which signal it is to end."""
 CHECKPOINT_LABEL = SYSTEM_PREFIX + "checkpoint_file"
@@ -27,7 +31,10 @@ LABELS_OF_RUNS = frozenset((*SYSTEM_KEYS, MEMBERS_LABEL, HOSTFILE_LABEL))
 SAVED_LABEL = SYSTEM_PREFIX + "saved_at"
 """The label of a status that says when the run has saved its work, in seconds since 1970."""
 USED_LABEL = SYSTEM_PREFIX + "used"
-"""The label of the status of an end: `CPU MEMORY`, seconds of CPU time and the most bytes of memory."""
+"""The label of the end of a run by our agents, where the run has TASK_LABEL: `CPU MEMORY`.
+
+These are seconds of CPU time, and the most bytes of memory.
+"""
 
 
 def system_labels(spec: JobSpec, cluster: str, pool_path: str) -> tuple[Label, ...]:

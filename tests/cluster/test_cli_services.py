@@ -332,6 +332,8 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     walk(f"job release {job} --down-to 1 --resourceVersion 99", code=1, says="99")
     walk("job stop --owner walkers -l team=walk -f -n 5 -q 50 --progress", says=job)
     walk("job delete --owner walkers -l team=walk -f -n 5 -q 50", says=f"Job {done} deleted")
+    walk("usage --by owner --since 2h --until 2099-01-01 --every hour --pool /walk", says="Owner")
+    walk("usage --by pool --since 7d -o csv", says="held_core_seconds")
 
 
 def walk_looks(walk: Walk, job: str, done: str) -> None:

@@ -51,6 +51,10 @@ READS = {
     "all",
     "framework_id",
     "lost_seconds",
+    "of_hour",
+    "closed",
+    "last",
+    "periods",
 }
 
 

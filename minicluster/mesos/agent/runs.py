@@ -46,7 +46,7 @@ from minicluster.mesos.common.launch_costs import LaunchCosts
 from minicluster.mesos.common.process_identity import is_alive, signal_group
 from minicluster.mesos.common.secrets import secret_volumes
 from minicluster.mesos.common.status_updates import Key, UpdateStreams
-from peloton.model.system_labels import SAVED_LABEL, USED_LABEL
+from peloton.model.system_labels import SAVED_LABEL, TASK_LABEL, USED_LABEL
 
 MAX_COMPLETED = 1000
 MAX_ATTEMPTS = 5
@@ -99,7 +99,7 @@ class Runs:
         status = statuses.status(run.task, self.agent_id, now, uuid.uuid4().bytes, details, run.container)
         if run.running and (when := saved_at(run.task, run.place)) is not None:
             status.labels.labels.add(key=SAVED_LABEL, value=f"{min(when, now):.3f}")
-        if details.used:
+        if details.used and any(label.key == TASK_LABEL for label in run.task.labels.labels):
             status.labels.labels.add(key=USED_LABEL, value=details.used)
         run.take(status)
         self._checkpoint.update(run.place.container_id, status)
