@@ -127,20 +127,25 @@ def of(processes: int) -> str:
     return rf"process \d of {processes} continues after step \d+"
 
 
-def test_jax_goes_on_with_those_that_fit(harness: Harness, tmp_path: Path) -> None:
-    """Each change of the size is another round, which continues from the checkpoint."""
-    python, script = python_of("workloads"), EXAMPLES / "train_jax.py"
-    gang = begin(
-        harness, tmp_path, workload_pb2.FRAMEWORK_JAX, False, f"exec {python} {paced(tmp_path, script)}"
-    )
+def shrinks_and_grows(gang: Gang, saved: Path) -> None:
+    """A host is drained once the work was saved, and comes back; then the gang is let end."""
     gang.await_text(rf"process \d of {MEMBERS}", MEMBERS - 1)
-    wait_for(lambda: (tmp_path / "weights").exists(), SECONDS, gang.story)
+    wait_for(saved.exists, SECONDS, gang.story)
     before = gang.count(of(MEMBERS))
     host = gang.drained()
     gang.await_text(of(NEEDED), NEEDED - 1)
     gang.bring_back(host)
     gang.await_text(of(MEMBERS), before + MEMBERS - 1)
     gang.end()
+
+
+def test_jax_goes_on_with_those_that_fit(harness: Harness, tmp_path: Path) -> None:
+    """Each change of the size is another round, which continues from the checkpoint."""
+    python, script = python_of("workloads"), EXAMPLES / "train_jax.py"
+    gang = begin(
+        harness, tmp_path, workload_pb2.FRAMEWORK_JAX, False, f"exec {python} {paced(tmp_path, script)}"
+    )
+    shrinks_and_grows(gang, tmp_path / "weights")
     assert abs(loss(gang.text) - loss(alone(python, script, "--steps", str(STEPS)))) <= EQUAL
 
 
@@ -150,14 +155,7 @@ def test_torchrun_has_members_join_and_leave(harness: Harness, tmp_path: Path) -
     meet = 'export PET_RDZV_CONF="$PET_RDZV_CONF,last_call_timeout=3"; '
     run = f"exec {shlex.join(TORCHRUN)} --max_restarts 100 {paced(tmp_path, script)}"
     gang = begin(harness, tmp_path, workload_pb2.FRAMEWORK_TORCH, True, meet + run)
-    gang.await_text(rf"process \d of {MEMBERS}", MEMBERS - 1)
-    wait_for(lambda: (tmp_path / "weights").exists(), SECONDS, gang.story)
-    before = gang.count(of(MEMBERS))
-    host = gang.drained()
-    gang.await_text(of(NEEDED), NEEDED - 1)
-    gang.bring_back(host)
-    gang.await_text(of(MEMBERS), before + MEMBERS - 1)
-    gang.end()
+    shrinks_and_grows(gang, tmp_path / "weights")
     assert abs(loss(gang.text) - loss(alone(SYSTEM, script, "--steps", str(STEPS)))) <= EQUAL
     assert gang.runs() == [1, 1, 2]
 
