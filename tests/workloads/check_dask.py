@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -343,33 +342,6 @@ def live_tasks(harness: Harness, job: str) -> list[int]:
 def versions(harness: Harness, job: str) -> int:
     """How many configs the job has had: one for each update."""
     return int(harness.runtime(job).configurationVersion)
-
-
-def test_the_page_works_in_an_empty_folder(harness: Harness, tmp_path: Path) -> None:
-    """The program of `docs/dask.md`, and its commands except for the first: there is another minicluster."""
-    page = (ROOT / "docs" / "dask.md").read_text()
-    [code] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "mean.py").write_text(code.replace('pool="/DefaultResPool"', 'pool="/test"'))
-    commands = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(commands) == 2
-    commands[0] = re.sub(r"^eval .*\n", "", commands[0])
-    done = subprocess.run(
-        ["bash", "-euc", "".join(commands)],
-        env={
-            **os.environ,
-            **harness.cluster.urls(),
-            "PELOTON": str(ROOT),
-            "DASK_CONFIG": str(tmp_path / "config"),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"-?\d+\.\d{4}", done.stdout.splitlines()[-1])
-    assert not live_jobs(harness)
 
 
 def test_connections_are_encrypted(harness: Harness, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
+@cache
 def alone(version: str) -> list[str]:
     """Return what the tables give with two threads of one process."""
     done = subprocess.run(
@@ -107,6 +109,15 @@ def open_python() -> str:
     if own != other:
         pytest.skip(f"other users cannot run {here.resolve()}, and {SYSTEM_PYTHON} is not of its version")
     return SYSTEM_PYTHON
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tables_where_each_task_is_another_user(secured: Cluster, version: str) -> None:
+    expected = alone(version)
+    words = ("--num-executors", "2", "--conf", f"spark.pyspark.python={open_python()}")
+    done = submit(secured, version, *words, *TABLES)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert rows(done.stdout) == expected and len(expected) == 3 * 51
 
 
 @pytest.mark.parametrize(("mode", "version"), [("client", "3.5"), ("client", "4.1"), ("cluster", "4.1")])
