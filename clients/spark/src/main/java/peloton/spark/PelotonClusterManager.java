@@ -28,9 +28,11 @@ public final class PelotonClusterManager implements ExternalClusterManager {
 
   /**
    * An executor that is told to end moves its blocks to others within its grace time. Spark looks each half
-   * minute for others, which is too long for that.
+   * minute for others, which is too long for that. Executors of one host fetch from each other, since they
+   * may be other users, or in containers of their own, who cannot read each other's files.
    */
   private static void setDefaults(SparkConf conf) {
+    conf.setIfMissing("spark.shuffle.readHostLocalDisk", "false");
     conf.setIfMissing("spark.decommission.enabled", "true");
     if (conf.getBoolean("spark.decommission.enabled", true)) {
       conf.setIfMissing("spark.storage.decommission.enabled", "true");
