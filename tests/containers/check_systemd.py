@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from minicluster.cluster import Cluster
+from minicluster.ports import FreePorts
 from minicluster.servers.maven import Missing
 from tests.cluster.conftest import Harness, wait_for
 from tests.cluster.deploying import PELOTON, Deployer, run_a_job
@@ -36,14 +36,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Systemd]:
 
 
 @pytest.fixture(scope="module")
-def ports() -> dict[str, tuple[int, int]]:
+def ports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
     """Free ports of each unit, for HTTP and gRPC: those of the page may be taken here."""
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(2 * len(UNITS))]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        found = [each.getsockname()[1] for each in held]
-    return {name: (found[2 * i], found[2 * i + 1]) for i, name in enumerate(UNITS)}
+    free = FreePorts(owner=tmp_path_factory.getbasetemp())
+    return {name: (free.take(), free.take()) for name in UNITS}
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minicluster.ports import FreePorts
 from minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
 from minicluster.servers.maven import Broken
 
@@ -111,7 +111,8 @@ def cassandra_server(
 
     Raises Missing without Java 17 or Maven, Broken where the server does not start.
     """
-    port, storage_port = _free_ports(2)
+    ports = FreePorts(owner=folder)
+    port, storage_port = ports.take(), ports.take()
     server = CassandraServer(Server(folder, port, storage_port, authenticate, quick=quick, lasting=lasting))
     configure(server.server)
     try:
@@ -120,14 +121,3 @@ def cassandra_server(
     finally:
         server.kill()
         shutil.rmtree(folder / "data", ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

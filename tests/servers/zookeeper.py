@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minicluster.ports import FreePorts
 from minicluster.servers.maven import Broken
 from minicluster.servers.zookeeper import HOST, command, configure, serves
 
@@ -86,7 +86,7 @@ class ZooKeeperServer:
 
 def new_zookeeper(folder: Path) -> ZooKeeperServer:
     """A server that is yet to be started, with its files in `folder`, which is made."""
-    server = ZooKeeperServer(folder, port=_free_port())
+    server = ZooKeeperServer(folder, port=FreePorts(owner=folder).take())
     configure(folder, server.port)
     return server
 
@@ -104,9 +104,3 @@ def zookeeper_server(folder: Path) -> Iterator[ZooKeeperServer]:
     finally:
         server.kill()
         shutil.rmtree(folder / "data", ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -62,6 +62,7 @@ class DockerTasks:
             "argv": argv,
             "env": {**own, **others},
             "after": ["docker", "rm", "--force", "--volumes", name],
+            "running_asked": ["docker", "inspect", "--format={{.State.Running}}", name],
             "oom_asked": ["docker", "inspect", "--format={{.State.OOMKilled}}", name],
             "memory_limit": limits.memory,
         }

@@ -198,6 +198,7 @@ class Launcher:
             **self._limits.apply(task, place.container_id),
             "enclosure": isolation.enclosure(kept, user, place.sandbox),
             "after": None,
+            "running_asked": None,
             "oom_asked": None,
             "memory_limit": 0,
         }

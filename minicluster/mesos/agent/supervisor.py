@@ -18,9 +18,9 @@ cannot begin.
 The specification is a marshalled dictionary: file (looked for on env's PATH), argv, env, cwd, stdout, stderr,
 container, pid_file, exit_file, cgroups (pairs of directories: the task's, and where the supervisor goes
 back to); and, or None: uid, gid, data_limit (bytes), oom_events and peak (control files of the task's
-memory), oom_asked (argv of what says whether it was killed for want of memory_limit bytes), after (argv to
-run at the end; after_json is its JSON), enclosure (the namespaces it runs in: hidden
-and kept folders, and ids for a user namespace).
+memory), running_asked (argv of what says "true" once it runs), oom_asked (of what says whether it was killed
+for want of memory_limit bytes), after (argv to run at the end; after_json is its JSON), enclosure (the
+namespaces it runs in: hidden and kept folders, and ids for a user namespace).
 
 Every fork of a supervisor copies what is in memory, so this imports next to nothing. Tasks are not forked but
 spawned: posix_spawn copies nothing, and costs this process half of what subprocess does, which only a task of
@@ -37,6 +37,7 @@ import marshal
 import os
 import resource
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 LONGEST_MESSAGE_BYTES = 16384
 FAILURE_BYTES = 512
 """Bytes of a reason why a task never began."""
+LONGEST_CREATION_SECONDS = 120.0
+ASKED_EACH_SECONDS = 0.1
 NOT_EXECUTED = 1 << 8
 """The wait status of a task whose command cannot be executed: it exits with 1, as Mesos' executor does."""
 
@@ -243,6 +246,18 @@ def end_group(pid: int) -> None:
         return
 
 
+def await_running(asked: "list[str]", pid: int) -> None:
+    """Wait until a command says that the task runs, but not for ever, nor when the process `pid` has ended.
+
+    `docker run` is there a second before its container; until then, nobody can run a command in it.
+    """
+    end = time.monotonic() + LONGEST_CREATION_SECONDS
+    while time.monotonic() < end and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if said_by(asked) == b"true":
+            return
+        time.sleep(ASKED_EACH_SECONDS)
+
+
 def said_by(argv: "list[str]") -> bytes:
     """Return what a command writes, up to a line's end."""
     ours, theirs = os.pipe()
@@ -329,6 +344,8 @@ class Supervisor:
             self.end(spec, NOT_EXECUTED, 0)
             return
         overwrite(spec["pid_file"], self.record(spec, pid), spec["pid_file"])
+        if spec["running_asked"]:
+            await_running(spec["running_asked"], pid)
         self.send(b"started")
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         end_group(pid)

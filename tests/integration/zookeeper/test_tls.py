@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from minicluster.ports import FreePorts
 from peloton.cli.app import cli
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.client.environment import settings_from_environment
@@ -56,12 +57,6 @@ class Secure:
         return {"enabled": True, "ca_file": self.ca, **own, **changes}
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def answers(address: str, context: ssl.SSLContext) -> bool:
     host, _, port = address.partition(":")
     try:
@@ -82,7 +77,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     own = issue(folder, "jobmgr", LOOPBACK, 1, NOW)
     both = folder / "both.pem"
     both.write_bytes(shown.key.read_bytes() + shown.certificate.read_bytes())
-    server, port = new_zookeeper(folder / "server"), free_port()
+    server, port = new_zookeeper(folder / "server"), FreePorts(owner=folder).take()
     with (server.folder / "zoo.cfg").open("a") as config:
         config.write(
             "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from minicluster.ports import FreePorts
 from minicluster.servers.maven import Broken
 from tests.servers.engine.cache import PREFIX, registry_folder
 
@@ -132,9 +133,7 @@ def _locked(folder: Path) -> Iterator[None]:
 @contextmanager
 def _registry(folder: Path) -> Iterator[str]:
     """Serve the images of the cache; give host:port."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        address = f"{HOST}:{probe.getsockname()[1]}"
+    address = f"{HOST}:{FreePorts(owner=folder).take()}"
     config = {
         "version": 0.1,
         "log": {"level": "error", "accesslog": {"disabled": True}},

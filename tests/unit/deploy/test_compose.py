@@ -17,6 +17,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from minicluster.ports import FreePorts
 from peloton.config.sources import read_yaml
 from peloton.model.states import PlacedTaskType
 from placement.config import PlacementSettings
@@ -252,7 +253,8 @@ def _at(command: list[str], port: int) -> list[str]:
 def test_own_mesos_starts_and_its_agent_registers(tmp_path: Path) -> None:
     (tmp_path / "hostname").write_text("#!/bin/sh\necho 127.0.0.1\n")
     (tmp_path / "hostname").chmod(0o755)
-    master_port, agent_port = _free_port(), _free_port()
+    ports = FreePorts(owner=tmp_path)
+    master_port, agent_port = ports.take(), ports.take()
     with _running("own-mesos-master", tmp_path, f"--port {master_port}", "") as master:
         _until_told(master, "listening")
         there = f"127.0.0.1:{master_port}"
@@ -264,12 +266,6 @@ def test_own_mesos_starts_and_its_agent_registers(tmp_path: Path) -> None:
                 ).returncode
                 == 0
             )
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

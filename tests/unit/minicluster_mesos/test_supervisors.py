@@ -29,6 +29,7 @@ from minicluster.mesos.agent.supervisor_pool import (
     Supervisors,
 )
 from minicluster.mesos.agent.task_limits import TaskLimits
+from tests.contract.mesos.framework import eventually
 
 PATIENCE_SECONDS = 60.0
 E = TypeVar("E", bound=Event)
@@ -52,7 +53,8 @@ class World:
         self.events.setdefault(container, []).append(event)
         self.changed.set()
 
-    def order(self, container: str, command: str) -> Order[str]:
+    def order(self, container: str, command: str, **more: Any) -> Order[str]:
+        """Order a run. ``more``: of its specification."""
         task = mesos.TaskInfo(name=container)
         task.task_id.value, task.agent_id.value = container, "agent"
         task.command.value = command
@@ -60,7 +62,7 @@ class World:
         sandbox.mkdir(parents=True)
         self.checkpoint.begin(container, FRAMEWORK, task)
         place = RunLocation("agent", "framework", container, sandbox)
-        self.specs[container] = self.launcher.prepare(task, place)
+        self.specs[container] = {**self.launcher.prepare(task, place), **more}
         return self.again(container, 0)
 
     def again(self, container: str, attempt: int) -> Order[str]:
@@ -102,6 +104,24 @@ async def test_a_run_goes_from_its_claim_to_its_exit_code(world: World) -> None:
     assert kinds == [Supervised, Started, Ended]
     assert os.waitstatus_to_exitcode(world.exit_status("one")) == 7
     assert world.layout.claims("one") == [] and read_json(world.layout.pid_file("one")) is None
+
+
+async def test_a_run_has_not_started_before_its_engine_says_so(world: World) -> None:
+    says, asked = world.layout.work_dir / "says", world.layout.work_dir / "asked"
+    asking = ["sh", "-c", f"echo x >> {asked}; cat {says}"]
+    world.supervisors.start(world.order("one", "sleep 600", running_asked=asking))
+    await eventually(lambda: asked.exists() and asked.read_text().count("x") > 1)
+    assert [type(event) for event in world.events["one"]] == [Supervised]
+    says.write_text("true\n")
+    await world.until("one", Started)
+    assert await asyncio.to_thread(end_container, world.layout, "one")
+
+
+async def test_a_run_that_ends_before_its_engine_says_that_it_runs_has_ended(world: World) -> None:
+    world.supervisors.start(world.order("one", "exit 7", running_asked=["echo", "false"]))
+    await world.until("one", Ended)
+    assert [type(event) for event in world.events["one"]] == [Supervised, Started, Ended]
+    assert os.waitstatus_to_exitcode(world.exit_status("one")) == 7
 
 
 async def test_a_revoked_claim_does_not_start_but_the_next_attempt_does(world: World) -> None:
