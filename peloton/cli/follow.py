@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from peloton.cli.exit_codes import DONE, JOB_FAILED
@@ -14,6 +15,7 @@ from peloton.errors import PelotonError
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
     from peloton.api.v0.peloton_pb2 import JobID
+    from peloton.api.v0.task import task_pb2
 
 
 def get_info(session: Session, job_id: str) -> JobInfo:
@@ -29,7 +31,7 @@ def follow_to_end(session: Session, job_id: str, until_it_runs: bool = False) ->
     return follow(
         lambda: seen_job(get_info(session, job_id), until_it_runs),
         progress_line(stream),
-        lambda: waiting_reason(session, job_id),
+        lambda: stuck_reason(session, job_id),
     )
 
 
@@ -40,18 +42,24 @@ def follow_until_it_runs(session: Session, job_id: str) -> int:
     return ended(session, info, until_it_runs=True)
 
 
-def waiting_reason(session: Session, job_id: str) -> str:
-    """Return why the first of the job's PENDING tasks waits, empty where that is unknown."""
-    from peloton.api.v0.query import query_pb2
+def stuck_reason(session: Session, job_id: str) -> str:
+    """Return why the first PENDING task of a job waits, else how its first failed one failed.
+
+    Empty where neither is known.
+    """
     from peloton.api.v0.task import task_pb2
     from peloton.present.texts import clean
+    from peloton.present.why import ended as how_it_ended
 
-    spec = task_pb2.QuerySpec(taskStates=[task_pb2.PENDING], pagination=query_pb2.PaginationSpec(limit=1))
     try:
-        found = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+        pending = _first(session, job_id, 1, task_pb2.PENDING)
+        if pending:
+            reason = clean(pending[0].runtime.reason)
+            return f"waits: {reason}" if reason else ""
+        failed = _first(session, job_id, 1, task_pb2.FAILED, task_pb2.LOST)
     except PelotonError:
         return ""
-    return clean(found[0].runtime.reason) if found else ""
+    return f"instance {failed[0].instanceId}: {how_it_ended(failed[0].runtime)}" if failed else ""
 
 
 def ended(session: Session, info: JobInfo, until_it_runs: bool = False) -> int:
@@ -69,14 +77,11 @@ def ended(session: Session, info: JobInfo, until_it_runs: bool = False) -> int:
 
 def failed_instances(session: Session, job_id: str) -> list[str]:
     """Return a line on each of the first three instances that did not succeed."""
-    from peloton.api.v0.query import query_pb2
     from peloton.api.v0.task import task_pb2
     from peloton.present.texts import clean
 
-    states = [task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED]
-    spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=3))
     try:
-        found = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
+        found = _first(session, job_id, 3, task_pb2.FAILED, task_pb2.LOST, task_pb2.KILLED)
     except PelotonError as error:
         return [f"the reasons cannot be read: {error}"]
     names = task_pb2.TaskState.Name
@@ -85,6 +90,17 @@ def failed_instances(session: Session, job_id: str) -> list[str]:
         f"{clean(one.runtime.message or one.runtime.reason or 'no message')}"
         for one in found
     ]
+
+
+def _first(
+    session: Session, job_id: str, count: int, *states: task_pb2.TaskState.ValueType
+) -> Sequence[task_pb2.TaskInfo]:
+    """Return the first instances of a job that are in any of these states. Raise PelotonError."""
+    from peloton.api.v0.query import query_pb2
+    from peloton.api.v0.task import task_pb2
+
+    spec = task_pb2.QuerySpec(taskStates=states, pagination=query_pb2.PaginationSpec(limit=count))
+    return session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_id(job_id), spec=spec)).records
 
 
 def _id(value: str) -> JobID:

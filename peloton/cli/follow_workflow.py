@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from peloton.cli.exit_codes import DONE, JOB_FAILED
-from peloton.cli.follow import failed_instances, waiting_reason
-from peloton.cli.progress import Seen, counts_text, follow, progress_line
+from peloton.cli.follow import failed_instances, stuck_reason
+from peloton.cli.progress import STUCK, Seen, any_of, counts_text, follow, progress_line
 from peloton.cli.session import Session
 from peloton.cli.versions import present
 
@@ -29,7 +29,7 @@ def follow_workflow(session: Session, job_id: str) -> int:
         return seen_workflow(present(session, job_id), begun)
 
     line = progress_line(sys.stdout if session.plain else sys.stderr)
-    status = follow(read, line, lambda: waiting_reason(session, job_id))
+    status = follow(read, line, lambda: stuck_reason(session, job_id))
     if not session.plain:
         session.show(status, lambda: "", job_id)
     state = seen_workflow(status, begun).state
@@ -55,7 +55,7 @@ def seen_workflow(status: JobStatus, begun: str) -> Seen[JobStatus]:
     failed = f", {workflow.num_instances_failed} failed" if workflow.num_instances_failed else ""
     shown = f": {parts}" if (parts := counts_text(counts)) else ""
     text = f"{state}  {done}/{done + left + workflow.num_instances_failed} done{failed}{shown}"
-    return Seen(status, state, text, state in _ENDED, bool(counts.get("PENDING", 0)))
+    return Seen(status, state, text, state in _ENDED, any_of(counts, STUCK))
 
 
 def _end_text(state: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -23,6 +23,8 @@ _ORDER = (
     *("SUCCEEDED", "FAILED", "LOST", "KILLED", "KILLING", "PREEMPTING", "RUNNING", "STARTING", "LAUNCHED"),
     *("LAUNCHING", "PLACED", "RESERVED", "PLACING", "READY", "PENDING", "INITIALIZED"),
 )
+STUCK = ("PENDING", "FAILED", "LOST")
+"""States in which instances of a service wait: for a host, or for their next try."""
 _ENDED = tuple(state.name for state in TERMINAL_TASK_STATES - {TaskState.DELETED})
 
 
@@ -109,8 +111,8 @@ class Seen(Generic[T]):
     text: str
     """One line, with the state."""
     ended: bool
-    waits: bool
-    """Whether instances are PENDING."""
+    stuck: bool
+    """Whether instances are PENDING, or wait for their next try after a failure."""
 
 
 def seen_job(info: JobInfo, until_it_runs: bool = False) -> Seen[JobInfo]:
@@ -120,7 +122,12 @@ def seen_job(info: JobInfo, until_it_runs: bool = False) -> Seen[JobInfo]:
     ended = all_run(info) if until_it_runs else state.terminal
     # One that was just started is still in its last state.
     ended = ended or (state.terminal and JobState(info.runtime.goalState).terminal)
-    return Seen(info, state.name, text, ended, bool(counts.get("PENDING", 0)))
+    return Seen(info, state.name, text, ended, any_of(counts, STUCK if until_it_runs else ("PENDING",)))
+
+
+def any_of(counts: Mapping[str, int], states: Sequence[str]) -> bool:
+    """Return whether any instance is in one of these states."""
+    return any(counts.get(name, 0) for name in states)
 
 
 def all_run(info: JobInfo) -> bool:
@@ -132,15 +139,15 @@ def all_run(info: JobInfo) -> bool:
 def follow(
     read: Callable[[], Seen[T]],
     line: Line,
-    waiting_reason: Callable[[], str] = lambda: "",
+    stuck_reason: Callable[[], str] = lambda: "",
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
     """Show what is read until it has ended; return it as it is then.
 
-    `waiting_reason` returns why tasks wait; it is called while nothing changes. A job manager that does not
-    answer (it may be restarting) is called again for RETRY_SECONDS; then CallFailed is raised.
+    `stuck_reason` returns why tasks do not run; it is called while nothing changes. A job manager that does
+    not answer (it may be restarting) is called again for RETRY_SECONDS; then CallFailed is raised.
     """
     answered, shown, before = clock(), "", ""
     try:
@@ -155,8 +162,8 @@ def follow(
                 shown = ""
             else:
                 answered, text = clock(), seen.text
-                waits = waiting_reason() if text == before and seen.waits else ""
-                line.update(f"{text}; waits: {waits}" if waits else text, important=seen.state != shown)
+                reason = stuck_reason() if text == before and seen.stuck else ""
+                line.update(f"{text}; {reason}" if reason else text, important=seen.state != shown)
                 shown, before = seen.state, text
                 if seen.ended:
                     line.update(text, important=True)

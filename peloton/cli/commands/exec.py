@@ -33,5 +33,9 @@ def exec_(
 
     if not session.plain:
         raise click.UsageError("the output of a command is its own: it has no form as JSON, YAML or names")
+    if command[0] == "--":
+        command = command[1:]
+    if not command:
+        raise click.UsageError("the command is missing: `peloton task exec JOB INSTANCE COMMAND...`")
     agent, container = find_container(session, job_id, instance)
     return execute(agent, container, command, stdin=stdin, terminal=tty, out=sys.stdout.buffer)

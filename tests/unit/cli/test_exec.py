@@ -160,6 +160,7 @@ def executed(session: AgentSession, *words: str, read: Callable[[], bytes] | Non
         (["echo $COLOUR; echo no >&2; exit 4"], 4, "green\n", "no\n"),
         (["echo", "$COLOUR", "-n"], 0, "$COLOUR -n\n", ""),
         (["kill -9 $$"], 137, "", ""),
+        (["--", "echo", "--", "-n"], 0, "-- -n\n", ""),
         (["nosuchcommand", "x"], 1, "", "Failed to execute 'nosuchcommand': No such file or directory\n"),
         (["sleep 600 & echo begun"], 0, "begun\n", ""),
     ],
@@ -274,6 +275,7 @@ def test_refusals(
         "peloton: instance 0 is SUCCEEDED: a command runs beside a task that is RUNNING\n",
     )
     assert run("task", "exec", JOB, "0").code == run("task", "exec", JOB, "x", "true").code == 2
+    assert "the command is missing" in run("task", "exec", JOB, "0", "--").err
     assert run("task", "exec", "--nope", JOB, "0", "true").code == 2
     assert "it has no form as JSON" in run("task", "exec", "-j", JOB, "0", "true").err
 

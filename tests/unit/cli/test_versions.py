@@ -149,6 +149,35 @@ def test_an_update_is_followed(
     assert ("instance 1 FAILED: exit code 3" in outcome.err) == (code != 0 and "REPLACED" not in line)
 
 
+def test_an_update_that_does_not_proceed_says_how_an_instance_failed(
+    run: Run, daemons: FakeDaemons, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
+    monkeypatch.setattr(progress, "_PLAIN_INTERVAL", 0.0)
+    spec = tmp_path / "web.yaml"
+    spec.write_text("name: web\ninstance_count: 3\n")
+    end = task_pb2.TerminationStatus(
+        reason=task_pb2.TerminationStatus.TERMINATION_STATUS_REASON_FAILED, exit_code=3
+    )
+    failed = task_pb2.RuntimeInfo(state=task_pb2.FAILED, terminationStatus=end, message="throttled")
+
+    def query(request: task_pb2.QueryRequest) -> task_pb2.QueryResponse:
+        found = [task_pb2.TaskInfo(instanceId=1, runtime=failed)]
+        return task_pb2.QueryResponse(records=found if task_pb2.FAILED in request.spec.taskStates else [])
+
+    daemons.answers["Query"] = query
+    begun = status("ROLLING_FORWARD", 1, RUNNING=2, FAILED=1)
+    daemons.answers["GetJob"] = one_after_the_other(
+        status("SUCCEEDED", 3), status("SUCCEEDED", 3), begun, begun, begun, status("SUCCEEDED", 3, RUNNING=3)
+    )
+    outcome = run("job", "stateless", "replace", JOB, str(spec), "1", "/infra", "--follow")
+    assert outcome.out.splitlines()[1:] == [
+        "ROLLING_FORWARD  1/3 done: FAILED 1, RUNNING 2",
+        "ROLLING_FORWARD  1/3 done: FAILED 1, RUNNING 2; instance 1: failed, exit code 3",
+        "SUCCEEDED  3/3 done: RUNNING 3",
+    ]
+
+
 def test_a_start_is_followed_until_all_run(run: Run, daemons: FakeDaemons) -> None:
     def info(state: str, **counts: int) -> job_pb2.GetResponse:
         runtime = job_pb2.RuntimeInfo(
