@@ -14,25 +14,44 @@ from peloton.cli.versions import present
 if TYPE_CHECKING:
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobStatus
 
-_ENDED = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
+_END_STATES = ("SUCCEEDED", "ABORTED", "FAILED", "ROLLED_BACK")
 REPLACED = "REPLACED"
 """Shown where another workflow of the job has begun meanwhile."""
 
 
 def follow_workflow(session: Session, job_id: str) -> int:
     """Show how the present workflow of a service proceeds until it has ended; return the exit code."""
-    from peloton.cli.output import say
-
     begun = present(session, job_id).workflow_status.creation_time
+    status = _followed(session, job_id, begun)
+    if not session.plain:
+        session.show(status, lambda: "", job_id)
+    return _ended(session, job_id, seen_workflow(status, begun).state)
+
+
+def follow_the_rest(session: Session, job_id: str) -> int:
+    """Wait for the end of a workflow that is under way, if there is one; return the exit code."""
+    status = present(session, job_id)
+    begun = status.workflow_status.creation_time
+    if not begun or seen_workflow(status, begun).ended:
+        return DONE
+    status = _followed(session, job_id, begun)
+    return _ended(session, job_id, seen_workflow(status, begun).state)
+
+
+def _followed(session: Session, job_id: str, begun: str) -> JobStatus:
+    """Show how a workflow proceeds until it has ended; return the job's status then."""
 
     def read() -> Seen[JobStatus]:
         return seen_workflow(present(session, job_id), begun)
 
     line = progress_line(sys.stdout if session.plain else sys.stderr)
-    status = follow(read, line, lambda: stuck_reason(session, job_id))
-    if not session.plain:
-        session.show(status, lambda: "", job_id)
-    state = seen_workflow(status, begun).state
+    return follow(read, line, lambda: stuck_reason(session, job_id))
+
+
+def _ended(session: Session, job_id: str, state: str) -> int:
+    """Say how a workflow ended that did not succeed; return the exit code."""
+    from peloton.cli.output import say
+
     if state == "SUCCEEDED":
         return DONE
     say(f"Job {job_id}: {_end_text(state)}")
@@ -55,7 +74,7 @@ def seen_workflow(status: JobStatus, begun: str) -> Seen[JobStatus]:
     failed = f", {workflow.num_instances_failed} failed" if workflow.num_instances_failed else ""
     shown = f": {parts}" if (parts := counts_text(counts)) else ""
     text = f"{state}  {done}/{done + left + workflow.num_instances_failed} done{failed}{shown}"
-    return Seen(status, state, text, state in _ENDED, any_of(counts, STUCK))
+    return Seen(status, state, text, state in _END_STATES, any_of(counts, STUCK))
 
 
 def _end_text(state: str) -> str:

@@ -189,8 +189,15 @@ def test_a_start_is_followed_until_all_run(run: Run, daemons: FakeDaemons) -> No
 
     states = [info("KILLED", KILLED=2), info("PENDING", PENDING=2), info("RUNNING", RUNNING=2)]
     daemons.answers["Get"] = lambda request: states.pop(0) if len(states) > 1 else states[0]
+    # Read for the version, and, once all run, for what is under way: some are not healthy yet.
+    begun = status("ROLLING_FORWARD", 1, RUNNING=3)
+    daemons.answers["GetJob"] = one_after_the_other(begun, begun, begun, status("SUCCEEDED", 3, RUNNING=3))
     outcome = run("job", "stateless", "start", JOB, "--follow", "-j")
     assert outcome.code == 0
     assert json.loads(outcome.out)["runtime"]["state"] == "RUNNING"
-    assert outcome.err.splitlines()[-1] == "RUNNING  0/2 ended: RUNNING 2"
+    assert outcome.err.splitlines()[-3:] == [
+        "RUNNING  0/2 ended: RUNNING 2",
+        "ROLLING_FORWARD  1/3 done: RUNNING 3",
+        "SUCCEEDED  3/3 done: RUNNING 3",
+    ]
     assert daemons.requests("StartJob")[0].version == peloton_pb2.EntityVersion(value="5-1-7")
