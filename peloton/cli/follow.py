@@ -35,23 +35,6 @@ def follow_to_end(session: Session, job_id: str, until_it_runs: bool = False) ->
     )
 
 
-def follow_until_it_runs(session: Session, job_id: str) -> int:
-    """Show the progress of a service until all of its instances run or it has ended; return the exit code.
-
-    Those with a health check have to be healthy: only then has the workflow ended that creates them, and
-    can another one begin.
-    """
-    from peloton.api.v0.job import job_pb2
-    from peloton.cli.follow_workflow import follow_the_rest
-
-    info = follow_to_end(session, job_id, until_it_runs=True)
-    session.show(info, lambda: "", job_id)
-    code = ended(session, info, until_it_runs=True)
-    if code == DONE and info.config.type == job_pb2.SERVICE:
-        return follow_the_rest(session, job_id)
-    return code
-
-
 def stuck_reason(session: Session, job_id: str) -> str:
     """Return why the first PENDING task of a job waits, else how its first failed one failed.
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from peloton.cli.exit_codes import DONE, JOB_FAILED
-from peloton.cli.follow import failed_instances, stuck_reason
+from peloton.cli.follow import ended, failed_instances, follow_to_end, stuck_reason
 from peloton.cli.progress import STUCK, Seen, any_of, counts_text, follow, progress_line
 from peloton.cli.session import Session
 from peloton.cli.versions import present
@@ -26,6 +26,22 @@ def follow_workflow(session: Session, job_id: str) -> int:
     if not session.plain:
         session.show(status, lambda: "", job_id)
     return _ended(session, job_id, seen_workflow(status, begun).state)
+
+
+def follow_until_it_runs(session: Session, job_id: str) -> int:
+    """Show the progress of a service until all of its instances run or it has ended; return the exit code.
+
+    Those with a health check have to be healthy: only then has the workflow ended that creates them, and
+    can another one begin.
+    """
+    from peloton.api.v0.job import job_pb2
+
+    info = follow_to_end(session, job_id, until_it_runs=True)
+    session.show(info, lambda: "", job_id)
+    code = ended(session, info, until_it_runs=True)
+    if code == DONE and info.config.type == job_pb2.SERVICE:
+        return follow_the_rest(session, job_id)
+    return code
 
 
 def follow_the_rest(session: Session, job_id: str) -> int:

@@ -183,8 +183,8 @@ def _service(session: Session, job: Wanted, batch_size: int | None) -> tuple[str
 def follow_run(session: Session, job: Wanted, job_id: str) -> int:
     """Show the progress until the job runs or has ended, and why it does not; return the exit code."""
     from peloton.api.v0.job import job_pb2
-    from peloton.cli.follow import ended, follow_to_end, follow_until_it_runs
-    from peloton.cli.follow_workflow import follow_workflow
+    from peloton.cli.follow import ended, follow_to_end
+    from peloton.cli.follow_workflow import follow_until_it_runs, follow_workflow
 
     if job.running is not None:
         return follow_workflow(session, job_id)

@@ -102,7 +102,8 @@ def create(
         say(warning)
     if not follow:
         return 0
-    from peloton.cli.follow import ended, follow_to_end, follow_until_it_runs
+    from peloton.cli.follow import ended, follow_to_end
+    from peloton.cli.follow_workflow import follow_until_it_runs
 
     if spec.type != job_pb2.BATCH:
         return follow_until_it_runs(session, response.jobId.value)

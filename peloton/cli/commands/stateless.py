@@ -245,7 +245,7 @@ def restart(
 def start(session: Session, job_id: str, version: str, follows: bool) -> int:
     """Start a service that was stopped, with all of its instances."""
     from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
-    from peloton.cli.follow import follow_until_it_runs
+    from peloton.cli.follow_workflow import follow_until_it_runs
 
     request = pb.StartJobRequest(job_id=_id(job_id))
     request.version.value = version_or_present(session, job_id, version)
