@@ -19,8 +19,8 @@ from peloton.clock import SystemClock
 from peloton.errors import AlreadyExists, Conflict, NotFound, PelotonError, Unavailable
 from peloton.membership.connection import Connection, add, check, put
 from peloton.membership.interface import Member
+from peloton.membership.kept_lease import PAUSE
 from peloton.membership.leadership import (
-    PAUSE,
     RESIGN_SECONDS,
     Paths,
     Place,

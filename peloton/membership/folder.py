@@ -44,7 +44,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._clusters = _Listing(str(root / Role.HOSTMGR.clusters))
+        self._clusters = Listing(str(root / Role.HOSTMGR.clusters))
         self._leaders: dict[Group, _Leader] = {}
         self._members: dict[Group, _Members] = {}
         for role in Role:
@@ -92,7 +92,7 @@ def registered(root: Path) -> Registered:
         folder.close()
 
 
-class _OpenFile:
+class OpenFile:
     """A file that a process locks while it lives."""
 
     def __init__(self, path: str) -> None:
@@ -100,6 +100,7 @@ class _OpenFile:
 
     @property
     def inode(self) -> int:
+        """Number of the file on its disk."""
         return os.fstat(self._handle).st_ino
 
     def held(self) -> str | None:
@@ -110,6 +111,7 @@ class _OpenFile:
         return os.pread(self._handle, LONGEST_ADDRESS_BYTES, 0).decode(errors="replace")
 
     def close(self) -> None:
+        """Close the file."""
         os.close(self._handle)
 
 
@@ -118,7 +120,7 @@ class _Leader:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: _OpenFile | None = None
+        self._file: OpenFile | None = None
         self._inode = 0
 
     def read(self) -> Address | None:
@@ -128,7 +130,7 @@ class _Leader:
             return None
         if self._file is None or inode != self._inode:
             self.close()
-            self._file = _OpenFile(self._path)
+            self._file = OpenFile(self._path)
             self._inode = self._file.inode
         with suppress(ValueError):  # empty or half written: not yet leader
             if text := self._file.held():
@@ -141,7 +143,7 @@ class _Leader:
             self._file = None
 
 
-class _Listing:
+class Listing:
     """A folder that is listed again only when it may have changed."""
 
     def __init__(self, path: str) -> None:
@@ -176,8 +178,8 @@ class _Members:
     def __init__(self, group: Group, path: str) -> None:
         self._group = group
         self._path = path
-        self._listing = _Listing(path)
-        self._files: dict[str, _OpenFile] = {}
+        self._listing = Listing(path)
+        self._files: dict[str, OpenFile] = {}
 
     def read(self) -> dict[str, Member]:
         self._list()
@@ -203,7 +205,7 @@ class _Members:
             self._forget(name)
         for name in inodes.keys() - self._files.keys():
             with suppress(FileNotFoundError):
-                self._files[name] = _OpenFile(f"{self._path}/{name}")
+                self._files[name] = OpenFile(f"{self._path}/{name}")
 
     def _forget(self, name: str) -> None:
         self._files.pop(name).close()

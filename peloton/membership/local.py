@@ -23,6 +23,7 @@ from peloton.errors import Unavailable
 from peloton.membership.folder import Folder, Registered, try_lock
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
+from peloton.membership.local_shards import LocalShards
 from peloton.model.cluster import UNNAMED
 
 POLL_SECONDS = 0.1
@@ -77,6 +78,10 @@ class LocalMembership:
             os.close(handle)
             raise
         return _LocalLeadership(handle, term)
+
+    def shards(self) -> LocalShards:
+        """Return the registry of the job managers' shards."""
+        return LocalShards(self._root / Role.JOBMGR.election / "shards")
 
     def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
         """Return the leader of a role, in a cluster, as last seen."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -24,7 +24,10 @@ from peloton.membership.client import SETTING, Tls
 from peloton.membership.connection import Connection, Credentials, Watch
 from peloton.membership.election import Election
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
-from peloton.membership.leadership import PAUSE, Paths
+from peloton.membership.kept_lease import PAUSE
+from peloton.membership.leadership import Paths
+from peloton.membership.watching import follow
+from peloton.membership.zookeeper_shards import ZooKeeperShards
 from peloton.model.cluster import UNNAMED, is_cluster_name
 
 log = logging.getLogger(__name__)
@@ -83,7 +86,7 @@ class ZooKeeperMembership:
         await self._ensure(self._path_of_clusters)
         await self._warn_of_unprotected()
         seen = [asyncio.Event()]
-        self._tasks.append(asyncio.create_task(_follow(self._read_clusters, seen[0], self._connection)))
+        self._tasks.append(asyncio.create_task(follow(self._read_clusters, seen[0], self._connection)))
         for role in Role:
             self._tasks += self._followers(Group(role), seen)
         self._connection.on_state.append(self._on_state)
@@ -98,7 +101,7 @@ class ZooKeeperMembership:
         tasks = []
         for read in (self._read_leader, self._read_members):
             seen.append(asyncio.Event())
-            work = _follow(partial(read, group), seen[-1], self._connection)
+            work = follow(partial(read, group), seen[-1], self._connection)
             tasks.append(asyncio.create_task(work, name=f"membership of {group}"))
         return tasks
 
@@ -113,6 +116,11 @@ class ZooKeeperMembership:
         await self._ensure_group(member.group)
         paths = self._paths(member.group)
         return await Election(self._connection, paths, member, self._session, self._patience).win()
+
+    def shards(self) -> ZooKeeperShards:
+        """Return the registry of the job managers' shards, which uses this connection."""
+        root = f"{self._root}/{Role.JOBMGR.election}/shards"
+        return ZooKeeperShards(self._connection, root, self._session, self._patience)
 
     def leader(self, role: Role, cluster: str = UNNAMED) -> Address | None:
         """Return the leader of a role, in a cluster, as last seen."""
@@ -299,22 +307,6 @@ class ZooKeeperMembership:
     def _notify(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
-
-
-async def _follow(
-    read: Callable[[Watch], Awaitable[None]], seen: asyncio.Event, connection: Connection
-) -> None:
-    """Call a function now, and again after each change."""
-    while True:
-        touched = asyncio.Event()
-        try:
-            await read(touched.set)
-        except Unavailable:
-            await asyncio.sleep(PAUSE)
-            await connection.connected()
-            continue
-        seen.set()
-        await touched.wait()
 
 
 async def _first(*tasks: asyncio.Task[None]) -> None:

@@ -34,6 +34,8 @@ from peloton.daemon.lifecycle import Daemon
 from peloton.daemon.supervise import Supervisor
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
+from peloton.membership.local_shards import LocalShards
+from peloton.membership.shard_registry import ShardRegistry
 from peloton.model.cluster import UNNAMED
 from peloton.rpc.server import RpcServer
 from placement.config import PlacementSettings
@@ -222,9 +224,10 @@ class Elected:
 
 
 class InMemory:
-    """A membership whose first candidate of each role leads."""
+    """A membership whose first candidate of each role leads. The shards are in a folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._members: dict[Group, dict[str, Member]] = {}
         self._leaders: dict[Group, Address] = {}
         self._change = asyncio.Event()
@@ -249,6 +252,9 @@ class InMemory:
 
     def members(self, role: Role, cluster: str = UNNAMED) -> Mapping[str, Member]:
         return self._members.get(Group(role, cluster), {})
+
+    def shards(self) -> ShardRegistry:
+        return LocalShards(self._folder)
 
     def clusters(self) -> Sequence[str]:
         return ()
@@ -327,7 +333,7 @@ def _settings(folder: Path) -> Iterable[tuple[Role, DaemonSettings, Callable[[An
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[Daemons]:
     """Run all daemons while the body does. They serve when it begins."""
-    network, shared, master, errors = Network(), InMemory(), Master(HOSTS), Errors()
+    network, shared, master, errors = Network(), InMemory(folder / "shards"), Master(HOSTS), Errors()
     found = Daemons(network, master, errors)
 
     def mesos(daemon: Any, framework_id: str, detector: Any, credentials: Any) -> MesosBackend:

@@ -23,7 +23,7 @@ from minicluster.mesos.master.core.state import Master
 from peloton.clock import SystemClock
 from peloton.errors import Conflict, NotFound, PelotonError
 from peloton.membership.connection import Connection, check, put
-from peloton.membership.leadership import RENEWALS
+from peloton.membership.kept_lease import RENEWALS
 from peloton.membership.lease import Lease
 from peloton.mesos.detector import RetryLog
 
