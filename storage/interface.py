@@ -12,7 +12,7 @@ each write calls the handle's fence, which knows the leader's lease.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from peloton.model.accounting import JobHour, PeriodUsage
@@ -355,6 +355,19 @@ class Store(Protocol):
         Raises Fenced where a newer term has begun, Refused where a leader has written that is more than a
         minor version newer, and what `fence` raises.
         """
+        ...
+
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        """Write jobs of these shards in these terms from now on; further ones are added.
+
+        From the first call on, a write of a job is checked by the term of its shard, and not by that of the
+        role, and one of a job of another shard raises Fenced. Raises Fenced where a newer term of any of the
+        shards has begun, and then begins none.
+        """
+        ...
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        """Write no more jobs of these shards. What has begun is finished."""
         ...
 
     async def write_all(

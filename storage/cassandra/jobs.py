@@ -107,7 +107,7 @@ class CassandraJobs:
         if entry is not None and entry[0] is False and await self._read(job_id, serial=True) is None:
             await self._rows.delete(job_id, when)
         stamp = uuid4()
-        state = (stamp, self._terms.number, runtime.revision, runtime.config_version, text, job_id)
+        state = (stamp, self._terms.number(job_id), runtime.revision, runtime.config_version, text, job_id)
         try:
             created = await self._decided(job_id, stamp, [("create_job", state), ("put_config", row.values)])
         except Unavailable:
@@ -187,7 +187,7 @@ class CassandraJobs:
         changed the job.
         """
         row = await self._known(job_id)
-        self._terms.refuse(row.term)
+        self._terms.refuse(job_id, row.term)
         if config_version is not None and config_version != row.config_version:
             await self._configs.require(job_id, config_version)
         return row
@@ -269,7 +269,7 @@ class CassandraJobs:
         return [job_id for job_id, sure in rows if sure or job_id in active]
 
     def _changed(self, job_id: JobId, row: JobRow, stamp: UUID, **fields: object) -> Bound:
-        term = max(row.term, self._terms.number)
+        term = max(row.term, self._terms.number(job_id))
         new = row._replace(stamp=stamp, term=term, **fields)  # type: ignore[arg-type]
         assert stamp != row.stamp, "a change is told from the one before by its stamp"
         return "change_job", (*new, job_id, row.stamp)
@@ -285,7 +285,7 @@ class CassandraJobs:
                 row = known if known and not attempt else await self._read(job_id, serial=attempt > 0)
                 if row is None:
                     return None
-                self._terms.refuse(row.term)
+                self._terms.refuse(job_id, row.term)
                 stamp = uuid4()
                 parts = await decide(row, stamp)
                 if not parts or await self._decided(job_id, stamp, parts):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 from peloton.membership.interface import Role
@@ -93,6 +93,16 @@ class CassandraStore:
             await self._index.reset()
             if role == Role.JOBMGR.value:
                 self._index.preload(self._cleanup.run)
+
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        """Write jobs of these shards in these terms from now on."""
+        async with self._session.use():
+            await self._terms.begin_shards(role, terms)
+            self._rows.forget()
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        """Write no more jobs of these shards. What has begun is finished."""
+        self._terms.end_shards(shards)
 
     async def write_all(
         self,

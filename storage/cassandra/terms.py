@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,97 +11,132 @@ from peloton.errors import Fenced, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.versions import OWN
 from storage.cassandra.session import Session
+from storage.cassandra.shard_terms import AHEAD_MICROSECONDS, LEAST_AHEAD_MICROSECONDS, TRIES, OwnedShards
+from storage.cassandra.shared_read import SharedRead
 from storage.interface import Fence
 from storage.newer import refuse_newer_writers
 
 T = TypeVar("T")
-_AHEAD_MICROSECONDS = 10_000_000
-"""Microseconds by which a term reserves timestamps ahead of its clock."""
-_LEAST_AHEAD_MICROSECONDS = 1_000_000
-"""The same where its timestamps are ahead of the clock already: enough for as many writes. Each of several
-terms in quick succession advances the timestamps by this much only."""
-_TRIES = 5
 
 
 class Terms:
-    """The term of a handle, if any, and the timestamps of its writes.
+    """The terms of a handle, if any, and the timestamps of its writes.
 
     A term reserves its timestamps in the row of the newest term, and the next one begins above them. Whatever
-    the clocks of two machines show, all writes of a term win over those of the terms before it.
+    the clocks of two machines show, all writes of a term win over those of the terms before it. Those of
+    shards have one row (`shard_terms`); from the first one on, writes of jobs are checked by their terms.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._term: tuple[str, int] | None = None
+        """Of the leader."""
+        self._newest = 0
+        """The newest term of its role, as last read."""
+        self._shards: OwnedShards | None = None
         self._reserved = 0
         self._reserving = asyncio.Lock()
-        self._running: asyncio.Task[None] | None = None
-        self._waiting: asyncio.Task[None] | None = None
+        self._reads = SharedRead(self._read_newest)
 
     @property
     def held(self) -> bool:
         """Return whether the handle has a term."""
-        return self._term is not None
+        return self._term is not None or self._shards is not None
 
-    @property
-    def number(self) -> int:
-        """Return the number of the term, 0 without one."""
+    def number(self, job_id: JobId) -> int:
+        """Return the number of the term in which a job is written, 0 without one."""
+        if self._shards is not None:
+            return self._shards.term(job_id)
         return self._term[1] if self._term else 0
 
     async def begin(self, role: str, term: int, fence: Fence) -> None:
-        """Begin a term. Raises as `storage.interface.Store` says."""
+        """Begin a leader's term. Raises as `storage.interface.Store` says."""
         assert term > 0, "terms count from 1: 0 stands for none"
         self._session.fence = fence
         rows = await self._session.rows("read_writers")
         refuse_newer_writers({role: version for role, version in rows if version})
-        self._reserved = await self._claimed(role, term)
-        self._term = (role, term)
+        async with self._reserving:
+            reserved = await self._claimed(role, term)
+            self._reserved = reserved if self._shards is None else min(reserved, self._reserved)
+            self._term, self._newest = (role, term), term
+
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        """Begin terms of shards. Raises Fenced where a newer one of any has begun."""
+        assert all(term > 0 for term in terms.values()), "terms count from 1: 0 stands for none"
+        async with self._reserving:
+            shards = self._shards or OwnedShards(self._session, role)
+            leader = await self._session.row("read_stamps", role, serial=True)
+            self._session.advance_beyond(leader[1] or 0 if leader else 0)
+            reserved = await shards.begin(terms)
+            self._reserved = reserved if self._term is None else min(reserved, self._reserved)
+            self._shards = shards
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        """Write no more jobs of these shards."""
+        if self._shards is not None:
+            self._shards.end(shards)
 
     async def timestamp(self) -> int:
         """Return the timestamp of a write, later than all before. Raises Fenced where the term is over."""
         when = self._session.timestamp()
-        if self._term is not None and when > self._reserved:
+        if self.held and when > self._reserved:
             async with self._reserving:
                 if when > self._reserved:
-                    self._reserved = await self._claimed(*self._term)
-        assert self._term is None or when <= self._reserved, "the next term would not win over this write"
+                    await self._reserve()
+        assert not self.held or when <= self._reserved, "the next term would not win over this write"
         return when
 
-    async def check(self) -> None:
-        """Raise Fenced where the term is over. The read begins after the call; waiting calls share one."""
-        if self._term is None:
-            return
-        if self._waiting is None:
-            self._waiting = asyncio.get_running_loop().create_task(self._after(self._running))
-        await asyncio.shield(self._waiting)
+    async def _reserve(self) -> None:
+        """Reserve further timestamps, for each kind of term that the handle has.
 
-    def refuse(self, found: int) -> None:
-        """Raise Fenced where `found`, the term of a row's last change, is newer than the handle's."""
-        if self._term is not None and found > self._term[1]:
+        Where the leader's is over, those of shards may go on; `check` refuses what is of no job.
+        """
+        reserved = [] if self._shards is None else [await self._shards.begin({})]
+        if self._term is not None:
+            try:
+                reserved.append(await self._claimed(*self._term))
+            except Fenced:
+                if self._shards is None:
+                    raise
+        self._reserved = min(reserved)
+
+    async def check(self, job_id: JobId | None = None) -> None:
+        """Raise Fenced where the term is over by which a write is checked, of a job or of something else.
+
+        The term is read after the call.
+        """
+        if job_id is not None and self._shards is not None:
+            await self._shards.reads.made()
+            self._shards.require(job_id)
+        elif self._term is not None:
+            await self._reads.made()
+            if self._newest > self._term[1]:
+                raise _fenced(*self._term, self._newest)
+
+    def refuse(self, job_id: JobId, found: int) -> None:
+        """Raise Fenced where `found`, the term of a job's last change, is newer than the handle's."""
+        if self._shards is not None:
+            self._shards.refuse(job_id, found)
+        elif self._term is not None and found > self._term[1]:
             raise _fenced(*self._term, found)
 
-    async def _after(self, running: asyncio.Task[None] | None) -> None:
-        if running is not None:
-            await asyncio.wait([running])
-        self._running, self._waiting = self._waiting, None
-        assert self._term is not None
-        role, term = self._term
-        row = await self._session.row("read_term", role)
-        if row is not None and row[0] > term:
-            raise _fenced(role, term, row[0])
+    async def _read_newest(self) -> None:
+        assert self._term is not None, "the handle has no leader's term"
+        row = await self._session.row("read_term", self._term[0])
+        self._newest = row[0] if row is not None else 0
 
     async def _claimed(self, role: str, term: int) -> int:
         """Make the term the newest, and reserve timestamps above those of all earlier terms.
 
         Return the last timestamp that is reserved.
         """
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             found = await self._session.row("read_stamps", role, serial=True)
             newest, reserved = found or (0, None)
             if newest > term:
                 raise _fenced(role, term, newest)
             self._session.advance_beyond(reserved or 0)
-            ahead = self._session.ahead(_AHEAD_MICROSECONDS, _LEAST_AHEAD_MICROSECONDS)
+            ahead = self._session.ahead(AHEAD_MICROSECONDS, LEAST_AHEAD_MICROSECONDS)
             change = ("raise_term", (term, ahead, OWN, role, newest, reserved))
             if await self._session.decide([change if found else ("create_term", (role, term, ahead, OWN))]):
                 return ahead
@@ -147,7 +182,7 @@ class Gate:
     async def __call__(self) -> AsyncIterator[int]:
         """Admit a write that belongs to no job."""
         async with self._session.use():
-            yield await self._passed()
+            yield await self._passed(None)
 
     async def run(self, job_id: JobId, write: Callable[[int], Awaitable[T]]) -> T:
         """Run a write of the job, which is given its timestamp.
@@ -158,23 +193,23 @@ class Gate:
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._session.use())
             await held.enter_async_context(self._order.of(job_id))
-            work = asyncio.get_running_loop().create_task(self._made(held.pop_all(), write))
+            work = asyncio.get_running_loop().create_task(self._made(held.pop_all(), job_id, write))
         self._begun.add(work)
         work.add_done_callback(self._ended)
         return await asyncio.shield(work)
 
-    async def _made(self, held: AsyncExitStack, write: Callable[[int], Awaitable[T]]) -> T:
+    async def _made(self, held: AsyncExitStack, job_id: JobId, write: Callable[[int], Awaitable[T]]) -> T:
         async with held:
-            return await write(await self._passed())
+            return await write(await self._passed(job_id))
 
     def _ended(self, work: asyncio.Task[Any]) -> None:
         self._begun.discard(work)
         if not work.cancelled():
             work.exception()  # otherwise asyncio logs an error that no caller has received
 
-    async def _passed(self) -> int:
+    async def _passed(self, job_id: JobId | None) -> int:
         when = await self._terms.timestamp()
-        await self._terms.check()
+        await self._terms.check(job_id)
         return when
 
 

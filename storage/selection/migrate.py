@@ -144,7 +144,7 @@ def _sqlite_version(path: Path) -> int:
 
 
 def _sqlite_writers(path: Path, version: int) -> Mapping[str, str]:
-    from storage.sqlite.writer import WRITERS_SINCE, read_writers
+    from storage.sqlite.terms import WRITERS_SINCE, read_writers
 
     if version < WRITERS_SINCE:
         return {}

@@ -83,7 +83,7 @@ class SqlitePodEvents:
     async def delete(self, job_id: JobId, instance: int, up_to_run: int) -> None:
         """Delete the events of runs 1 … up_to_run."""
         key = (job_id, instance, up_to_run)
-        await self._writer.submit(lambda db: db.execute(DELETE_RUNS, key).rowcount)
+        await self._writer.submit(lambda db: db.execute(DELETE_RUNS, key).rowcount, job_id=job_id)
 
     async def expire(self, before: int) -> int:
         """Drop events of ended runs older than `before`; return their number.

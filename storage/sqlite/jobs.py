@@ -86,7 +86,7 @@ class SqliteJobs:
             write_workflow(db)
             write_secrets(db)
 
-        await self._writer.submit(write)
+        await self._writer.submit(write, job_id=job_id)
 
     async def add_config(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Store a further version of the config, and secrets that are new in it.
@@ -100,7 +100,7 @@ class SqliteJobs:
             _insert_config(db, job_id, spec, texts)
             write_secrets(db)
 
-        await self._writer.submit(write)
+        await self._writer.submit(write, job_id=job_id)
 
     async def config(self, job_id: JobId, version: int) -> JobSpec:
         """Return a version of the config. Raises NotFound."""
@@ -117,7 +117,7 @@ class SqliteJobs:
             for statement in DELETE_JOB:
                 db.execute(statement, (job_id,))
 
-        await self._writer.submit(write)
+        await self._writer.submit(write, job_id=job_id)
 
     async def query(self, query: JobQuery) -> JobPage:
         """Return the jobs that the query matches."""
@@ -134,7 +134,7 @@ class SqliteJobs:
 
     async def retire(self, job_id: JobId) -> None:
         """Remove a finished job from the active set."""
-        await self._writer.submit(lambda db: db.execute(SET_RETIRED, (job_id,)).rowcount)
+        await self._writer.submit(lambda db: db.execute(SET_RETIRED, (job_id,)).rowcount, job_id=job_id)
 
 
 async def _texts(spec: JobSpec) -> IndexedTexts:

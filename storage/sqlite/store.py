@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 
 from peloton.errors import PelotonError
@@ -76,6 +76,14 @@ class SqliteStore:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""
         await self._writer.begin_term(role, term, fence)
 
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        """Write jobs of these shards in these terms from now on."""
+        await self._writer.begin_shards(role, terms)
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        """Write no more jobs of these shards. What has begun is finished."""
+        self._writer.end_shards(shards)
+
     async def write_all(
         self,
         job_id: JobId,
@@ -100,7 +108,7 @@ class SqliteStore:
             for part in parts:
                 part(db)
 
-        await self._writer.submit(write, len(tasks) + len(events) + len(workflow_events) + 1)
+        await self._writer.submit(write, len(tasks) + len(events) + len(workflow_events) + 1, job_id)
 
     async def close(self) -> None:
         """Finish the writes that were accepted, then close the database."""

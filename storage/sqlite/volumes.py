@@ -57,4 +57,4 @@ class SqliteVolumes:
 
     async def write(self, volume: Volume) -> None:
         """Insert or replace a volume that no task uses."""
-        await self._writer.submit(writing_volumes([volume]))
+        await self._writer.submit(writing_volumes([volume]), job_id=volume.job_id)

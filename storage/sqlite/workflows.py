@@ -85,7 +85,7 @@ class SqliteWorkflows:
         rows = await self._readers.run(lambda db: db.execute(SELECT_IDS, (job_id,)).fetchall())
         old = [workflow_id for (workflow_id,) in rows[keep:] if workflow_id != current]
         for workflow_id in old:
-            await self._writer.submit(partial(_delete, workflow_id))
+            await self._writer.submit(partial(_delete, workflow_id), job_id=job_id)
         return len(old)
 
 

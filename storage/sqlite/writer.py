@@ -13,17 +13,18 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from peloton.errors import Fenced, PelotonError, Unavailable
-from peloton.model.versions import OWN
+from peloton.model.ids import JobId
+from peloton.model.shard import shard_of
 from storage.interface import Fence, unfenced
-from storage.newer import refuse_newer_writers
 from storage.sqlite.errors import translated, unwritable
+from storage.sqlite.terms import RAISE_TERM, NewestTerms, Term, begin_shards, begin_term, fenced, of_shard
 
 T = TypeVar("T")
 Write = Callable[[sqlite3.Connection], T]
@@ -37,20 +38,8 @@ TRIAL = "trial" + 256 * 1024 * "."
 _OWN_FAULTS = (PelotonError, sqlite3.Error, ValueError, TypeError, ArithmeticError)
 """Errors of one write that do not affect the others."""
 
-SELECT_TERM = "SELECT term FROM terms WHERE role = ?"
-RAISE_TERM = (
-    "INSERT INTO terms (role, term, version) VALUES (?, ?, ?) ON CONFLICT (role) DO UPDATE "
-    "SET term = excluded.term, version = excluded.version WHERE excluded.term > term"
-)
-SELECT_WRITERS = "SELECT role, version FROM terms WHERE version != ''"
-WRITERS_SINCE = 10
-"""Version of the schema since which terms have one."""
-
 DELETE_TERM = "DELETE FROM terms WHERE role = ?"
 log = logging.getLogger(__name__)
-
-Term = tuple[str, int]
-"""Role and term."""
 
 
 @dataclass(slots=True)
@@ -83,27 +72,55 @@ class Writer:
         self._idle.set()
         self._closed = False
         self._term: Term | None = None
+        self._shards: dict[int, Term] | None = None
+        """The terms of shards; None where writes of jobs are checked by the term of the leader."""
+        self._newest = NewestTerms()
         self._fence: Fence = unfenced
         self._trial: asyncio.Task[None] | None = None
         self.trouble = ""
         """Why nothing can be written at present; empty where writes succeed."""
 
-    async def submit(self, write: Write[T], rows: int = 1) -> T:
+    async def submit(self, write: Write[T], rows: int = 1, job_id: JobId | None = None) -> T:
         """Return the result of a write once it is on disk. `rows` is its approximate size.
+
+        `job_id` is the job of all rows that it changes, if it is of one.
 
         Waits while too many writes are queued. Raises what the write raised, Fenced where the term is over,
         Unavailable where nothing can be written.
         """
         self._fence()
-        return await self._enqueue(write, rows, self._term)
+        term = self._term if job_id is None or self._shards is None else self._term_of(job_id, self._shards)
+        return await self._enqueue(write, rows, term)
+
+    def _term_of(self, job_id: JobId, shards: Mapping[int, Term]) -> Term:
+        shard = shard_of(job_id)
+        if shard not in shards:
+            raise Fenced(f"job {job_id} is of shard {shard}, which is not owned here")
+        return shards[shard]
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write in this term from now on. Raises as `storage.interface.Store` says."""
         assert term > 0, "terms count from 1: 0 stands for none"
         fence()
-        await self._enqueue(partial(_begin_term, role, term), 1, None)
+        await self._enqueue(partial(begin_term, role, term), 1, None)
         self._term = (role, term)
         self._fence = fence
+
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        """Write jobs of these shards in these terms from now on.
+
+        Raises Fenced where a newer one of any of them has begun.
+        """
+        assert all(term > 0 for term in terms.values()), "terms count from 1: 0 stands for none"
+        await self._enqueue(partial(begin_shards, role, terms), len(terms) + 1, None)
+        self._shards = (self._shards or {}) | {
+            shard: (of_shard(role, shard), term) for shard, term in terms.items()
+        }
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        """Write no more jobs of these shards. What is queued is written."""
+        if self._shards is not None:
+            self._shards = {shard: term for shard, term in self._shards.items() if shard not in shards}
 
     async def close(self) -> None:
         """Commit accepted writes, then refuse further ones."""
@@ -136,7 +153,8 @@ class Writer:
     def _next_transaction(self) -> None:
         assert self._writing and not self._idle.is_set(), "one transaction runs at a time"
         batch = self._take()
-        running = asyncio.get_running_loop().run_in_executor(self._thread, commit, self._db, batch)
+        transaction = partial(commit, self._db, batch, self._newest)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, transaction)
         running.add_done_callback(partial(self._complete, batch))
 
     def _take(self) -> list[_Queued]:
@@ -191,26 +209,28 @@ class Writer:
         log.info("the database can be written again")
 
 
-def commit(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
+def commit(db: sqlite3.Connection, batch: Sequence[_Queued], terms: NewestTerms) -> list[Any]:
     """Commit a batch; return outcomes in its order, a `_Failed` for each write that raised.
 
     Raises where the transaction itself fails: then none of the writes is stored.
     """
     try:
-        return _transaction(db, batch, _run_together)
+        return _transaction(db, batch, terms, _run_together)
     except _WriteFailed:
-        return _transaction(db, batch, _run_apart)
+        return _transaction(db, batch, terms, _run_apart)
 
 
 def _transaction(
     db: sqlite3.Connection,
     batch: Sequence[_Queued],
-    run: Callable[[sqlite3.Connection, Sequence[_Queued]], list[Any]],
+    terms: NewestTerms,
+    run: Callable[[sqlite3.Connection, Sequence[_Queued], Mapping[str, int]], list[Any]],
 ) -> list[Any]:
     assert not db.in_transaction, "the last transaction has not ended"
     db.execute("BEGIN IMMEDIATE")
     try:
-        outcomes = run(db, batch)
+        newest = terms.read(db, {queued.term[0] for queued in batch if queued.term is not None})
+        outcomes = run(db, batch, newest)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -219,16 +239,14 @@ def _transaction(
     return outcomes
 
 
-def _run_together(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
-    newest = _newest_terms(db, batch)
+def _run_together(db: sqlite3.Connection, batch: Sequence[_Queued], newest: Mapping[str, int]) -> list[Any]:
     try:
         return [_run(db, queued, newest) for queued in batch]
     except _OWN_FAULTS as error:
         raise _WriteFailed from error
 
 
-def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
-    newest = _newest_terms(db, batch)
+def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued], newest: Mapping[str, int]) -> list[Any]:
     outcomes: list[Any] = []
     for queued in batch:
         db.execute("SAVEPOINT one")
@@ -243,35 +261,12 @@ def _run_apart(db: sqlite3.Connection, batch: Sequence[_Queued]) -> list[Any]:
     return outcomes
 
 
-def _run(db: sqlite3.Connection, queued: _Queued, newest: dict[str, int]) -> Any:
+def _run(db: sqlite3.Connection, queued: _Queued, newest: Mapping[str, int]) -> Any:
     if queued.term is not None:
-        role, term = queued.term
-        if newest[role] > term:
-            raise _fenced(role, term, newest[role])
+        key, term = queued.term
+        if newest[key] > term:
+            raise fenced(key, term, newest[key])
     return queued.write(db)
-
-
-def _newest_terms(db: sqlite3.Connection, batch: Sequence[_Queued]) -> dict[str, int]:
-    roles = {queued.term[0] for queued in batch if queued.term is not None}
-    return {role: _newest_term(db, role) for role in roles}
-
-
-def _newest_term(db: sqlite3.Connection, role: str) -> int:
-    row = db.execute(SELECT_TERM, (role,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _begin_term(role: str, term: int, db: sqlite3.Connection) -> None:
-    newest = _newest_term(db, role)
-    if newest > term:
-        raise _fenced(role, term, newest)
-    refuse_newer_writers(read_writers(db))
-    db.execute(RAISE_TERM, (role, term, OWN))
-
-
-def read_writers(db: sqlite3.Connection) -> dict[str, str]:
-    """Return the versions that led last, by role; of 0.1 none."""
-    return dict(db.execute(SELECT_WRITERS))
 
 
 def _write_trial(db: sqlite3.Connection) -> None:
@@ -280,10 +275,6 @@ def _write_trial(db: sqlite3.Connection) -> None:
 
 def _delete_trial(db: sqlite3.Connection) -> None:
     db.execute(DELETE_TERM, (TRIAL,))
-
-
-def _fenced(role: str, term: int, newest: int) -> Fenced:
-    return Fenced(f"{role}: term {term} is over, term {newest} has begun")
 
 
 def _reported(error: BaseException) -> BaseException:

@@ -15,7 +15,7 @@ from minicluster.servers.maven import Missing
 from peloton import __version__
 from peloton.api.v0.job import job_pb2
 from storage.codec import TASK_RUNTIME
-from storage.sqlite.writer import read_writers
+from storage.sqlite.terms import read_writers
 from tests.cluster.conftest import wait_for
 from tests.cluster.deploying import Deployer, run_a_job
 from tests.cluster.test_deploy import Calls, runs_of, service

@@ -12,7 +12,7 @@ from peloton.errors import AlreadyExists, Fenced, NotFound, Refused, Unavailable
 from storage.cassandra import terms
 from storage.interface import Store
 from storage.newer import refuse_newer_writers
-from storage.sqlite import writer
+from storage.sqlite import terms as sqlite_terms
 from tests.contract.storage.conftest import Opener
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
@@ -78,7 +78,7 @@ async def test_a_leader_begins_where_the_others_have_gone_back(
 
 async def _begin_as(patch: pytest.MonkeyPatch, version: str, store: Store, role: str, term: int) -> None:
     with patch.context() as own:
-        for module in (writer, terms):
+        for module in (sqlite_terms, terms):
             own.setattr(module, "OWN", version)
             own.setattr(module, "refuse_newer_writers", partial(refuse_newer_writers, own=version))
         await store.begin_term(role, term)

@@ -19,7 +19,9 @@ from cassandra.metadata import Murmur3Token
 from peloton.api.v0.job import job_pb2
 from peloton.errors import AlreadyExists, Conflict, Fenced, NotFound, Unavailable
 from peloton.membership.interface import Role
+from peloton.model.ids import JobId
 from peloton.model.job import JobQuery, JobSpec
+from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import JobState
 from peloton.model.task import TaskRuntime
 from peloton.wire.job import job_spec
@@ -198,8 +200,8 @@ class Freeze:
         self._check = store._terms.check
         store._terms.check = self._checked  # type: ignore[method-assign]
 
-    async def _checked(self) -> None:
-        await self._check()
+    async def _checked(self, job_id: JobId | None = None) -> None:
+        await self._check(job_id)
         self.reached.set()
         await self.released.wait()
 
@@ -252,8 +254,8 @@ async def test_a_leader_whose_clock_is_behind_is_not_overruled(open_handle: Open
 async def test_timestamps_are_reserved_before_they_are_used(
     open_handle: Opener, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.cassandra.terms._AHEAD_MICROSECONDS", 0)
-    monkeypatch.setattr("storage.cassandra.terms._LEAST_AHEAD_MICROSECONDS", 3)
+    monkeypatch.setattr("storage.cassandra.terms.AHEAD_MICROSECONDS", 0)
+    monkeypatch.setattr("storage.cassandra.terms.LEAST_AHEAD_MICROSECONDS", 3)
     store, other = await open_handle(), await open_handle()
     await store.begin_term("jobmanager", 1)
     await other.begin_term("jobmanager", 1)
@@ -266,6 +268,25 @@ async def test_timestamps_are_reserved_before_they_are_used(
     with pytest.raises(Fenced):
         for _ in range(10):
             await store._terms.timestamp()
+
+
+async def test_an_owner_of_shards_reserves_timestamps_though_another_one_leads(
+    open_handle: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("terms", "shard_terms"):
+        monkeypatch.setattr(f"storage.cassandra.{module}.AHEAD_MICROSECONDS", 0)
+        monkeypatch.setattr(f"storage.cassandra.{module}.LEAST_AHEAD_MICROSECONDS", 3)
+    old, new = await open_handle(), await open_handle()
+    await old.begin_term("jobmgr", 1)
+    await old.begin_shards("jobmgr", dict.fromkeys(range(SHARDS), 2))
+    await new.begin_term("jobmgr", 2)
+    for number in range(6):
+        await old.write_all(JOB, {0: task_runtime(number)})
+    await new.begin_shards("jobmgr", {shard_of(JOB): 3})
+    await new.write_all(JOB, {0: task_runtime(9)})
+    with pytest.raises(Fenced):
+        await old.write_all(JOB, {0: task_runtime(7)})
+    assert (await new.tasks.get(JOB, 0)).run == 9
 
 
 async def test_each_write_asks_the_fence(store: CassandraStore) -> None:
