@@ -17,7 +17,9 @@ from jobmgr.drivers.pod_event_expiry import expire_pod_events
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.job_metrics import JOB_COUNTS
+from jobmgr.engine.lane import JobFence
 from jobmgr.engine.read_ahead import ReadAhead
+from jobmgr.engine.shards import LeaderShards
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
 from jobmgr.server import NAMES, services
@@ -30,6 +32,7 @@ from peloton.identity.agents import agent_access
 from peloton.identity.door import Door
 from peloton.identity.task_tokens import TaskDoor, read_task_keys
 from peloton.membership.interface import Role
+from peloton.membership.shard_registry import ShardRegistry
 from storage.interface import Store
 from storage.selection.factory import Stores
 
@@ -42,12 +45,13 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
     if settings.job_type:
         log.info("JOB_TYPE %s has no effect: every job manager runs jobs of all types", settings.job_type)
     stores, agents, ahead = Stores(settings.storage), agent_access(settings.agents), ReadAhead()
+    registry = daemon.membership.shards()
     access = task_access(daemon)
     daemon.checks.append(stores.trouble)
     daemon.lead(
-        lambda term: leading(daemon, stores, ahead, agents, access, term),
+        lambda term: leading(daemon, stores, registry, ahead, agents, access, term),
         NAMES,
-        lambda: standby(daemon, stores, ahead),
+        lambda: standby(daemon, stores, registry, ahead),
     )
 
 
@@ -89,9 +93,13 @@ def knowing_runs(door: Door | None, engine: Engine) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def standby(daemon: Daemon[JobmgrSettings], stores: Stores, ahead: ReadAhead) -> AsyncIterator[None]:
+async def standby(
+    daemon: Daemon[JobmgrSettings], stores: Stores, registry: ShardRegistry, ahead: ReadAhead
+) -> AsyncIterator[None]:
     """Keep ready what a term begins with: a connection to the store, and the configs of active jobs."""
-    async with stores.standby(daemon.spawn):
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(registry.close)
+        await stack.enter_async_context(stores.standby(daemon.spawn))
         daemon.spawn("read ahead", ahead.follow(stores.open, lambda: daemon.leads))
         yield
 
@@ -100,6 +108,7 @@ async def standby(daemon: Daemon[JobmgrSettings], stores: Stores, ahead: ReadAhe
 async def leading(
     daemon: Daemon[JobmgrSettings],
     stores: Stores,
+    registry: ShardRegistry,
     ahead: ReadAhead,
     agents: AgentAccess,
     access: TaskAccess,
@@ -108,9 +117,15 @@ async def leading(
     """Serve one term. The services open once it is known which jobs are active."""
     async with AsyncExitStack() as stack:
         store = await stores.open()
+        shards = LeaderShards(
+            registry, daemon.member, store, daemon.clock, term, daemon.fence, daemon.give_up
+        )
+        stack.push_async_callback(shards.close)
         stack.push_async_callback(store.close)
         await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
-        engine = build_engine(daemon, store, ahead)
+        await shards.own_all()
+        daemon.spawn("shards", shards.keep())
+        engine = build_engine(daemon, store, ahead, shards.fence)
         await engine.lockdown.load()
         await engine.recovery.begin()
         stack.enter_context(daemon.checked(lambda: engine.lanes.problem))
@@ -143,10 +158,10 @@ async def leading(
         yield
 
 
-def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead) -> Engine:
+def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead, fence: JobFence) -> Engine:
     """Return the engine of a term, which the audit log and the metrics look into."""
     settings = daemon.settings
-    engine = Engine(store, daemon.clock, settings.goal_state, settings.lanes, daemon.fence, ahead)
+    engine = Engine(store, daemon.clock, settings.goal_state, settings.lanes, fence, ahead)
     if daemon.servers.audit is not None:
         daemon.servers.audit.pool_of = engine.pool_of
     JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)

@@ -25,6 +25,7 @@ from jobmgr.core.state.limits import Limits
 from jobmgr.engine import job_log
 from jobmgr.engine.accounts import Accounts, NoAccounts
 from jobmgr.engine.finished_jobs import FinishedJobs
+from jobmgr.engine.lane import JobFence, unfenced_job
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
@@ -42,7 +43,7 @@ from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
 from peloton.model.volume import VolumeId, VolumeState
 from peloton.model.workflow import Workflow
-from storage.interface import Fence, Store, unfenced
+from storage.interface import Store
 
 MAX_VERSION_TRIES = 1000
 """An update that was interrupted after storing its config leaves an unused version behind."""
@@ -63,7 +64,7 @@ class Engine:
         clock: Clock | None = None,
         limits: Limits | None = None,
         lanes: int = 1,
-        fence: Fence = unfenced,
+        fence: JobFence = unfenced_job,
         ahead: ReadAhead | None = None,
     ) -> None:
         """Recover from the store, and from what was read ahead of the term."""

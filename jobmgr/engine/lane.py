@@ -1,7 +1,7 @@
 """A lane: one loop around one core, which gathers events, decides, stores, then acts.
 
 While one cycle is being stored the events of the next one gather, so that batches grow with the load. A lane
-waits for its own writes only. It is the unit of leadership: its fence says whether it may act.
+waits for its own writes only. Its jobs are those of some shards; its fence says for which it may act.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import TaskState
 from peloton.model.workflow import Workflow
-from storage.interface import Fence, Store, unfenced
+from storage.interface import Store
 
 EVENTS_PER_CYCLE = 2000
 log = logging.getLogger(__name__)
@@ -54,16 +54,24 @@ NO_EVENT = PendingReasons(())
 """Changes nothing."""
 Answer = asyncio.Future[Any]
 Send = Callable[[Sequence[Instruction]], None]
+JobFence = Callable[[JobId], None]
+"""Raises where nothing may be written of a job: Fenced, or Unavailable while that is unknown."""
+
+
+def unfenced_job(job_id: JobId) -> None:
+    """Let everything pass."""
 
 
 class Lane:
     """Owns the core of some of the jobs. `submit` and `run_between_cycles` are answered while `run` runs."""
 
-    def __init__(self, core: Core, store: Store, clock: Clock, send: Send, fence: Fence = unfenced) -> None:
+    def __init__(
+        self, core: Core, store: Store, clock: Clock, send: Send, fence: JobFence = unfenced_job
+    ) -> None:
         self.core = core
         self.store = store
         self.fence = fence
-        """Called before each write; it raises where this lane may not act."""
+        """Called before each write, with its job."""
         self.on_end: Callable[[CachedJob], None] = lambda job: None
         """Called with each job that has ended."""
         self.on_commit: Callable[[Cycle], None] | None = None
@@ -176,7 +184,7 @@ class Lane:
         delays = backoff()
         while True:
             try:
-                self.fence()
+                self.fence(change.job_id)
                 await self.store.write_all(
                     change.job_id,
                     change.tasks,

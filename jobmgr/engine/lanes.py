@@ -18,7 +18,7 @@ from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Event, Placed
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
-from jobmgr.engine.lane import NO_EVENT, Answer, Lane
+from jobmgr.engine.lane import NO_EVENT, Answer, JobFence, Lane, unfenced_job
 from jobmgr.engine.outbox import Outbox
 from jobmgr.engine.split import split
 from peloton.clock import Clock
@@ -27,7 +27,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.shard import shard_of
 from peloton.model.workflow import Workflow
-from storage.interface import Fence, Store, unfenced
+from storage.interface import Store
 
 STEP_DOWN_SECONDS = 30.0
 ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
@@ -47,7 +47,7 @@ class Lanes:
         store: Store,
         clock: Clock,
         outbox: Outbox,
-        fence: Fence = unfenced,
+        fence: JobFence = unfenced_job,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         """Make `count` lanes; `patience` is how many seconds the launch of a host waits for slow lanes."""

@@ -140,6 +140,16 @@ class Daemon(Generic[S]):
         """Return a check to call before any lasting effect of the present term: see `Terms.fence`."""
         return self._terms.fence
 
+    @property
+    def give_up(self) -> Callable[[str], None]:
+        """Return a function that ends the present term: see `Terms.give_up`."""
+        return self._terms.give_up
+
+    @property
+    def member(self) -> Member:
+        """Return this process as the others see it, once it listens."""
+        return self._member
+
     def unhealthy(self) -> str:
         """Return what is wrong, empty if nothing."""
         return "; ".join(wrong for check in self.checks if (wrong := check()))

@@ -74,7 +74,8 @@ class Terms:
         self._finish: Callable[[], Awaitable[None]] | None = None
         self._ends = EarlyEnds()
         self._why = ""
-        """Why the present term could not begin."""
+        """Why the present term could not begin, or was given up."""
+        self._given_up = asyncio.Event()
         self._pausing_until = 0.0
         self.began_at: float | None = None
         """When the present term began, on the monotonic clock; None where none has."""
@@ -87,6 +88,21 @@ class Terms:
         that is unknown. It passes where no election takes place.
         """
         return partial(self._check, self.leadership)
+
+    @property
+    def give_up(self) -> Callable[[str], None]:
+        """Return a function that ends the present term, for a reason: somebody else may do its work.
+
+        Nothing that was begun is finished. It has no effect once the term is over.
+        """
+        return partial(self._give_up, self.leadership)
+
+    def _give_up(self, leadership: Leadership | None, why: str) -> None:
+        if leadership is None or leadership is not self.leadership or self._given_up.is_set():
+            return
+        if leadership.standing(self._clock.monotonic()) is not Standing.OVER:
+            self._why = why
+            self._given_up.set()
 
     def before_stepping_down(self, finish: Callable[[], Awaitable[None]]) -> None:
         """Call a function when the present term ends in order, before its background tasks are ended.
@@ -147,20 +163,25 @@ class Terms:
         """Lead for one term; return whether it started. A start that fails gives up leadership."""
         self.leadership, began = leadership, asyncio.Event()
         self._why = ""
+        self._given_up.clear()
         lost = asyncio.create_task(leadership.lost())
+        given_up = asyncio.create_task(self._given_up.wait())
         term = asyncio.create_task(self._run(leading(leadership.term), leadership.term, began))
         try:
-            await asyncio.wait({lost, term}, return_when=asyncio.FIRST_COMPLETED)
-            held = leadership.standing(self._clock.monotonic()) is Standing.HELD and not lost.done()
+            await asyncio.wait({lost, given_up, term}, return_when=asyncio.FIRST_COMPLETED)
+            held = leadership.standing(self._clock.monotonic()) is Standing.HELD
+            held = held and not lost.done() and not given_up.done()
         finally:
             lost.cancel()
+            given_up.cancel()
             await _cancel(term)
             self.leadership = self.began_at = None
         error = None if term.cancelled() else term.exception()
         if error is not None and held:
             raise error
         if not held:
-            log.warning("leadership of term %d is lost%s", leadership.term, f": {error}" if error else "")
+            why = self._why or (str(error) if error else "")
+            log.warning("leadership of term %d is lost%s", leadership.term, f": {why}" if why else "")
         return began.is_set()
 
     async def _run(self, leading: AbstractAsyncContextManager[None], term: int, began: asyncio.Event) -> None:
@@ -191,8 +212,8 @@ class Terms:
                 LEADER.set(0)
 
     async def _finish_term(self) -> None:
-        """Call the function given to `before_stepping_down`, unless leadership is lost."""
-        if self._finish is None:
+        """Call the function given to `before_stepping_down`, unless leadership is lost or given up."""
+        if self._finish is None or self._given_up.is_set():
             return
         try:
             self.fence()

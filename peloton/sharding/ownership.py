@@ -115,6 +115,11 @@ class Ownership:
         held = self._held.get(shard)
         return held is not None and held.phase is not Phase.HANDING_OVER
 
+    def term(self, shard: int) -> int:
+        """Return the term of a shard for which `acts` is true."""
+        assert self.acts(shard), f"shard {shard} is not owned"
+        return self._held[shard].term
+
     def phase(self, shard: int) -> Phase | None:
         """Return how far a shard is, None where it is not owned."""
         held = self._held.get(shard)

@@ -23,7 +23,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -98,6 +98,12 @@ class RecordedStore:
         began = time.time()
         await self._store.begin_term(role, term, *fence)
         self._journal.begin(term, began)
+
+    async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        await self._store.begin_shards(role, terms)
+
+    def end_shards(self, shards: Collection[int]) -> None:
+        self._store.end_shards(shards)
 
     async def close(self) -> None:
         self._journal.note("over", time.time())

@@ -262,7 +262,7 @@ async def test_a_batch_waits_for_all_lanes_but_those_behind() -> None:
 async def test_all_lanes_end_where_another_instance_leads(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fenced() -> None:
+    def fenced(job_id: JobId) -> None:
         raise Fenced("term 2 has begun")
 
     monkeypatch.setattr("jobmgr.engine.lanes.STEP_DOWN_SECONDS", 0.0)

@@ -199,6 +199,20 @@ async def test_lost_term_completes_no_calls(running: Running) -> None:
     assert running.finished == ["work of 1"]
 
 
+async def test_a_term_that_is_given_up_is_followed_by_another_one(running: Running) -> None:
+    """Nothing that was begun is finished: somebody else may do it. Later it has no effect."""
+    await running.leads(1)
+    give_up = running.daemon.give_up
+    give_up("a shard is lost")
+    second = await running.leads(2)
+    assert running.finished == ["work of 1"]
+    assert "a shard is lost" in running.daemon._terms._ends.text()
+    give_up("too late")
+    await asyncio.sleep(0)
+    second.fence()
+    assert not running.daemon._terms._given_up.is_set()
+
+
 async def test_fence_of_a_term_is_invalid_in_the_next(running: Running) -> None:
     first = await running.leads(1)
     first.fence()
