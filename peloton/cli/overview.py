@@ -13,8 +13,9 @@ from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     from peloton.api.v0.host.host_pb2 import HostInfo
-    from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.api.v0.job.job_pb2 import JobSummary, QuerySpec
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
+    from peloton.present.problems import Problem
 
 T = TypeVar("T")
 
@@ -41,6 +42,9 @@ class Jobs:
     counts: Mapping[str, int]
     active: Sequence[JobSummary]
     failed: Sequence[JobSummary]
+    looping: Sequence[JobSummary] = ()
+    """Services whose instances fail again and again, the first of them."""
+    looping_total: int = 0
 
     def tasks(self) -> Mapping[str, int]:
         """Return how many tasks the active jobs have in each state, most first."""
@@ -83,6 +87,8 @@ class Overview:
     capacity: Amounts | None = None
     pools: Sequence[ResourcePoolInfo] | None = None
     jobs: Jobs | None = None
+    problems: Sequence[Problem] = ()
+    """Of pools and waiting jobs, the worst first."""
 
 
 def read(session: Session) -> Overview:
@@ -93,7 +99,34 @@ def read(session: Session) -> Overview:
     hosts = _from("hostmgr", session, found, lambda: _read_hosts(session))
     if hosts is not None:
         found.hosts, found.away, found.capacity = hosts
+    if found.pools is not None:
+        found.problems = _waiting_problems(session)
     return found
+
+
+def _waiting_problems(session: Session) -> list[Problem]:
+    """Return what the resource manager knows of pools and jobs that cannot get what they wait for."""
+    from peloton.cli.job_names import job_names
+    from peloton.present.problems import (
+        SHOWN_JOBS,
+        Problem,
+        capacity_problems,
+        infeasible_jobs,
+        short_pools,
+    )
+    from peloton.private.resmgr.monitoring import monitoring_pb2
+
+    try:
+        cluster = session.call(RPCS.monitoring_svc.GetCluster, monitoring_pb2.GetClusterRequest())
+        pools = session.call(RPCS.monitoring_svc.ListPools, monitoring_pb2.ListPoolsRequest()).pools
+    except PelotonError as error:
+        return [Problem("note", f"It is not known which pools and jobs lack something: {error}")]
+    names = job_names(session, (each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_JOBS]))
+    return [
+        *capacity_problems(cluster, len(pools)),
+        *short_pools(pools),
+        *infeasible_jobs(cluster, names),
+    ]
 
 
 def _from(role: str, session: Session, found: Overview, call: Callable[[], T]) -> T | None:
@@ -119,6 +152,7 @@ def _said(session: Session, role: str) -> list[str]:
 def read_jobs(session: Session) -> Jobs:
     """Return the jobs. Raises CallFailed."""
     from peloton.api.v0.job import job_pb2
+    from peloton.present.problems import SHOWN_JOBS
 
     counts: dict[str, int] = {}
     active: list[JobSummary] = []
@@ -128,18 +162,26 @@ def read_jobs(session: Session) -> Jobs:
     failed, counts["FAILED"] = _of_state(session, job_pb2.FAILED, RECENT)
     for state in (job_pb2.SUCCEEDED, job_pb2.KILLED):
         _, counts[job_pb2.JobState.Name(state)] = _of_state(session, state, 1)
-    return Jobs(counts, active, failed)
+    looping, total = _that_are(session, SHOWN_JOBS, job_pb2.QuerySpec(crashLooping=True))
+    return Jobs(counts, active, failed, looping, total)
 
 
 def _of_state(session: Session, state: int, most: int) -> tuple[list[JobSummary], int]:
     """Return the newest jobs in a state, and how many are in it."""
+    from peloton.api.v0.job import job_pb2
+
+    return _that_are(session, most, job_pb2.QuerySpec(jobStates=[job_pb2.JobState.ValueType(state)]))
+
+
+def _that_are(session: Session, most: int, spec: QuerySpec) -> tuple[list[JobSummary], int]:
+    """Return the newest jobs of a query, and how many there are."""
     from peloton.api.v0.job import job_pb2
     from peloton.api.v0.query import query_pb2
 
     found: list[JobSummary] = []
     while True:
         page = query_pb2.PaginationSpec(offset=len(found), limit=min(PAGE, max(1, most - len(found))))
-        spec = job_pb2.QuerySpec(pagination=page, jobStates=[job_pb2.JobState.ValueType(state)])
+        spec.pagination.CopyFrom(page)
         answer = session.call(RPCS.job_svc.Query, job_pb2.QueryRequest(spec=spec, summaryOnly=True))
         found += answer.results
         if not answer.results or len(found) >= min(most, answer.pagination.total):

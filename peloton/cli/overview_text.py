@@ -10,6 +10,7 @@ from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
 from peloton.model.amounts import plain
 from peloton.present.losses import loss_text
+from peloton.present.problems import crash_loops
 from peloton.present.texts import clean
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
 
 
 def troubles_of(found: Overview) -> Iterator[str]:
-    """Return what is wrong now, a line each."""
-    for daemon in found.daemons:
-        if daemon.failure:
-            yield daemon.failure
-    for host in found.away:
-        yield f"host {host}"
+    """Return what is wrong now, a line each, the most harmful first."""
+    yield from (daemon.failure for daemon in found.daemons if daemon.failure)
+    yield from (each.line for each in found.problems if each.level == "bad")
+    yield from (f"host {host}" for host in found.away)
+    if found.jobs is not None:
+        yield from (each.line for each in crash_loops(found.jobs.looping, found.jobs.looping_total))
+    yield from (each.line for each in found.problems if each.level != "bad")
     for job in found.jobs.failed if found.jobs is not None else ():
         counts = _counts(job.runtime.taskStats)
         yield f"job {job.id.value} {clean(job.name)} FAILED: {counts}; `peloton job why` says more"
@@ -80,6 +82,9 @@ def overview_plain(found: Overview) -> dict[str, Any]:
         "jobs": dict(jobs.counts) if jobs else None,
         "tasks": dict(jobs.tasks()) if jobs else None,
         "failedJobs": [as_json(job) for job in jobs.failed] if jobs else None,
+        "problems": [
+            {"level": each.level, "text": each.text, "remedy": each.remedy} for each in found.problems
+        ],
         "pools": [as_json(pool) for pool in found.pools] if found.pools is not None else None,
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -11,16 +10,15 @@ from pydantic import Field
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.cli.host_states import LOST, lost_text, state_of
+from peloton.cli.job_names import job_names
 from peloton.cli.overview import KINDS, HostUse, read, read_hosts
 from peloton.cli.overview_text import troubles_of
 from peloton.cli.session import Session, pool_id
 from peloton.client.rpcs import RPCS
-from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.errors import InvalidArgument, NotFound
 from peloton.mcp import answers
 from peloton.mcp.bounds import AnyPool, Name, Names, PoolPath, Rows, Skip
-from peloton.mcp.jobs import job_names
 from peloton.model.amounts import amount_of
-from peloton.model.plural import plural
 from peloton.present.holds import held_text
 from peloton.present.texts import clean
 from peloton.present.times import short_time
@@ -29,7 +27,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 
 if TYPE_CHECKING:
-    from peloton.private.resmgr.monitoring.monitoring_pb2 import Amounts, InfeasibleJob
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import Amounts
 
 SMALL = 1e-6
 """Amounts that differ by less are the same."""
@@ -41,7 +39,7 @@ def cluster_status(session: Session) -> answers.Status:
     found = read(session)
     capacity, jobs = found.capacity, found.jobs
     return answers.Status(
-        wrong_now=[*_infeasible(session), *troubles_of(found)],
+        wrong_now=list(troubles_of(found)),
         daemons=[
             answers.Daemon(
                 role=each.role, address=each.address, answers=not each.failure, failure=each.failure
@@ -190,20 +188,6 @@ CLUSTER_TOOLS = (
     whoami,
 )
 _KIND_OF = {"cpus": "cpu", "mem": "memory", "gpus": "gpu"}
-
-
-def _infeasible(session: Session) -> list[str]:
-    """Return the jobs that no host could take, even when empty, a line each; nothing where nobody tells."""
-    with suppress(PelotonError):
-        found = session.call(RPCS.monitoring_svc.GetCluster, pb.GetClusterRequest())
-        names = job_names(session, (each.job_id.value for each in found.infeasible_jobs))
-        return [_infeasible_text(each, names) for each in found.infeasible_jobs]
-    return []  # the daemon that does not answer is told of anyway
-
-
-def _infeasible_text(job: InfeasibleJob, names: dict[str, str]) -> str:
-    name = names.get(job.job_id.value) or f"job {job.job_id.value}"
-    return f"no host can take {plural(job.gangs, 'gang')} of {clean(name)} in {job.pool}: {clean(job.why)}"
 
 
 def _pool(pool: pb.Pool) -> answers.Pool:

@@ -294,16 +294,6 @@ def job_head_text(job: job_pb2.JobInfo) -> str:
     return job_head(job)
 
 
-def job_names(session: Session, ids: Iterable[str]) -> dict[str, str]:
-    """Return the names of jobs by their ids, as far as they can be read."""
-    found: dict[str, str] = {}
-    for job_id in dict.fromkeys(ids):
-        with suppress(PelotonError):
-            request = stateless_svc_pb2.GetJobRequest(job_id=v1alpha.JobID(value=job_id), summary_only=True)
-            found[job_id] = session.call(RPCS.stateless_svc.GetJob, request).summary.name
-    return found
-
-
 def _number(states: Any, name: str) -> int:
     """Return the number of a state. Raises InvalidArgument."""
     found = states.__members__.get(name.upper())

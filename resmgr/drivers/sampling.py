@@ -1,4 +1,4 @@
-"""Takes a sample of all pools and of the cluster each minute, and counts the runs of the last seconds."""
+"""Takes a sample of all pools and of the cluster each minute; looks at runs and at short pools in between."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 from peloton.clock import NANOSECONDS, Clock
+from peloton.model.ids import PoolId
 from resmgr.core.monitoring.figures import (
     CLUSTER_SERIES,
     POOL_SERIES,
@@ -15,6 +16,7 @@ from resmgr.core.monitoring.figures import (
     pool_samples,
 )
 from resmgr.core.monitoring.history import History
+from resmgr.core.monitoring.shortfalls import Shortfalls
 from resmgr.core.scheduler import Scheduler
 
 CLUSTER = ""
@@ -42,6 +44,7 @@ class Sampler:
     def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
         self.pools = History(KINDS * len(POOL_SERIES))
         self.cluster = History(KINDS + len(CLUSTER_SERIES))
+        self._shortfalls = Shortfalls()
         self._scheduler = scheduler
         self._clock = clock
         self._last = self._counts()
@@ -67,8 +70,13 @@ class Sampler:
         self.cluster.sample(minute, {CLUSTER: sample})
 
     def count(self) -> None:
-        """Look at the counts of runs, once a second."""
+        """Look at the counts of runs, and at the pools that are short, once a second."""
         self._recent.append(self._counts())
+        self._shortfalls.look(self._scheduler, self._clock.monotonic())
+
+    def short_seconds(self, pool: PoolId) -> float:
+        """Return for how long a pool has had less than its reservation while a gang waits for it."""
+        return self._shortfalls.seconds(pool, self._clock.monotonic())
 
     def rates(self) -> tuple[float, float]:
         """Return how many runs a second started and ended in the last ten seconds."""

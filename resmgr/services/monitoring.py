@@ -76,7 +76,9 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
 
     async def ListPools(self, request: pb.ListPoolsRequest, context: Any) -> pb.ListPoolsResponse:
         """Return all pools."""
-        return pb.ListPoolsResponse(pools=map(_pool, pool_figures(self._driver.scheduler)))
+        found = pool_figures(self._driver.scheduler)
+        short = self._sampler.short_seconds
+        return pb.ListPoolsResponse(pools=[_pool(each, short(each.pool.id)) for each in found])
 
     async def GetHistory(self, request: pb.GetHistoryRequest, context: Any) -> pb.GetHistoryResponse:
         """Return the samples of a pool, or of the cluster; none where there are none yet."""
@@ -150,7 +152,7 @@ def _present(amounts: Vector) -> pb.Amounts | None:
     return _amounts(amounts) if any(amounts) else None
 
 
-def _pool(found: PoolFigures) -> pb.Pool:
+def _pool(found: PoolFigures, short_seconds: float) -> pb.Pool:
     pool = found.pool
     shares = [pool.config.kind(kind).share for kind in KINDS]
     return pb.Pool(
@@ -167,6 +169,7 @@ def _pool(found: PoolFigures) -> pb.Pool:
         allocation=_present(found.allocation),
         slack=_present(found.slack),
         demand=_present(found.demand),
+        short_seconds=short_seconds,
     )
 
 

@@ -59,7 +59,7 @@ def test_from_nothing_to_a_first_job_and_back(deployer: Deployer, bare: Cluster)
     assert took < 90
     assert "nothing is to be done" in deployer("plan", file)
     again, said = deployer.timed("apply", file)
-    assert "start" not in said and again < 20, said
+    assert "start" not in said, said
     found = deployer.status(file)
     assert found["whole"] and found["wanted"] == 1
     assert len(found["daemons"]) == 8

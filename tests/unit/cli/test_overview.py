@@ -16,6 +16,8 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.cli import overview
 from peloton.cli.overview_text import bar
 from peloton.cli.session import Session
@@ -26,6 +28,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.usage import usage_pb2
+from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from tests.unit.deploy.servers import answering, http
 
 from .conftest import Run
@@ -37,6 +40,11 @@ JOBS = {"RUNNING": 3, "PENDING": 0, "INITIALIZED": 0, "FAILED": 1, "SUCCEEDED": 
 
 def jobs_of(request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
     """So many jobs in each state, page by page."""
+    if request.spec.crashLooping:
+        reason = "crash-looping: 1 of 2 instances waits after failures"
+        looping = job_pb2.JobSummary(name="api", runtime=job_pb2.RuntimeInfo(reason=reason))
+        looping.id.value = "loop"
+        return job_pb2.QueryResponse(results=[looping], pagination=query_pb2.Pagination(total=1))
     state = job_pb2.JobState.Name(request.spec.jobStates[0])
     page, runtime = request.spec.pagination, job_pb2.RuntimeInfo(state=request.spec.jobStates[0])
     shown = range(page.offset, min(JOBS[state], page.offset + page.limit))
@@ -75,6 +83,17 @@ def cluster(daemons: FakeDaemons) -> None:
         host.allocation.add(kind="cpu", capacity=used)
         host.capacity.add(kind="cpu", capacity=4)
     daemons.answers["GetHostCache"] = answer
+    giant = pb.InfeasibleJob(
+        job_id=peloton_pb2.JobID(value="big"), pool="/a", gangs=2, why="no host has 9 cores"
+    )
+    daemons.answers["GetCluster"] = pb.GetClusterResponse(
+        capacity=pb.Amounts(cpu=8), infeasible=2, infeasible_jobs=[giant]
+    )
+    daemons.answers["ListPools"] = pb.ListPoolsResponse(
+        pools=[pb.Pool(path="/"), pb.Pool(path="/a", short_seconds=125), pb.Pool(path="/b", short_seconds=5)]
+    )
+    summary = stateless_pb2.JobSummary(name="giant")
+    daemons.answers["GetJob"] = stateless_svc_pb2.GetJobResponse(summary=summary)
 
 
 def test_why_nobody_leads(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +135,26 @@ def test_the_cluster_on_one_screen(run: Run) -> None:
         "  job failed0 failed0 FAILED: PENDING 1; `peloton job why` says more",
     ):
         assert line in outcome.out.splitlines(), outcome.out
+    wrong = outcome.out.split("Wrong now\n")[1].splitlines()
+    begins = [
+        "  Pool /a has had less than its reservation for 2 min 5 s, while a gang waits",
+        "  host host2",
+        "  Service api is crash-looping: 1 of 2 instances waits after failures; `peloton job why loop`",
+        "  No host can take 2 gangs of giant in /a: no host has 9 cores; `peloton job why big`",
+        "  job failed0",
+    ]
+    assert [line.startswith(begin) for line, begin in zip(wrong, begins, strict=True)] == [True] * 5, wrong
     assert "/a    1.5  2             8" in outcome.out and outcome.out.count("ANSWERS") == 3
     answer = json.loads(run("status", "-j").out)
     assert answer["capacity"] == {"used": {"cpu": 2.0}, "total": {"cpu": 8.0}}
+    assert [each["level"] for each in answer["problems"]] == ["bad", "warn"]
     assert answer["tasks"] == {"RUNNING": 3, "PENDING": 3} and answer["hostsAway"] == ["host2 DRAINING"]
+
+
+def test_what_is_not_shown_to_the_caller_is_said(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["ListPools"] = (grpc.StatusCode.PERMISSION_DENIED, "not for your role")
+    outcome = run("status")
+    assert outcome.code == 0 and "  It is not known which pools and jobs lack something: " in outcome.out
 
 
 def test_what_does_not_answer_is_shown(run: Run, daemons: FakeDaemons) -> None:

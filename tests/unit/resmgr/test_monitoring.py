@@ -17,6 +17,7 @@ from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from resmgr.core.monitoring.figures import infeasible_jobs, pool_figures, queues
+from resmgr.core.monitoring.shortfalls import Shortfalls
 from resmgr.core.preemption.policy import Victim
 from resmgr.drivers.loop import Preempted
 from resmgr.drivers.sampling import Sampler
@@ -203,3 +204,41 @@ async def test_unknown_pools_and_large_limits_are_refused(shell: Shell) -> None:
         await service.GetHistory(pb.GetHistoryRequest(pool_id="x"), CLIENT)
     with pytest.raises(InvalidArgument, match="at most 500"):
         await service.GetQueues(pb.GetQueuesRequest(pool_id="x", limit=501), CLIENT)
+
+
+def test_a_pool_is_short_while_a_gang_waits_that_fits_into_its_reservation() -> None:
+    owed = PoolConfig("b", "b", "p", kinds(reservation=20, limit=80))
+    world = World(TWO[0], TWO[1], owed)
+    world.launch(0, of=needs(cpu=80))
+    short = Shortfalls()
+
+    def looked(after: float) -> float:
+        short.look(world.scheduler, after)
+        return short.seconds("b", after)
+
+    world.enqueue(1, of=needs(cpu=25), pool="b")
+    assert looked(1.0) == 0, "more than its reservation is promised to nobody"
+    world.enqueue(2, of=needs(cpu=15), pool="b")
+    assert looked(2.0) == 0, "the head is what waits"
+    world.enqueue(3, of=needs(cpu=15, priority=9), pool="b")
+    assert [looked(3.0), looked(13.0), short.seconds("b", 23.0)] == [0, 10, 20]
+    assert short.seconds("a", 23.0) == 0
+    world.observe(0, _S.SUCCEEDED)
+    world.admit()
+    assert looked(24.0) == 0
+    world.enqueue(4, of=needs(cpu=15, priority=9), pool="b")
+    assert looked(25.0) == 0, "15 of 20 cores are held"
+
+
+async def test_the_service_tells_for_how_long_a_pool_is_short(shell: Shell) -> None:
+    clock = ManualClock()
+    sampler = Sampler(shell.driver.scheduler, clock)
+    service = MonitoringService(shell.driver, sampler)
+    everything, owed = await shell.pool(), await shell.pool("b")
+    await shell.enqueue(everything, wire_gang(0, cpu=100))
+    await shell.enqueue(owed, wire_gang(1, cpu=5))
+    for _ in range(3):
+        sampler.count()
+        clock.advance(1)
+    found = (await service.ListPools(pb.ListPoolsRequest(), CLIENT)).pools
+    assert {each.path: each.short_seconds for each in found} == {"/": 0, "/a": 0, "/b": 3}

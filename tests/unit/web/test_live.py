@@ -12,11 +12,11 @@ import pytest
 
 from peloton.errors import NotFound, PelotonError, ResourceExhausted, Unavailable
 from peloton.membership.interface import Role
+from peloton.present.problems import Problem
 from peloton.web.live import Hub, Subject, Watcher, event
 from peloton.web.pages import Page, Reader
 from peloton.web.pages import Subject as Request
 from peloton.web.templating import Templates, digest
-from peloton.web.views.shared.problems import Problem
 from tests.unit.web.fake import NOW, FakeCluster, application, browser
 
 SECONDS = 60.0

@@ -29,6 +29,10 @@ COUNTS = {job_pb2.RUNNING: 12, job_pb2.FAILED: 3}
 
 
 def jobs_of(request: Any) -> job_pb2.QueryResponse:
+    if request.spec.crashLooping:
+        runtime = job_pb2.RuntimeInfo(reason="crash-looping: 2 of 3 instances wait after failures")
+        looping = job_pb2.JobSummary(id=peloton_pb2.JobID(value=JOB), name="<api>", runtime=runtime)
+        return job_pb2.QueryResponse(results=[looping], pagination=query_pb2.Pagination(total=3))
     [state] = request.spec.jobStates
     total = 2 if request.spec.completionTimeRange.ByteSize() else COUNTS.get(state, 0)
     return job_pb2.QueryResponse(pagination=query_pb2.Pagination(total=total))
@@ -76,6 +80,8 @@ def test_the_overview_shows_amounts_tasks_and_jobs(cluster: FakeCluster) -> None
         "15</span> active", "12</b>", "1 host down", 'href="/hosts?state=DOWN"', "2 jobs failed within",
         "No host can take 4 gangs of &lt;mill&gt; in /b: no host has &lt;script", "5 gangs of further jobs",
         "Too little was recorded yet", f'href="/jobs/{JOB}"',
+        "Service &lt;api&gt; is crash-looping: 2 of 3 instances wait", "2 further services crash-looping",
+        f"`peloton job why {JOB}` tells what would help",
     ):  # fmt: skip
         assert text in page, text
     assert "GPU" not in page
@@ -98,12 +104,12 @@ def test_problems_tell_what_is_wrong_with_the_cluster() -> None:
         return [each.text for each in problems_of(found, jobs, hosts)]
 
     rows = pool_rows(POOLS)
-    assert texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows)) == []
-    [unknown] = texts(figures_of(pb.GetClusterResponse(), rows))
+    assert texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows, {})) == []
+    [unknown] = texts(figures_of(pb.GetClusterResponse(), rows, {}))
     assert "does not know the cluster's capacity" in unknown
-    [empty] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts()), rows))
+    [empty] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts()), rows, {}))
     assert "no agent is registered" in empty
-    [first] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows[:1]))
+    [first] = texts(figures_of(pb.GetClusterResponse(capacity=pb.Amounts(cpu=4)), rows[:1], {}))
     assert "no resource pool yet" in first
 
 

@@ -31,6 +31,9 @@ JOB = "0b3a3ef4-9d2f-4a1a-8d36-3e3d3f8a6a10"
 
 
 def pool(path: str, parent: str = "root", leaf: bool = True, **amounts: float) -> pb.Pool:
+    made: dict[str, Any] = {
+        name: pb.Amounts(cpu=value, memory=value * 1024) for name, value in amounts.items()
+    }
     return pb.Pool(
         id="root" if path == "/" else path.replace("/", "-")[1:],
         path=path,
@@ -38,7 +41,7 @@ def pool(path: str, parent: str = "root", leaf: bool = True, **amounts: float) -
         leaf=leaf,
         tasks=3,
         waiting=2,
-        **{name: pb.Amounts(cpu=value, memory=value * 1024) for name, value in amounts.items()},
+        **made,
     )
 
 

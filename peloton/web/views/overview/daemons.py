@@ -10,8 +10,8 @@ import httpx2
 
 from peloton.membership.interface import Address, Member, Role
 from peloton.model.cluster import UNNAMED
+from peloton.present.problems import Problem
 from peloton.web.cluster import Cluster
-from peloton.web.views.shared.problems import Problem
 
 HEALTH_SECONDS = 2.0
 """Time-out of a daemon's /health."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -17,6 +17,15 @@ from peloton.calls.web import GET_CLUSTER, QUERY_HOSTS, QUERY_JOBS
 from peloton.errors import PelotonError, Unauthenticated
 from peloton.model.plural import plural
 from peloton.model.resources import KINDS
+from peloton.present.problems import (
+    LEVELS,
+    SHOWN_JOBS,
+    Problem,
+    capacity_problems,
+    crash_loops,
+    infeasible_jobs,
+    short_pools,
+)
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.cluster import Calls
 from peloton.web.views.hosts.rows import LOST
@@ -24,17 +33,15 @@ from peloton.web.views.jobs.counts import ORDER
 from peloton.web.views.jobs.names import job_names
 from peloton.web.views.pools.reads import all_pools
 from peloton.web.views.pools.rows import Bar, PoolRow, bar_of, used_kinds
-from peloton.web.views.shared.problems import Problem
 
 if TYPE_CHECKING:
-    from peloton.private.resmgr.monitoring.monitoring_pb2 import GetClusterResponse, InfeasibleJob
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import GetClusterResponse
 
 JOB_STATES = ("RUNNING", "PENDING", "INITIALIZED", "KILLING", "SUCCEEDED", "FAILED", "KILLED")
 """States of jobs, in the order of the bar. Of those that have ended, the server counts the last week."""
 JOBS_AGE = 1.8
 """How old the numbers of jobs may be, in seconds: each is a query."""
 FAILED_SECONDS = 3600
-SHOWN_INFEASIBLE = 5
 MAINTENANCE = ("DRAINING", "DRAINED", "DOWN")
 
 
@@ -58,19 +65,13 @@ class Figures:
 
     root: PoolRow | None = None
     amounts: tuple[Amount, ...] = ()
-    known: bool = False
-    """Whether the capacity is known."""
     tasks: tuple[tuple[str, int], ...] = ()
     started: float = 0.0
     """Runs that start in a second."""
     ended: float = 0.0
     pools: int = 0
-    infeasible: int = 0
-    """Gangs."""
-    infeasible_jobs: tuple[tuple[str, str, int, str], ...] = ()
-    """Id, pool, gangs, and what they lack."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Of those jobs, by their ids, as far as they are known."""
+    problems: tuple[Problem, ...] = ()
+    """The worst first."""
     trouble: str = ""
 
 
@@ -84,24 +85,27 @@ async def read_figures(calls: Calls) -> Figures:
         raise  # who has to log in is led to the login
     except PelotonError as error:
         return Figures(trouble=f"the figures of the pools and the tasks are not known: {error}")
-    lacking = [each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_INFEASIBLE]]
-    return replace(figures_of(cluster, pools), names=await job_names(calls, lacking))
+    lacking = [each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_JOBS]]
+    return figures_of(cluster, pools, await job_names(calls, lacking))
 
 
-def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow]) -> Figures:
-    """Return the figures of a cluster."""
+def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow], names: Mapping[str, str]) -> Figures:
+    """Return the figures of a cluster. `names`: of jobs, by their ids, as far as they are known."""
     root = pools[0] if pools else None
+    problems = [
+        *capacity_problems(cluster, len(pools)),
+        *short_pools(pools),
+        *infeasible_jobs(cluster, names),
+    ]
     counts = {task_pb2.TaskState.Name(each.state): each.count for each in cluster.tasks}
     return Figures(
         root,
         _amounts(cluster, root, used_kinds(pools) if root else KINDS),
-        cluster.HasField("capacity"),
         tuple((state, counts[state]) for state in ORDER if state in counts),
         cluster.started_per_second,
         cluster.ended_per_second,
         len(pools),
-        cluster.infeasible,
-        tuple(_infeasible(each) for each in cluster.infeasible_jobs),
+        tuple(problems),
     )
 
 
@@ -121,10 +125,6 @@ def _amount(kind: str, cluster: GetClusterResponse, root: PoolRow | None) -> Amo
     return Amount(kind, capacity, **found, bar=bar)
 
 
-def _infeasible(job: InfeasibleJob) -> tuple[str, str, int, str]:
-    return job.job_id.value, job.pool, job.gangs, job.why
-
-
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """Jobs by state."""
@@ -132,6 +132,8 @@ class Jobs:
     counts: tuple[tuple[str, int], ...] = ()
     failed: int = 0
     """Within the last hour."""
+    loops: tuple[Problem, ...] = ()
+    """Services whose instances fail again and again."""
     trouble: str = ""
 
 
@@ -144,12 +146,21 @@ async def read_jobs(calls: Calls, now: float) -> Jobs:
     failed.completionTimeRange.min.FromSeconds(since)
     failed.completionTimeRange.max.FromSeconds(since + 2 * FAILED_SECONDS)
     try:
-        totals = await asyncio.gather(*(_total(calls, spec) for spec in (*specs, failed)))
+        totals, looping = await asyncio.gather(
+            asyncio.gather(*(_total(calls, spec) for spec in (*specs, failed))), _crash_looping(calls)
+        )
     except Unauthenticated:
         raise  # who has to log in is led to the login
     except PelotonError as error:
         return Jobs(trouble=f"the numbers of jobs are not known: {error}")
-    return Jobs(tuple(zip(JOB_STATES, totals, strict=False)), totals[-1])
+    loops = crash_loops(looping.results, looping.pagination.total)
+    return Jobs(tuple(zip(JOB_STATES, totals, strict=False)), totals[-1], tuple(loops))
+
+
+async def _crash_looping(calls: Calls) -> job_pb2.QueryResponse:
+    page = query_pb2.PaginationSpec(limit=SHOWN_JOBS)
+    spec = job_pb2.QuerySpec(crashLooping=True, pagination=page)
+    return await calls.read(QUERY_JOBS, job_pb2.QueryRequest(spec=spec, summaryOnly=True), JOBS_AGE)
 
 
 async def _total(calls: Calls, spec: job_pb2.QuerySpec) -> int:
@@ -188,43 +199,17 @@ def problems_of(figures: Figures, jobs: Jobs, hosts: Maintenance, history: str =
     """Return what is wrong, the worst first. `history`: why it cannot be read, empty where it can."""
     troubles = (figures.trouble, jobs.trouble, hosts.trouble, history)
     found = [Problem("bad", f"{text[0].upper()}{text[1:]}") for text in troubles if text]
-    found += _capacity_problems(figures)
-    found += _infeasible_problems(figures)
-    if jobs.failed:
-        link = f"/jobs?{urlencode({'state': 'FAILED', 'ended': '1h'})}"
-        found.append(Problem("warn", f"{plural(jobs.failed, 'job')} failed within the last hour", link))
-    return found + [
+    away = [
         Problem(
             "warn" if state == LOST else "note",
             f"{plural(number, 'host')} {state.lower()}",
             f"/hosts?state={state}",
+            "start their agents, or forget them" if state == LOST else "",
         )
         for state, number in hosts.counts.items()
     ]
-
-
-def _capacity_problems(figures: Figures) -> list[Problem]:
-    if figures.trouble:
-        return []
-    if not figures.known:
-        return [
-            Problem("bad", "The resource manager does not know the cluster's capacity: nothing is admitted")
-        ]
-    if not any(each.capacity for each in figures.amounts):
-        return [Problem("bad", "The cluster has no capacity: no agent is registered", "/hosts")]
-    if figures.pools == 1:
-        return [Problem("warn", "There is no resource pool yet: jobs need one", "/pools")]
-    return []
-
-
-def _infeasible_problems(figures: Figures) -> list[Problem]:
-    found = []
-    for job_id, pool, gangs, why in figures.infeasible_jobs[:SHOWN_INFEASIBLE]:
-        job = figures.names.get(job_id) or "a job"
-        text = f"No host can take {plural(gangs, 'gang')} of {job} in {pool}: {why}"
-        found.append(Problem("warn", text, f"/jobs/{job_id}"))
-    shown = sum(gangs for _, _, gangs, _ in figures.infeasible_jobs[:SHOWN_INFEASIBLE])
-    if figures.infeasible > shown:
-        more = plural(figures.infeasible - shown, "gang")
-        found.append(Problem("warn", f"{more} of further jobs wait since no host can take them"))
-    return found
+    found += [*figures.problems, *jobs.loops, *away]
+    if jobs.failed:
+        link = f"/jobs?{urlencode({'state': 'FAILED', 'ended': '1h'})}"
+        found.append(Problem("warn", f"{plural(jobs.failed, 'job')} failed within the last hour", link))
+    return sorted(found, key=lambda each: LEVELS.index(each.level))

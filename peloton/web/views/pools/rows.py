@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,8 @@ class PoolRow:
     tasks: int
     waiting: int
     kinds: tuple[KindAmounts, ...]
+    short_seconds: float = field(default=0.0, compare=False)
+    """For how long it has had less than its reservation, while a gang waits that would fit into it."""
 
     @property
     def depth(self) -> int:
@@ -110,7 +112,16 @@ def _row(encoded: bytes, capacity: tuple[float, ...]) -> PoolRow:
     """Return the row of a pool. Most of a thousand pools are as they were, and need no new row."""
     pool = monitoring_pb2.Pool.FromString(encoded)
     amounts = (_amounts(kind, pool, whole) for kind, whole in zip(KINDS, capacity, strict=True))
-    return PoolRow(pool.id, pool.path, pool.parent, pool.leaf, pool.tasks, pool.waiting, tuple(amounts))
+    return PoolRow(
+        pool.id,
+        pool.path,
+        pool.parent,
+        pool.leaf,
+        pool.tasks,
+        pool.waiting,
+        tuple(amounts),
+        pool.short_seconds,
+    )
 
 
 def _amounts(kind: str, pool: Pool, capacity: float) -> KindAmounts:

@@ -1,0 +1,125 @@
+"""What is wrong with a cluster now, and what to do about it, for CLI, web UI and MCP. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from peloton.model.amounts import duration
+from peloton.model.plural import plural
+from peloton.present.texts import clean
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import GetClusterResponse, InfeasibleJob
+
+LEVELS = ("bad", "warn", "note")
+"""The worst first."""
+SHOWN_JOBS = 5
+"""Jobs of one kind of problem that are named."""
+SHORT_SECONDS = 30.0
+"""For how long a pool may have less than its reservation until it is told: preemption needs some time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong now, or worth knowing."""
+
+    level: str
+    """bad, warn or note."""
+    text: str
+    link: str = ""
+    """The page of the web UI that tells more."""
+    remedy: str = ""
+    """What to do about it."""
+
+    @property
+    def line(self) -> str:
+        """Return text and remedy as one line."""
+        return f"{self.text}; {self.remedy}" if self.remedy else self.text
+
+
+def capacity_problems(cluster: GetClusterResponse, pools: int) -> list[Problem]:
+    """Return why nothing at all can run. `pools`: their number, with the root."""
+    if not cluster.HasField("capacity"):
+        text = "The resource manager does not know the cluster's capacity, and admits nothing"
+        return [Problem("bad", text, remedy="see whether a host manager leads")]
+    amounts = cluster.capacity
+    if not any((amounts.cpu, amounts.memory, amounts.disk, amounts.gpu)):
+        text = "The cluster has no capacity, since no agent is registered"
+        return [Problem("bad", text, "/hosts", "start agents, and see their logs")]
+    if pools == 1:
+        remedy = "create one with `peloton respool create`"
+        return [Problem("warn", "There is no resource pool yet, and jobs need one", "/pools", remedy)]
+    return []
+
+
+class ShortPool(Protocol):
+    """A pool, as resmgr or a page has it."""
+
+    @property
+    def id(self) -> str:
+        """The id."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """The path."""
+        ...
+
+    @property
+    def short_seconds(self) -> float:
+        """For how long it has had less than its reservation, while a gang waits that would fit into it."""
+        ...
+
+
+def short_pools(pools: Iterable[ShortPool]) -> list[Problem]:
+    """Return the pools that have had less than their reservation for long, while a gang waits for it."""
+    short = [pool for pool in pools if pool.short_seconds >= SHORT_SECONDS]
+    return [
+        Problem(
+            "bad",
+            f"Pool {clean(pool.path)} has had less than its reservation for {duration(pool.short_seconds)}, "
+            "while a gang waits that would fit into it",
+            f"/pools/{pool.id}",
+            "`peloton job why` of a job that waits there tells who holds it; hosts may be lost, or tasks "
+            "of others may not be preemptible",
+        )
+        for pool in sorted(short, key=lambda pool: -pool.short_seconds)
+    ]
+
+
+def infeasible_jobs(cluster: GetClusterResponse, names: Mapping[str, str]) -> list[Problem]:
+    """Return the jobs with gangs that no host could take, even when empty. `names`: of jobs, by their ids."""
+    named = cluster.infeasible_jobs[:SHOWN_JOBS]
+    found = [_infeasible(job, names) for job in named]
+    rest = cluster.infeasible - sum(job.gangs for job in named)
+    if rest > 0:
+        found.append(
+            Problem("warn", f"{plural(rest, 'gang')} of further jobs wait since no host can take them")
+        )
+    return found
+
+
+def _infeasible(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
+    job_id = job.job_id.value
+    name = clean(names.get(job_id) or f"job {job_id}")
+    text = f"No host can take {plural(job.gangs, 'gang')} of {name} in {clean(job.pool)}: {clean(job.why)}"
+    return Problem("warn", text, f"/jobs/{job_id}", f"`peloton job why {job_id}` tells what would help")
+
+
+def crash_loops(jobs: Sequence[JobSummary], total: int) -> list[Problem]:
+    """Return services whose instances fail again and again. `total`: how many there are."""
+    found = [
+        Problem(
+            "warn",
+            f"Service {clean(job.name)} is {clean(job.runtime.reason) or 'crash-looping'}",
+            f"/jobs/{job.id.value}",
+            f"`peloton job why {job.id.value}` tells how they end",
+        )
+        for job in jobs[:SHOWN_JOBS]
+    ]
+    if total > len(found):
+        found.append(Problem("warn", f"{plural(total - len(found), 'further service')} crash-looping"))
+    return found
