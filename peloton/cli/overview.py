@@ -108,10 +108,11 @@ def _waiting_problems(session: Session) -> list[Problem]:
     """Return what the resource manager knows of pools and jobs that cannot get what they wait for."""
     from peloton.cli.job_names import job_names
     from peloton.present.problems import (
-        SHOWN_JOBS,
         Problem,
         capacity_problems,
         infeasible_jobs,
+        named_jobs,
+        oversized_jobs,
         short_pools,
     )
     from peloton.private.resmgr.monitoring import monitoring_pb2
@@ -121,11 +122,12 @@ def _waiting_problems(session: Session) -> list[Problem]:
         pools = session.call(RPCS.monitoring_svc.ListPools, monitoring_pb2.ListPoolsRequest()).pools
     except PelotonError as error:
         return [Problem("note", f"It is not known which pools and jobs lack something: {error}")]
-    names = job_names(session, (each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_JOBS]))
+    names = job_names(session, named_jobs(cluster))
     return [
         *capacity_problems(cluster, len(pools)),
         *short_pools(pools),
         *infeasible_jobs(cluster, names),
+        *oversized_jobs(cluster, names),
     ]
 
 

@@ -141,10 +141,11 @@ class CrashLoop:
     """When the first of them runs again, in nanoseconds since 1970."""
 
     def told(self, next_try: str) -> str:
-        """Tell the crash loop; `next_try` is the time as text."""
+        """Tell the crash loop; `next_try` is the time as the wire has it, shown to the second."""
         wait = "instance waits" if self.instances == 1 else "instances wait"
         counted = f"{self.throttled} of {self.instances} {wait}"
-        return f"crash-looping: {counted} after failures, next try at {next_try}"
+        second = next_try.partition(".")[0].removesuffix("Z")
+        return f"crash-looping: {counted} after failures, next try at {second}Z"
 
 
 @dataclass(frozen=True, slots=True)

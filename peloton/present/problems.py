@@ -109,6 +109,24 @@ def _infeasible(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
     return Problem("warn", text, f"/jobs/{job_id}", f"`peloton job why {job_id}` tells what would help")
 
 
+def oversized_jobs(cluster: GetClusterResponse, names: Mapping[str, str]) -> list[Problem]:
+    """Return the jobs with gangs that are larger than what their pool may ever give them."""
+    return [_oversized(job, names) for job in cluster.oversized_jobs[:SHOWN_JOBS]]
+
+
+def _oversized(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
+    job_id = job.job_id.value
+    text = f"Job {clean(names.get(job_id) or job_id)} can never run as its pool is now: {clean(job.why)}"
+    remedy = "ask for less, make the job preemptible, or raise the bound of the pool"
+    return Problem("warn", text, f"/jobs/{job_id}", remedy)
+
+
+def named_jobs(cluster: GetClusterResponse) -> list[str]:
+    """Return the ids of the jobs that the problems name."""
+    named = (*cluster.infeasible_jobs[:SHOWN_JOBS], *cluster.oversized_jobs[:SHOWN_JOBS])
+    return list(dict.fromkeys(job.job_id.value for job in named))
+
+
 def crash_loops(jobs: Sequence[JobSummary], total: int) -> list[Problem]:
     """Return services whose instances fail again and again. `total`: how many there are."""
     found = [

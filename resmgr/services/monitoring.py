@@ -18,10 +18,12 @@ from resmgr.core.monitoring.figures import (
     CLUSTER_SERIES,
     MOST_EXAMINED,
     POOL_SERIES,
+    InfeasibleJob,
     PoolFigures,
     Queue,
     QueuedGang,
     infeasible_jobs,
+    oversized_jobs,
     pool_figures,
     queues,
 )
@@ -63,15 +65,8 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
             started_per_second=started,
             ended_per_second=ended,
             infeasible=len(scheduler.infeasible),
-            infeasible_jobs=[
-                pb.InfeasibleJob(
-                    job_id=peloton_pb2.JobID(value=each.job_id),
-                    pool=each.pool.path,
-                    gangs=each.gangs,
-                    why=each.why,
-                )
-                for each in infeasible_jobs(scheduler, SHOWN_JOBS)
-            ],
+            infeasible_jobs=map(_infeasible, infeasible_jobs(scheduler, SHOWN_JOBS)),
+            oversized_jobs=map(_infeasible, oversized_jobs(scheduler, SHOWN_JOBS)),
         )
 
     async def ListPools(self, request: pb.ListPoolsRequest, context: Any) -> pb.ListPoolsResponse:
@@ -135,6 +130,12 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
             since=rfc3339(self._driver.wall(first.enqueued)) if first.enqueued else "",
             why=queued.why,
         )
+
+
+def _infeasible(job: InfeasibleJob) -> pb.InfeasibleJob:
+    return pb.InfeasibleJob(
+        job_id=peloton_pb2.JobID(value=job.job_id), pool=job.pool.path, gangs=job.gangs, why=job.why
+    )
 
 
 def _below(path: str, above: str) -> bool:

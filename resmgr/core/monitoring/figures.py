@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from peloton.model.ids import PoolId
 from peloton.model.states import TaskState
-from resmgr.core.admission.checks import refusal
+from resmgr.core.admission.checks import Check, refusal
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.amounts import NOTHING, Vector, plus, vector
 from resmgr.core.state.entities import Gang
@@ -94,7 +94,7 @@ def _demand(pool: Pool) -> Vector:
 
 @dataclass(slots=True)
 class InfeasibleJob:
-    """A job with gangs that are set aside: no host could take them, even when empty."""
+    """A job with gangs that nothing that is here could take."""
 
     job_id: str
     pool: Pool
@@ -113,6 +113,24 @@ def infeasible_jobs(scheduler: Scheduler, most: int) -> list[InfeasibleJob]:
             job.gangs += 1
         elif len(found) < most:
             found[first.job.id] = InfeasibleJob(first.job.id, gang.pool, 1, first.reason)
+    return list(found.values())
+
+
+def oversized_jobs(scheduler: Scheduler, most: int) -> list[InfeasibleJob]:
+    """Return the jobs at the heads of queues with gangs that are larger than what their pool may ever give.
+
+    That is the reservation for those that are not preemptible, and the limit of controllers.
+    """
+    found: dict[str, InfeasibleJob] = {}
+    for pool, queues in scheduler.pending.active.items():
+        for queue in queues.all:
+            gang = queue.head()
+            refused = None if gang is None else refusal(gang.charge, pool, scheduler.limits.preemption)
+            if gang is None or refused is None or refused.gang <= refused.bound:
+                continue
+            if refused.check in (Check.RESERVATION, Check.CONTROLLER) and len(found) < most:
+                job_id = gang.tasks[0].job.id
+                found.setdefault(job_id, InfeasibleJob(job_id, pool.whole, 1, str(refused)))
     return list(found.values())
 
 

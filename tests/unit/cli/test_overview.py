@@ -87,7 +87,10 @@ def cluster(daemons: FakeDaemons) -> None:
         job_id=peloton_pb2.JobID(value="big"), pool="/a", gangs=2, why="no host has 9 cores"
     )
     daemons.answers["GetCluster"] = pb.GetClusterResponse(
-        capacity=pb.Amounts(cpu=8), infeasible=2, infeasible_jobs=[giant]
+        capacity=pb.Amounts(cpu=8),
+        infeasible=2,
+        infeasible_jobs=[giant],
+        oversized_jobs=[pb.InfeasibleJob(job_id=peloton_pb2.JobID(value="wide"), pool="/a", why="too wide")],
     )
     daemons.answers["ListPools"] = pb.ListPoolsResponse(
         pools=[pb.Pool(path="/"), pb.Pool(path="/a", short_seconds=125), pb.Pool(path="/b", short_seconds=5)]
@@ -141,13 +144,14 @@ def test_the_cluster_on_one_screen(run: Run) -> None:
         "  host host2",
         "  Service api is crash-looping: 1 of 2 instances waits after failures; `peloton job why loop`",
         "  No host can take 2 gangs of giant in /a: no host has 9 cores; `peloton job why big`",
+        "  Job giant can never run as its pool is now: too wide; ask for less",
         "  job failed0",
     ]
-    assert [line.startswith(begin) for line, begin in zip(wrong, begins, strict=True)] == [True] * 5, wrong
+    assert [line.startswith(begin) for line, begin in zip(wrong, begins, strict=True)] == [True] * 6, wrong
     assert "/a    1.5  2             8" in outcome.out and outcome.out.count("ANSWERS") == 3
     answer = json.loads(run("status", "-j").out)
     assert answer["capacity"] == {"used": {"cpu": 2.0}, "total": {"cpu": 8.0}}
-    assert [each["level"] for each in answer["problems"]] == ["bad", "warn"]
+    assert [each["level"] for each in answer["problems"]] == ["bad", "warn", "warn"]
     assert answer["tasks"] == {"RUNNING": 3, "PENDING": 3} and answer["hostsAway"] == ["host2 DRAINING"]
 
 

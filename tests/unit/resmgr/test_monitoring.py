@@ -16,7 +16,7 @@ from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
-from resmgr.core.monitoring.figures import infeasible_jobs, pool_figures, queues
+from resmgr.core.monitoring.figures import infeasible_jobs, oversized_jobs, pool_figures, queues
 from resmgr.core.monitoring.shortfalls import Shortfalls
 from resmgr.core.preemption.policy import Victim
 from resmgr.drivers.loop import Preempted
@@ -128,6 +128,21 @@ def test_gangs_that_are_set_aside_are_listed_last_with_what_they_lack() -> None:
     assert pool_figures(world.scheduler)[0].waiting == 1
     [job] = infeasible_jobs(world.scheduler, 20)
     assert (job.job_id, job.pool.path, job.gangs) == (JOB, "/a", 1) and "no host" in job.why
+
+
+def test_a_gang_that_its_pool_can_never_take_is_listed_while_it_is_the_head() -> None:
+    world = World(PoolConfig("p", "p", "root", kinds(reservation=40, limit=90)))
+    world.enqueue(0, of=needs(cpu=30, preemptible=False), pool="p")
+    world.enqueue(1, of=needs(cpu=39, preemptible=False), pool="p")
+    world.admit()
+    assert oversized_jobs(world.scheduler, 20) == [], "39 cores can run once 30 have ended"
+    world.scheduler.kill(JOB, 1)
+    world.enqueue(2, of=needs(cpu=41, preemptible=False), pool="p")
+    world.admit()
+    [job] = oversized_jobs(world.scheduler, 20)
+    assert (job.job_id, job.pool.path) == (JOB, "/p")
+    assert job.why == "cpu: non-preemptible allocation 30 cores + gang 41 cores > reservation 40 cores in /p"
+    assert oversized_jobs(world.scheduler, 0) == []
 
 
 async def test_the_service_answers_in_the_units_of_the_kinds(shell: Shell) -> None:

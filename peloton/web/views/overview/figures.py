@@ -24,6 +24,8 @@ from peloton.present.problems import (
     capacity_problems,
     crash_loops,
     infeasible_jobs,
+    named_jobs,
+    oversized_jobs,
     short_pools,
 )
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
@@ -85,8 +87,7 @@ async def read_figures(calls: Calls) -> Figures:
         raise  # who has to log in is led to the login
     except PelotonError as error:
         return Figures(trouble=f"the figures of the pools and the tasks are not known: {error}")
-    lacking = [each.job_id.value for each in cluster.infeasible_jobs[:SHOWN_JOBS]]
-    return figures_of(cluster, pools, await job_names(calls, lacking))
+    return figures_of(cluster, pools, await job_names(calls, named_jobs(cluster)))
 
 
 def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow], names: Mapping[str, str]) -> Figures:
@@ -96,6 +97,7 @@ def figures_of(cluster: GetClusterResponse, pools: Sequence[PoolRow], names: Map
         *capacity_problems(cluster, len(pools)),
         *short_pools(pools),
         *infeasible_jobs(cluster, names),
+        *oversized_jobs(cluster, names),
     ]
     counts = {task_pb2.TaskState.Name(each.state): each.count for each in cluster.tasks}
     return Figures(
