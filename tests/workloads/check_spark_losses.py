@@ -250,6 +250,7 @@ def test_an_executor_that_has_to_go_moves_its_blocks_first(
         if how == "drained":
             complete = ("host", "maintenance", "complete", host)
             wait_for(lambda: peloton(cluster, *complete).returncode == 0, SECONDS, lambda: "host is not DOWN")
+            cluster.start(())  # the agent has ended with the drain
         losses.all_run()
         again.touch()
         assert application.wait(PATIENCE) == 0, application.text[-5000:]
