@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from tests.cluster.conftest import Harness, harness_of
 from tests.cluster.kubernetes_jobs import *  # noqa: F403 - its tests are those of this module
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = (
+    *("helloworld_job", "gang_job", "ports_job", "controller_job"),
+    *("web_service", "daemon_job"),
+)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_as_on_mesos(harness: Harness, name: str) -> None:
+    """A batch job is followed to its end, a service until all run."""
+    path, environment = str(ROOT / "examples" / f"{name}.yaml"), {**os.environ, **harness.cluster.urls()}
+    command = [sys.executable, "-m", "peloton.cli", "run", "--yes", "--pool", "/test", path]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    job = done.stdout.split()[1]
+    assert harness.runtime(job).state in (job_pb2.SUCCEEDED, job_pb2.RUNNING)
+    request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
+    harness.client.task_svc.Stop(request, timeout=30)
 
 
 @pytest.fixture(scope="module")
