@@ -19,6 +19,7 @@ __all__ = [
 def test_a_batch_job(harness: Harness) -> None:
     job = harness.create(harness.config("exit 0", 30))
     assert dict(harness.ended(job).taskStats) == {"SUCCEEDED": 30}
+    assert all(task.runtime.startTime for task in harness.tasks(job).values())
     hosts = {task.runtime.host for task in harness.tasks(job).values()}
     assert hosts <= {"node0", "node1", "node2"}
 

@@ -20,6 +20,7 @@ from hostmgr.kubernetes.core.states import (
     LAUNCH_FAILED,
     RunState,
     RunStatus,
+    begun,
     hopeless,
     judge,
     removed,
@@ -267,7 +268,15 @@ class KubernetesCluster:
         if pod.name in self._failing:
             return  # it fails when the pod is gone, whatever becomes of its container meanwhile
         if before is None or (before.state, before.healthy) != (status.state, status.healthy):
+            if status.state.terminal and (before is None or before.state is not RunState.RUNNING):
+                self._report_begin(pod)
             self._report(replace(status, uid=pod.uid) if status.state.terminal else status)
+
+    def _report_begin(self, pod: Pod) -> None:
+        """Report that a run began which has ended since: a short one is never seen to run."""
+        status = begun(pod)
+        if status is not None:
+            self._report(status)
 
     def _report(self, status: RunStatus) -> None:
         self._reported[status.run] = status

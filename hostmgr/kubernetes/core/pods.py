@@ -30,6 +30,8 @@ class Container:
     at: str = ""
     """When it began to run, or ended: a time of RFC 3339."""
     ready: bool = False
+    began: str = ""
+    """When one that is terminated had begun to run, likewise; empty: it never did, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,5 +151,6 @@ def _container(statuses: Iterable[Mapping[str, Any]]) -> Container:
             int(body.get("signal") or 0),
             body.get("finishedAt") or body.get("startedAt") or "",
             bool((found or {}).get("ready")),
+            (body.get("startedAt") or "") if state == "terminated" else "",
         )
     return Container()

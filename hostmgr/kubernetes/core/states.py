@@ -106,6 +106,14 @@ def judge(pod: Pod, killed: bool) -> RunStatus | None:
     return RunStatus(pod.name, RunState.STAGING, pod.node)
 
 
+def begun(pod: Pod) -> RunStatus | None:
+    """Return the status with which the run of a pod that is over began; None where it never did."""
+    container = pod.container
+    if not container.began or container.reason in NOT_EXECUTED or container.reason == STATUS_UNKNOWN:
+        return None
+    return RunStatus(pod.name, RunState.RUNNING, pod.node, at=container.began)
+
+
 def hopeless(pod: Pod) -> str:
     """Return why a pod's container never starts; empty where it may."""
     container = pod.container

@@ -162,6 +162,26 @@ def test_a_run_is_reported_once_for_each_state() -> None:
     assert states(cluster.take()) == [(RUN, "STARTING", ""), (RUN, "RUNNING", ""), (RUN, "FAILED", "")]
 
 
+def test_a_run_that_is_never_seen_to_run_is_told_to_have_begun() -> None:
+    cluster = connected()
+    container = Container("terminated", "Completed", at="2026-01-31T12:00:05Z", began="2026-01-31T12:00:01Z")
+    cluster.put_pod(pod(phase="Succeeded", container=container))
+    began, end = cluster.take().statuses
+    assert (began.state.name, began.at) == ("RUNNING", "2026-01-31T12:00:01Z")
+    assert (end.state.name, end.at) == ("FINISHED", "2026-01-31T12:00:05Z")
+    other = f"{RUN}1"
+    cluster.put_pod(running(other))
+    cluster.put_pod(pod(other, phase="Succeeded", container=container))
+    assert states(cluster.take()) == [(other, "RUNNING", ""), (other, "FINISHED", "")], "it is told once"
+
+
+def test_a_command_that_was_not_executed_has_not_begun() -> None:
+    cluster = connected()
+    container = Container("terminated", "StartError", exit_code=128, began="1970-01-01T00:00:00Z")
+    cluster.put_pod(pod(phase="Failed", container=container))
+    assert states(cluster.take()) == [(RUN, "FAILED", "CONTAINER_LAUNCH_FAILED")]
+
+
 def test_an_end_is_reported_until_it_is_acknowledged() -> None:
     cluster = connected()
     cluster.put_pod(ended())
