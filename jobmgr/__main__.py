@@ -132,7 +132,8 @@ async def leading(
         usage = daemon.settings.usage
         accountant = Accountant(store, engine.lanes, daemon.clock, usage.labels, usage.interval)
         engine.accounts = accountant
-        resmgr, hostmgrs = daemon.client(Role.RESMGR), daemon.hostmgrs()
+        claim = shards.claim
+        resmgr, hostmgrs = daemon.client(Role.RESMGR, shards=claim), daemon.hostmgrs(claim)
         finish = start_background(daemon, engine, resmgr, hostmgrs, access)
         daemon.spawn("accounts", engine.recovery.run_after(accountant.run))
         stack.enter_context(knowing_runs(daemon.servers.door, engine))

@@ -18,6 +18,7 @@ from peloton.membership.shard_registry import ShardRegistry
 from peloton.model.amounts import duration
 from peloton.model.ids import JobId
 from peloton.model.shard import SHARDS, shard_of
+from peloton.sharding.claims import claim_of
 from storage.interface import Fence, Store
 
 WAIT_SECONDS = 20.0
@@ -78,6 +79,11 @@ class LeaderShards:
     def fence(self, job_id: JobId) -> None:
         """Raise Fenced where a job's shard is not owned, Unavailable while that is unknown."""
         self._owner.fence(shard_of(job_id))
+
+    @property
+    def claim(self) -> str:
+        """What calls to other daemons say of the shards that are owned."""
+        return claim_of(self._owner.terms)
 
     async def own_all(self) -> None:
         """Return when all shards are owned.

@@ -31,7 +31,7 @@ from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Group, Member, Role
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN, VERSION
+from peloton.rpc.caller import EPOCH, INSTANCE, SHARDS, TOKEN, VERSION
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
@@ -109,14 +109,17 @@ class Daemon(Generic[S]):
         """Return the processes of which one leads, to which this one belongs."""
         return Group(self.role, self.cluster)
 
-    def client(self, role: Role, cluster: str = UNNAMED) -> LeaderClient:
+    def client(self, role: Role, cluster: str = UNNAMED, shards: str = "") -> LeaderClient:
         """Return a client that follows the leader of `role`, and calls as this instance in its term.
 
-        `cluster` is the Mesos cluster whose host manager is called.
+        `cluster` is the Mesos cluster whose host manager is called, `shards` the claim to shards of jobs
+        (`peloton.sharding.claims`) that calls make.
         """
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}"), (VERSION, __version__)]
         if (leadership := self._terms.leadership) is not None:
             metadata.append((EPOCH, f"{self.group}:{leadership.term}"))
+        if shards:
+            metadata.append((SHARDS, shards))
         if self._token:
             metadata.append((TOKEN, self._token))
         metadata += [
@@ -126,9 +129,9 @@ class Daemon(Generic[S]):
         ]
         return LeaderClient(self.membership, self._channels, role, tuple(metadata), self.fence, cluster)
 
-    def hostmgrs(self) -> ClusterClient:
-        """Return a client that calls the leading host managers of all Mesos clusters."""
-        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster), RULES)
+    def hostmgrs(self, shards: str = "") -> ClusterClient:
+        """Return a client that calls the leading host managers of all Mesos clusters, as `client` does."""
+        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster, shards), RULES)
 
     @property
     def leads(self) -> bool:

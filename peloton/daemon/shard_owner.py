@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, Protocol
 
 from peloton.backoff import Backoff
@@ -103,6 +103,11 @@ class ShardOwner:
         if standing is Standing.SUSPENDED:
             raise Unavailable(f"session {session.name} cannot tell whether it still owns shard {shard}")
         return ownership.term(shard)
+
+    @property
+    def terms(self) -> Mapping[int, int]:
+        """The terms of the shards for which something may be done, by number."""
+        return {} if self._ownership is None else self._ownership.terms
 
     def assign_again(self) -> None:
         """Look again: this instance has begun to lead."""

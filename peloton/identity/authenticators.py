@@ -44,6 +44,8 @@ class Credentials:
     """What a daemon calls itself, `<role>/<id>`."""
     epoch: str = ""
     """The term of a daemon that leads."""
+    shards: str = ""
+    """The shards of jobs that a daemon owns."""
 
     @property
     def absent(self) -> bool:
@@ -78,6 +80,7 @@ _KEYS = {
     "peloton-token": "token",
     "peloton-instance": "instance",
     "peloton-epoch": "epoch",
+    "peloton-shards": "shards",
 }
 
 

@@ -85,9 +85,10 @@ class Door:
                 enter(shown, ())
             daemon = self._daemon(credentials, shown.name if shown is not None and of_daemon else "")
             return _granted(policy, daemon, path)
-        if credentials.instance or credentials.epoch:
+        if credentials.instance or credentials.epoch or credentials.shards:
             raise PermissionDenied(
-                "peloton-instance and peloton-epoch are for daemons: there is no peloton-token"
+                "peloton-instance, peloton-epoch and peloton-shards are for daemons: there is no "
+                "peloton-token"
                 + (", and the certificate is none of a daemon" if self.by_certificate else "")
             )
         if is_task_token(credentials.bearer):  # never remembered: the run may have ended meanwhile

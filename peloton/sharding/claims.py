@@ -15,6 +15,9 @@ from peloton.errors import Fenced, InvalidArgument
 KEY = "peloton-shards"
 """Of the metadata."""
 _CLAIM = re.compile(r"(\d{1,18}:\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*( |\Z))+", re.ASCII)
+_LONGEST = 4000
+"""Characters of a claim. One with a term of its own for each of 64 shards has a third of that."""
+_MOST_SHARDS = 1024
 _MOST_KEPT = 1000
 """Claims that are kept read. There are as many as senders, until an owner changes."""
 
@@ -29,13 +32,15 @@ def claim_of(terms: Mapping[int, int]) -> str:
 
 def terms_of(claim: str) -> dict[int, int]:
     """Return the terms of the shards in a claim. Raises InvalidArgument."""
-    if claim and not _CLAIM.fullmatch(claim):
+    if claim and (len(claim) > _LONGEST or not _CLAIM.fullmatch(claim)):
         raise InvalidArgument(KEY, claim[:200], "<term>:<shard>-<shard>,… …")
     terms: dict[int, int] = {}
     for part in claim.split():
         term, _, shards = part.partition(":")
         for each in shards.split(","):
             first, _, last = each.partition("-")
+            if int(last or first) >= _MOST_SHARDS:
+                raise InvalidArgument(KEY, each, f"shards below {_MOST_SHARDS}")
             terms.update(dict.fromkeys(range(int(first), int(last or first) + 1), int(term)))
     return terms
 
@@ -69,6 +74,15 @@ class NewestClaims:
     def term(self, shard: int) -> int:
         """Return the newest term of a shard, 0 before the first claim."""
         return self._newest.get(shard, 0)
+
+    def check_all(self, term: int) -> None:
+        """Take that a caller has all shards in a term, as leaders before there were shards do.
+
+        Raises Fenced for an older term than the newest of any shard.
+        """
+        shard = max(self._newest, key=self._newest.__getitem__, default=-1)
+        if term < self.term(shard):
+            raise Fenced(f"shard {shard}: term {term} is over, the newest is {self.term(shard)}")
 
     def check(self, claim: str) -> Mapping[int, int]:
         """Take a claim; return the terms of its shards. Raises Fenced for an older term than the newest.

@@ -23,6 +23,23 @@ def test_a_claim_is_short() -> None:
     assert claim_of({}) == ""
 
 
+@pytest.mark.parametrize("claim", ["1:1024", "1:0-9999", " ".join(f"{term}:5" for term in range(1000, 2000))])
+def test_a_claim_is_bounded(claim: str) -> None:
+    with pytest.raises(InvalidArgument, match="peloton-shards"):
+        terms_of(claim)
+
+
+@given(claims, st.integers(0, 7))
+def test_a_leader_before_there_were_shards_has_all_in_its_term(terms: dict[int, int], term: int) -> None:
+    seen = NewestClaims()
+    seen.check(claim_of(terms))
+    if any(newest > term for newest in terms.values()):
+        with pytest.raises(Fenced, match=f"term {term} is over"):
+            seen.check_all(term)
+    else:
+        seen.check_all(term)
+
+
 @given(st.text("0123456789:,- ", max_size=12))
 def test_what_is_no_claim_is_refused(text: str) -> None:
     try:

@@ -110,6 +110,7 @@ async def test_a_user_cannot_forge_a_term(tmp_path: Path) -> None:
     async with serving(settings(tmp_path, type="BASIC", config_file=basic_file(tmp_path))) as served:
         path = "/peloton.api.v0.job.JobManager/Get"
         assert await served.call(path, (*as_user("ann"), *FORGED)) is DENIED
+        assert await served.call(path, (*as_user("ann"), ("peloton-shards", "999999:0-63"))) is DENIED
         assert await served.call(path, as_user("ann")) is OK
         assert await served.call(path, DAEMON) is OK
 
