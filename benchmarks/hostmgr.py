@@ -58,6 +58,7 @@ from peloton.mesos.http import READ_BYTES, Requests
 from peloton.mesos.operator import OperatorClient
 from peloton.mesos.session import Session
 from peloton.mesos.stream import EventDecoder, split_offers
+from peloton.model.shard import SHARDS
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -159,7 +160,7 @@ class Bench:
         backend = MesosBackend(lambda _: driver, self.reader, cast(Any, None))
         self.master.backend = backend
         clock = SystemClock()
-        core, ring = Term(HostTable()), EventRing[Entry](str(uuid.uuid4()), CLIENTS, HOLDER)
+        core, ring = Term(HostTable()), EventRing[Entry](str(uuid.uuid4()), CLIENTS, HOLDER, shards=SHARDS)
         updates = StatusUpdates(ring, core.statuses, clock.monotonic)
         self.manager = HostManager(core, backend, FrameworkRecord(store, "Peloton"), updates, clock)
         self.cluster = FollowedAgents(

@@ -5,12 +5,16 @@ the first event it wants, and `purge`, below which it is done with everything. O
 what it has not passed is never dropped, and when nothing but that is left in a full ring, further events are
 refused. The others block nothing: one whose events were dropped gets OutOfRange and starts over.
 See docs/behaviour/hosts.md, Event stream.
+
+The holder may be several processes, each for some shards of the events (docs/shards.md). They name their
+shards with each call, read the events of these, and are done with these alone. Whoever gets a further shard
+starts over, where the process before it has ended.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -69,6 +73,7 @@ class Numbered(Generic[E]):
     key: bytes
     """What duplicates are known by (Mesos' status uuid); empty: never a duplicate."""
     event: E
+    shard: int = 0
 
 
 fast_init(Numbered)
@@ -77,7 +82,14 @@ fast_init(Numbered)
 class EventRing(Generic[E]):
     """A ring of at most `capacity` numbered events; their keys are remembered to detect duplicates."""
 
-    def __init__(self, stream_id: str, clients: Sequence[str], holder: str, capacity: int = 100_000) -> None:
+    def __init__(
+        self,
+        stream_id: str,
+        clients: Sequence[str],
+        holder: str,
+        capacity: int = 100_000,
+        shards: int = 1,
+    ) -> None:
         if holder not in clients:
             raise ValueError(f"holder {holder} is not one of {clients}")
         self.stream_id = stream_id
@@ -89,6 +101,9 @@ class EventRing(Generic[E]):
         self._end = 0
         self._pending: set[bytes] = set()
         self._passed: OrderedDict[bytes, None] = OrderedDict()
+        self._shards = shards
+        self._marks: dict[int, int] | None = None
+        """Up to which offset the holder has passed the events of each shard; None: as `_purged` for all."""
         self._early: set[int] = set()
         """Offsets that the holder passed, and not yet all before them."""
 
@@ -107,8 +122,9 @@ class EventRing(Generic[E]):
         """Number of events that the holder has not passed."""
         return self._end - self._purged[self._holder]
 
-    def append(self, event: E, key: bytes = b"") -> Added:
+    def append(self, event: E, key: bytes = b"", shard: int = 0) -> Added:
         """Offer an event to the ring."""
+        assert 0 <= shard < self._shards, f"shard {shard} of {self._shards}"
         if key and key in self._pending:
             return Added.DUPLICATE
         if key and key in self._passed:
@@ -117,19 +133,28 @@ class EventRing(Generic[E]):
             return Added.FULL
         if self._end - self._first >= self.capacity:
             self._drop(self._first + 1)
-        self._slots[self._end % self.capacity] = Numbered(self._end, key, event)
+        self._slots[self._end % self.capacity] = Numbered(self._end, key, event, shard)
         self._end += 1
         if key:
             self._pending.add(key)
         return Added.APPENDED
 
-    def start(self, client: str) -> tuple[int, int]:
-        """Return the offset of the oldest event, and the client's last purge offset. Raises UnknownClient."""
+    def start(self, client: str, shards: Collection[int] | None = None) -> tuple[int, int]:
+        """Return the offset of the oldest event, and the client's last purge offset. Raises UnknownClient.
+
+        For the holder of some shards it is the offset from which on it has not passed the events of all.
+        """
         self._known(client)
+        if client == self._holder and shards and self._marks is not None:
+            return self._first, min(self._marks[shard] for shard in shards)
         return self._first, self._purged[client]
 
-    def purge(self, client: str, stream_id: str, begin: int, purge: int) -> list[Numbered[E]]:
+    def purge(
+        self, client: str, stream_id: str, begin: int, purge: int, shards: Collection[int] | None = None
+    ) -> list[Numbered[E]]:
         """Record that `client` is done with all events below `purge`; return those the holder passed.
+
+        `shards` are those of the holder that calls; None: all.
 
         Raises UnknownClient, StreamChanged, OutOfRange, InvalidPurge, having changed nothing.
         """
@@ -140,11 +165,14 @@ class EventRing(Generic[E]):
             raise OutOfRange(begin, self._first, self._end)
         if purge > begin:
             raise InvalidPurge(purge, begin)
-        before = self._purged[client]
-        if purge <= before:
-            return []
-        passed = self._slice(before, purge) if client == self._holder else []
-        self._purged[client] = purge
+        if client == self._holder and (shards is not None or self._marks is not None):
+            passed = self._pass(range(self._shards) if shards is None else shards, purge)
+        else:
+            before = self._purged[client]
+            if purge <= before:
+                return []
+            passed = self._slice(before, purge) if client == self._holder else []
+            self._purged[client] = purge
         if self._early:
             early = {numbered.offset for numbered in passed} & self._early
             passed = [numbered for numbered in passed if numbered.offset not in early]
@@ -152,6 +180,19 @@ class EventRing(Generic[E]):
         for numbered in passed:
             self._remember(numbered.key)
         self._drop(min(self._purged.values()))
+        return passed
+
+    def _pass(self, shards: Iterable[int], purge: int) -> list[Numbered[E]]:
+        """Record that the holder is done with events of these shards; return those it passed."""
+        marks = self._marks or dict.fromkeys(range(self._shards), self._purged[self._holder])
+        moved = {shard for shard in shards if marks[shard] < purge}
+        if not moved:
+            return []
+        events = self._slice(min(marks[shard] for shard in moved), purge)
+        passed = [each for each in events if each.shard in moved and each.offset >= marks[each.shard]]
+        marks |= dict.fromkeys(moved, purge)
+        self._purged[self._holder] = least = min(marks.values())
+        self._marks = None if least == max(marks.values()) else marks
         return passed
 
     def pass_early(self, stream_id: str, offsets: Iterable[int]) -> list[Numbered[E]]:
@@ -163,6 +204,8 @@ class EventRing(Generic[E]):
             raise StreamChanged(self.stream_id)
         held = range(self._purged[self._holder], self._end)
         fresh = {offset for offset in offsets if offset in held} - self._early
+        if self._marks is not None:
+            fresh = {offset for offset in fresh if not self._is_passed(offset, self._marks)}
         self._early |= fresh
         passed = [each for offset in sorted(fresh) for each in self._slice(offset, offset + 1)]
         for numbered in passed:
@@ -174,6 +217,26 @@ class EventRing(Generic[E]):
         if begin < self._first:
             raise OutOfRange(begin, self._first, self._end)
         return self._slice(begin, min(self._end, begin + limit))
+
+    def read_shards(self, begin: int, limit: int, shards: Collection[int]) -> tuple[list[Numbered[E]], int]:
+        """Return up to `limit` events of some shards from `begin` on, and the offset at which to go on.
+
+        Raises OutOfRange where the event at `begin` is not kept.
+        """
+        if begin < self._first:
+            raise OutOfRange(begin, self._first, self._end)
+        found: list[Numbered[E]] = []
+        for offset in range(begin, self._end):
+            if len(found) == limit:
+                return found, offset
+            numbered = self._slots[offset % self.capacity]
+            if numbered is not None and numbered.shard in shards:
+                found.append(numbered)
+        return found, self._end
+
+    def _is_passed(self, offset: int, marks: dict[int, int]) -> bool:
+        numbered = self._slots[offset % self.capacity]
+        return numbered is None or offset < marks[numbered.shard]
 
     def _known(self, client: str) -> None:
         if client not in self._purged:

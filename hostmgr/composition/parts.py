@@ -33,6 +33,7 @@ from hostmgr.mesos.agent_statistics import AgentStatistics
 from peloton.daemon.lifecycle import Daemon
 from peloton.eventstream import EventRing
 from peloton.identity.agents import agent_access
+from peloton.model.shard import SHARDS
 from storage.interface import Store
 
 API_SERVER = "the API server of Kubernetes"
@@ -113,7 +114,7 @@ async def _manager(
     )
     peer = MESOS if settings.kubernetes is None else API_SERVER
     core = Term(table, _limits(settings), framework_id, peer)
-    ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring)
+    ring: EventRing[Entry] = EventRing(str(uuid.uuid4()), CLIENTS, HOLDER, settings.event_ring, SHARDS)
     updates = StatusUpdates(ring, core.statuses, daemon.clock.monotonic)
     backend = backend_of(framework_id)
     return HostManager(core, backend, framework, updates, daemon.clock)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, NoReturn
 
 from prometheus_client import Counter, Gauge
@@ -21,6 +21,8 @@ from hostmgr.core.cluster_manager.instructions import HandleStatuses
 from hostmgr.core.cluster_manager.status_rules import StatusRules
 from peloton.errors import Unavailable
 from peloton.eventstream import Added, EventRing, Numbered
+from peloton.model.ids import MesosTaskId
+from peloton.model.shard import shard_of
 from peloton.wire.eventstream import status_event
 
 CLIENTS = ("jobmgr", "resmgr")
@@ -104,7 +106,8 @@ class StatusUpdates:
         """Append a status to the ring; return the result for the metric."""
         encoded = status_event(self.ring.end, update.wire)
         acknowledgement = update.acknowledgement
-        added = self.ring.append(Entry(acknowledgement, encoded), acknowledgement.uuid)
+        entry, shard = Entry(acknowledgement, encoded), _shard_of(acknowledgement.run)
+        added = self.ring.append(entry, acknowledgement.uuid, shard)
         if added is Added.PASSED:
             self._queue(acknowledgement)
         elif added is Added.APPENDED and self.watched is not None:
@@ -122,12 +125,37 @@ class StatusUpdates:
 
         Raises as `purge` and `read` of the ring do, and Unavailable when this instance no longer leads.
         """
-        for passed in self.ring.purge(client, stream_id, begin, purge):
-            self._queue(passed.event.acknowledgement)
-        self._measure()
+        self._purge(client, stream_id, begin, purge, None)
         if begin == self.ring.end and timeout > 0:
             await self._wait_for_events(timeout)
         return self.ring.read(begin, limit)
+
+    async def wait_for_shards(
+        self,
+        client: str,
+        stream_id: str,
+        begin: int,
+        purge: int,
+        limit: int,
+        timeout: float,
+        shards: Collection[int],
+    ) -> tuple[list[Numbered[Entry]], int]:
+        """Do as `wait`, for a caller that has some of the shards; return also the offset at which it goes on.
+
+        It returns when there are events of other shards, too: the caller is done with them by its next call,
+        and the ring is purged up to what all are done with.
+        """
+        self._purge(client, stream_id, begin, purge, shards)
+        if begin == self.ring.end and timeout > 0:
+            await self._wait_for_events(timeout)
+        return self.ring.read_shards(begin, limit, shards)
+
+    def _purge(
+        self, client: str, stream_id: str, begin: int, purge: int, shards: Collection[int] | None
+    ) -> None:
+        for passed in self.ring.purge(client, stream_id, begin, purge, shards):
+            self._queue(passed.event.acknowledgement)
+        self._measure()
 
     def pass_early(self, stream_id: str, offsets: Iterable[int]) -> None:
         """Acknowledge events that jobmgr has finished before earlier ones. Raises StreamChanged."""
@@ -176,3 +204,8 @@ class StatusUpdates:
                 await asyncio.sleep(RETRY_SECONDS)
                 if len(self._acknowledgements):
                     self._acknowledge.set()
+
+
+def _shard_of(run: MesosTaskId) -> int:
+    """Return the shard of a run's job. A run that is none of ours has one, too."""
+    return shard_of(run.rsplit("-", 2)[0])

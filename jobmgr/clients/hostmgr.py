@@ -153,7 +153,9 @@ class StreamClient:
         answer = await self._client.call(WAIT_FOR_EVENTS, request, timeout=CALL_SECONDS, waits=wait)
         if answer.HasField("error"):
             raise StreamBroken(" ".join(str(answer.error).split()))
-        return _statuses_from(answer.events) if answer.events else None
+        if not answer.events and answer.nextOffset <= begin:
+            return None
+        return _statuses_from(answer.events, begin, answer.nextOffset)
 
     async def acknowledge(self, stream: str, offsets: Sequence[int]) -> None:
         """Acknowledge events behind some that are not stored yet."""
@@ -216,7 +218,8 @@ class HostmgrClient(KillsClient, StreamClient, MatchingClient):
         return bool(answer.agents)
 
 
-def _statuses_from(events: Sequence[eventstream_pb2.Event]) -> StatusBatch:
+def _statuses_from(events: Sequence[eventstream_pb2.Event], begin: int, end: int) -> StatusBatch:
+    """Translate events from `begin` on; `end` is where to go on, 0: behind the last event."""
     runs: list[tuple[Run, TaskStatus]] = []
     offsets: list[int] = []
     for event in events:
@@ -229,7 +232,8 @@ def _statuses_from(events: Sequence[eventstream_pb2.Event]) -> StatusBatch:
             log.warning("invalid status of %s: %s", wire.task_id.value, error)
             continue
         offsets.append(event.offset)
-    return StatusBatch(len(events), events[0].offset, events[-1].offset + 1, runs, offsets)
+    first = events[0].offset if events else begin
+    return StatusBatch(len(events), first, end or events[-1].offset + 1, runs, offsets)
 
 
 def _readings_from(told: Iterable[tuple[str, Reading]]) -> Iterator[tuple[Run, Reading]]:

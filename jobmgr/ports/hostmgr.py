@@ -159,14 +159,14 @@ class StreamBroken(PelotonError):
 
 @dataclass(frozen=True, slots=True)
 class StatusBatch:
-    """Successive events of the stream."""
+    """Successive events of the stream; none where there are events of other shards alone."""
 
     count: int
     """Number of events, those without a status of a run included."""
     first: int
-    """Offset of the first event."""
+    """Offset of the first event, or of where they would be."""
     end: int
-    """Offset behind the last event."""
+    """Offset at which to go on, behind the last event."""
     runs: Sequence[tuple[Run, TaskStatus]]
     """The statuses of runs, in order."""
     offsets: Sequence[int]

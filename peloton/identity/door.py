@@ -88,8 +88,7 @@ class Door:
         if credentials.instance or credentials.epoch or credentials.shards:
             raise PermissionDenied(
                 "peloton-instance, peloton-epoch and peloton-shards are for daemons: there is no "
-                "peloton-token"
-                + (", and the certificate is none of a daemon" if self.by_certificate else "")
+                "peloton-token" + (", and the certificate is none of a daemon" if self.by_certificate else "")
             )
         if is_task_token(credentials.bearer):  # never remembered: the run may have ended meanwhile
             if credentials.username:

@@ -21,6 +21,12 @@ class _OneLeader:
         return self._address
 
 
+def claiming(client: LeaderClient, shards: str) -> LeaderClient:
+    """Return what calls as `client` does, and as the owner of shards of jobs."""
+    metadata = (*client._metadata, ("peloton-shards", shards))
+    return LeaderClient(client._membership, client._channels, client._group.role, metadata)
+
+
 @asynccontextmanager
 async def leading(role: Role, caller: Role, services: Sequence[Service]) -> AsyncIterator[LeaderClient]:
     """Serve services; yield what calls them as a daemon of the role `caller`."""

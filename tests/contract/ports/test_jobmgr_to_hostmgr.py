@@ -17,16 +17,20 @@ from jobmgr.core.launch_answers import LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, StreamBroken
 from mesos.v1 import mesos_pb2
+from peloton.errors import Conflict
 from peloton.membership.interface import Role
 from peloton.model.ids import Run, task_id
+from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
+from peloton.rpc.client import LeaderClient
 from peloton.rpc.server import service
-from tests.contract.ports.leading import leading
+from tests.contract.ports.leading import claiming, leading
+from tests.contract.storage import samples
 from tests.unit.hostmgr import served
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.world import World, runs_on
@@ -67,9 +71,18 @@ class InWorld:
 class Served:
     """hostmgr's services over gRPC."""
 
-    def __init__(self, made: served.Served, port: Hostmgr) -> None:
+    def __init__(self, made: served.Served, client: LeaderClient) -> None:
         self._made = made
-        self.port = port
+        self._client = client
+        self.port: Hostmgr = HostmgrClient(client)
+
+    def owner(self, shards: str) -> Hostmgr:
+        """Return the port as it is for an owner of shards."""
+        return HostmgrClient(claiming(self._client, shards))
+
+    def report(self, job_id: str, run: int) -> None:
+        """Let Mesos report a run as running."""
+        self._made.status(f"{job_id}-0-{run}", mesos_pb2.TASK_RUNNING, b"%d" % run)
 
     def claim(self) -> str:
         self._made.offer(1)
@@ -93,7 +106,7 @@ async def serving() -> AsyncIterator[Served]:
     ]
     async with leading(Role.HOSTMGR, Role.JOBMGR, services) as client:
         try:
-            yield Served(made, HostmgrClient(client))
+            yield Served(made, client)
         finally:
             made.watches.close()
 
@@ -137,6 +150,46 @@ async def test_statuses_come_from_the_stream_that_is_open(hostmgr: Neighbour) ->
     assert await hostmgr.port.statuses(stream, batch.end, batch.end, 10, WAIT) is None
     with pytest.raises(StreamBroken):
         await hostmgr.port.statuses("another", begin, begin, 10, WAIT)
+
+
+async def test_owners_of_shards_get_their_events_and_let_them_go_alone() -> None:
+    mine, theirs = (
+        next(job for job in map(samples.job_id, range(99)) if shard_of(job) // (SHARDS // 2) == half)
+        for half in (0, 1)
+    )
+    async with serving() as made:
+        one, other = made.owner("5:0-31"), made.owner("5:32-63")
+        stream, begin = await one.open_stream()
+        assert await other.open_stream() == (stream, begin)
+        for run, job in enumerate((mine, theirs, mine)):
+            made.report(job, run + 1)
+        batch = await one.statuses(stream, begin, begin, 10, 10.0)
+        assert batch is not None and [run.run for run, _ in batch.runs] == [1, 3]
+        assert (batch.first, batch.end, list(batch.offsets)) == (begin, begin + 3, [begin, begin + 2])
+        batch = await other.statuses(stream, begin, begin, 10, 10.0)
+        assert batch is not None and [run.run for run, _ in batch.runs] == [2] and batch.end == begin + 3
+        assert await one.statuses(stream, begin + 3, begin + 3, 10, WAIT) is None
+        assert await one.open_stream() == (stream, begin + 3)
+        assert await other.open_stream() == (stream, begin), "it has let nothing go yet"
+        made.report(mine, 4)
+        batch = await other.statuses(stream, begin + 3, begin + 3, 10, 10.0)
+        assert batch is not None and (batch.count, batch.first, batch.end) == (0, begin + 3, begin + 4)
+        await made.owner("6:31").open_stream()
+        with pytest.raises(Conflict, match="shard 31: term 5 is over"):
+            await one.open_stream()
+
+
+async def test_whoever_gets_all_shards_begins_where_any_owner_has_ended() -> None:
+    async with serving() as made:
+        shard = shard_of(JOB)
+        one = made.owner(f"5:{shard}")
+        stream, begin = await one.open_stream()
+        made.report(JOB, 1)
+        assert await one.statuses(stream, begin, begin, 10, 10.0) is not None
+        assert await one.statuses(stream, begin + 1, begin + 1, 10, WAIT) is None
+        assert await made.owner("6:0-63").open_stream() == (stream, begin)
+        batch = await made.owner("6:0-63").statuses(stream, begin, begin, 10, 10.0)
+        assert batch is not None and [run for run, _ in batch.runs] == [RUN], "once more"
 
 
 async def test_a_killed_run_holds_its_host_until_that_is_released(hostmgr: Neighbour) -> None:

@@ -29,6 +29,7 @@ from peloton.mesos.calls import Call
 from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress
 from peloton.mesos.stream import Event
+from peloton.model.shard import SHARDS
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -90,7 +91,7 @@ class Fixture:
         unused = cast(AgentReader, None)
         self.backend = MesosBackend(lambda handler: driver, unused, cast(Any, None))
         core = Term(HostTable(), TermLimits(claim_grace=10.0))
-        ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, 100)
+        ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, 100, SHARDS)
         updates = StatusUpdates(ring, core.statuses, self.clock.monotonic)
         framework = FrameworkRecord(store, "Peloton")
         self.manager = HostManager(core, self.backend, framework, updates, self.clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,7 @@ from peloton.eventstream import EventRing, StreamChanged
 from peloton.mesos.calls import Call
 from peloton.mesos.connection import MesosDriver
 from peloton.mesos.detector import MasterAddress
+from peloton.model.shard import SHARDS, shard_of
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.wire import eventstream
@@ -78,7 +80,7 @@ class Fixture:
         self.now = 0.0
         self.runs = Runs()
         self.reconciler = Reconciler(ReconciliationLimits())
-        self.ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, capacity)
+        self.ring: EventRing[Entry] = EventRing("s1", CLIENTS, HOLDER, capacity, SHARDS)
         self.table = HostTable()
         self.launches = Launches(self.table, LaunchLimits())
         self.rules = StatusRules(self.runs, self.launches, self.reconciler, Holds())
@@ -117,6 +119,8 @@ async def it() -> AsyncIterator[Fixture]:
     await asyncio.gather(task, return_exceptions=True)
 
 
+ANYBODY = SimpleNamespace(invocation_metadata=tuple)
+"""The context of a call that says nothing of itself."""
 INVALID = mesos_pb2.TaskStatus.REASON_TASK_INVALID
 RUNNING, FINISHED, UNKNOWN = mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED, mesos_pb2.TASK_UNKNOWN
 
@@ -131,6 +135,22 @@ async def test_acknowledged_when_passed_and_not_before(it: Fixture) -> None:
     assert it.mesos.acknowledged == [b"u1", b"u2"]
     call = it.mesos.calls[0]
     assert (call.framework_id.value, call.acknowledge.agent_id.value) == ("f1", "S1")
+
+
+async def test_the_owner_of_a_shard_passes_its_events_whatever_the_others_do(it: Fixture) -> None:
+    it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])
+    mine = {shard_of(JOB)}
+    others = set(range(SHARDS)) - mine
+    assert await it.statuses.wait_for_shards("jobmgr", "s1", 0, 0, 100, 0, others) == ([], 2)
+    events, end = await it.statuses.wait_for_shards("jobmgr", "s1", 0, 0, 1, 0, mine)
+    assert ([each.offset for each in events], end) == ([0], 1)
+    await it.statuses.wait_for_shards("jobmgr", "s1", 1, 1, 1, 0, mine)
+    await it.settle()
+    assert it.mesos.acknowledged == [b"u1"]
+    assert it.ring.first == 0, "others have not passed what is before it"
+    it.ring.purge("resmgr", "s1", 2, 2)
+    await it.statuses.wait_for_shards("jobmgr", "s1", 2, 2, 1, 0, others)
+    assert it.ring.first == 1
 
 
 async def test_what_is_passed_early_is_acknowledged_at_once_and_only_once(it: Fixture) -> None:
@@ -295,14 +315,14 @@ async def test_reconciliation_waits_while_the_ring_is_crowded(it: Fixture) -> No
 
 async def test_errors_as_the_wire_has_them(it: Fixture) -> None:
     stream = EventStream(it.statuses)
-    refused = await stream.InitStream(pb.InitStreamRequest(clientName="nobody"), None)
+    refused = await stream.InitStream(pb.InitStreamRequest(clientName="nobody"), ANYBODY)
     assert "nobody" in refused.error.clientUnsupported.message
-    opened = await stream.InitStream(pb.InitStreamRequest(clientName="jobmgr"), None)
+    opened = await stream.InitStream(pb.InitStreamRequest(clientName="jobmgr"), ANYBODY)
     assert (opened.streamID, opened.minOffset, opened.previousPurgeOffset) == ("s1", 0, 0)
 
     async def wait(**fields: object) -> pb.WaitForEventsResponse:
         request = pb.WaitForEventsRequest(**{"clientName": "jobmgr", "streamID": "s1", **fields})  # type: ignore[arg-type]
-        answer = await stream.WaitForEvents(request, None)
+        answer = await stream.WaitForEvents(request, ANYBODY)
         return pb.WaitForEventsResponse.FromString(answer) if isinstance(answer, bytes) else answer
 
     it.take([status(1, RUNNING, b"u1"), status(2, RUNNING, b"u2")])

@@ -1,4 +1,4 @@
-"""Calls of job managers name their shards, and are refused where somebody else has called as the owner of one."""
+"""Calls of job managers name their shards, and are refused where another one has called as an owner."""
 
 from __future__ import annotations
 
