@@ -77,7 +77,7 @@ class ActiveJobs:
             in_flight = self.jobs.get(job_id)
             if in_flight is None:
                 return None
-            change = cycle.changes[job_id] = Change(in_flight, self._timestamps, cycle.now.wall)
+            change = cycle.changes[job_id] = Change(in_flight, self._timestamps, self.actions.stamp)
         return change
 
     def sweep(self, job_id: JobId) -> None:

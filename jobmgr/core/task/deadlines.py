@@ -12,7 +12,7 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
 SET_BACK_SECONDS = 60.0
-"""A time that is stored and lies further ahead was stored before the clock was set back."""
+"""A time that lies further ahead is of before the clock was set back."""
 GATHERING = -2
 """Stands in a key for the end of the time in which an elastic gang gathers."""
 Key = tuple[JobId, int]
@@ -27,24 +27,41 @@ class TaskDeadlines:
         self.now = Now(0, 0.0)
         self._begun: float | None = None
         """When the first cycle was, by the monotonic clock."""
+        self._steady = 0
+        """The wall time of a clock that this leader has never seen set back."""
 
     def set_now(self, now: Now) -> None:
         """Take the time of a cycle, which is not before that of the cycle before."""
         assert now.monotonic >= self.now.monotonic, f"the time goes back: {now} follows {self.now}"
+        passed = now.monotonic - self.now.monotonic
         self.now = now
         if self._begun is None:
-            self._begun = now.monotonic
+            self._begun, self._steady = now.monotonic, now.wall
+        else:
+            self._steady = max(now.wall, self._steady + round(passed * NANOSECONDS))
+
+    @property
+    def stamp(self) -> int:
+        """The time for changes that are made now, in nanoseconds since 1970.
+
+        It goes on while the clock, which was set back, has not caught up: the times of an instance's changes
+        only grow, and how long ago each was must be known.
+        """
+        ahead = self._steady - self.now.wall
+        return self._steady if ahead > SET_BACK_SECONDS * NANOSECONDS else self.now.wall
 
     def seconds_since(self, moment: int) -> float:
         """Return the seconds since a moment that is stored, in nanoseconds since 1970.
 
-        One that is much later than now was stored by an earlier leader, before the clock was set back: at
-        least the time of this leader has passed. Times of one cycle are some nanoseconds after its now.
+        One that is much later than now is of before the clock was set back. If an earlier leader has
+        stored it, at least the time of this leader has passed. Times of one cycle are some nanoseconds after
+        its now.
         """
-        seconds = (self.now.wall - moment) / NANOSECONDS
-        if seconds < -SET_BACK_SECONDS:
-            return self.now.monotonic - (self._begun or 0.0)
-        return max(seconds, 0.0)
+        for now in (self.now.wall, self._steady):
+            seconds = (now - moment) / NANOSECONDS
+            if seconds >= -SET_BACK_SECONDS:
+                return max(seconds, 0.0)
+        return self.now.monotonic - (self._begun or 0.0)
 
     def set_deadline(self, change: Change, instance: int, seconds: float) -> None:
         """Evaluate the task again after `seconds`, in place of its present deadline."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from jobmgr.core.state import events as ev
+from jobmgr.core.state.limits import Limits
+from jobmgr.core.task.deadlines import TaskDeadlines
 from jobmgr.core.task.status_rules import SKEW_NANOSECONDS, moment
 from jobmgr.core.workflow.planner import silence
 from peloton.model.ids import Run, mesos_task_id
@@ -113,3 +115,36 @@ def test_a_workflow_of_a_later_clock_is_not_silent_for_less_than_nothing() -> No
     made = Workflow("w", JOB, *going, WorkflowOptions(), 2, 1, created_at=50, updated_at=90)
     assert silence(made, 100) == 10
     assert silence(made, 40) == 0
+
+
+def test_a_run_that_starts_after_the_clock_is_set_back_is_not_silent_since_the_leader_began() -> None:
+    """Found by the simulator: it was given up at once, again and again, until the clock had caught up."""
+    it = Jumping(spec(1))
+    it.cycle()
+    it.monotonic += it.limits.stuck_after + 60
+    it.act()
+    it.ahead -= HOUR
+    it.place()
+    it.act()
+    it.say(0, 1, S.STARTING)
+    it.wait(60)
+    assert (it.rows[0].state, it.rows[0].run) == (S.STARTING, 1)
+    it.wait(it.limits.stuck_after + HOUR)
+    assert it.rows[0].run == 2, "it is given up late by the jump at most"
+
+
+def test_times_of_before_and_after_a_step_back_of_the_clock_are_as_long_ago_as_they_are() -> None:
+    at = TaskDeadlines(Limits())
+    begin, hour = 1_700_000_000 * SECOND, HOUR * SECOND
+    at.set_now(ev.Now(begin, 0.0))
+    at.set_now(ev.Now(begin + 5 * hour, 5.0 * HOUR))
+    before = at.stamp
+    at.set_now(ev.Now(begin + 4 * hour, 5.0 * HOUR))
+    at.set_now(ev.Now(begin + 4 * hour + 50 * SECOND, 5.0 * HOUR + 50))
+    after = at.stamp
+    assert (at.seconds_since(before), after - before) == (50, 50 * SECOND)
+    at.set_now(ev.Now(begin + 4 * hour + 70 * SECOND, 5.0 * HOUR + 70))
+    assert (at.seconds_since(before), at.seconds_since(after)) == (70, 20)
+    assert at.seconds_since(begin + 20 * hour) == 5 * HOUR + 70, "an earlier leader has stored it"
+    at.set_now(ev.Now(begin + 9 * hour, 8.0 * HOUR))
+    assert at.stamp == begin + 9 * hour, "the clock has caught up"
