@@ -69,9 +69,16 @@ class Audit:
             self._forget(run, now)
 
     def check_absent_jobs(self, seen: Collection[JobId], now: float) -> None:
-        """Do the same with all jobs that are held and were not seen in the store."""
-        for absent in [job_id for job_id in self._scheduler.registry.jobs if job_id not in seen]:
+        """Do the same with all jobs that are held and were not seen in the store, and with orphans.
+
+        The end of an orphan may be among events that were missed before it became one. One that lives is
+        killed by jobmgr when Mesos reports it, known here or not.
+        """
+        registry = self._scheduler.registry
+        for absent in [job_id for job_id in registry.jobs if job_id not in seen]:
             self.check_absent(absent, (), now)
+        for orphan in list(registry.orphans):
+            self._forget(orphan, now)
 
     def note(self, done: str, tasks: int = 1) -> None:
         """Count repaired tasks."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from resmgr.core import restoring
@@ -59,6 +60,22 @@ def test_a_task_that_is_not_held_is_missing_in_the_second_audit(
     assert run_once(audit, world, {0: stored(state)}) == Missing({}, {})
     missing = run_once(audit, world, {0: stored(state)})
     assert (len(missing.queue), len(missing.take_in)) == (queue, take_in)
+
+
+def test_an_orphan_whose_end_was_missed_is_forgotten_by_the_second_audit() -> None:
+    """Found by the simulator: its pool was charged with it until the next leader."""
+    world = World()
+    audit = Audit(world.scheduler)
+    running(world, 0)
+    world.scheduler.enqueue(world.pool(), [NewTask(JOB, 0, 2, needs(10))], world.now)
+    registry = world.scheduler.registry
+    assert [run.run for run in registry.orphans] == [1]
+    run_once(audit, world, {0: stored(S.PENDING, run=2)})
+    assert len(registry.orphans) == 1
+    run_once(audit, world, {0: stored(S.PENDING, run=2)})
+    assert not registry.orphans
+    assert audit.repaired == {"forgotten": 1}
+    assert registry.find(Run(JOB, 0, 2)) is registry.current(JOB, 0) is not None
 
 
 def test_a_difference_of_another_run_does_not_count_as_the_same() -> None:
