@@ -123,12 +123,13 @@ class Loop:
     def _share(self) -> None:
         self._sharing = False
         self._scheduler.entitle()
+        if not self._term.universe.quiet:
+            self.wake()  # has the next one set, too
+            return
         # What follows from it alone changes nothing that entitlement depends on, unless gangs are admitted.
-        self._sharing = self._term.universe.quiet
+        self._sharing = True
         self.wake()
         self._sharing = False
-        if not self._term.universe.quiet:
-            self.share_later()
 
     def _expire_leases(self) -> None:
         self._leasing = False

@@ -71,12 +71,14 @@ def _numbers(text: str) -> list[int]:
 def _check_mutations(first: int, seeds: int) -> int:
     missed = []
     for name, mutate in MUTATIONS.items():
+        began = time.process_time()
         failure = first_failure(range(first, first + seeds), mutate, name)
+        spent = f"{time.process_time() - began:.1f} s of CPU"
         if failure is None:
             missed.append(name)
-            print(f"{name}: not found by {seeds} seeds")
+            print(f"{name}: not found by {seeds} seeds, {spent}", flush=True)
         else:
-            print(f"{name}: found by seed {failure.plan.seed}: {failure.error}")
+            print(f"{name}: found by seed {failure.plan.seed}, {spent}: {failure.error}", flush=True)
     return 1 if missed else 0
 
 

@@ -13,22 +13,24 @@ from resmgr.core.scheduler import Scheduler
 from simulator.daemons.resmgr import Resmgr
 from simulator.faults.elections import Elections
 from simulator.faults.plan import PlannedJob
+from simulator.faults.stored import check_acknowledged, check_intent, check_write
+from simulator.faults.violation import Violation
 from simulator.world.agents import SimRun
 from simulator.world.cluster import Cluster
+from simulator.world.kernel import Kernel
 from simulator.world.store import Store, StoredJob
 
 _ADMITTED = {TaskState.READY, TaskState.PLACING, TaskState.PLACED}
+MOST_IN_A_SECOND = 50_000
+"""Events in a second, after which the daemons are taken to do the same for ever."""
 EVERY = 20
 """Events between two comparisons of sums, which take long."""
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
 
 
 class Case(Protocol):
     """What is checked."""
 
+    kernel: Kernel
     cluster: Cluster
     store: Store
     elections: Elections
@@ -42,6 +44,8 @@ class Checks:
     def __init__(self, world: Case) -> None:
         self._world = world
         self._steps = 0
+        self._moment, self._at_once = 0.0, 0
+        """The second that is simulated, and the events in it."""
         self._before: dict[str, tuple[int, ...]] = {}
         """What each pool was charged with before the cycle of admission that is under way."""
         self.acknowledged: set[JobId] = set()
@@ -61,6 +65,7 @@ class Checks:
         job_id, instance, _ = parse_mesos_task_id(run.id)
         cluster = self._world.cluster
         times = (cluster.launched or {}).get(run.id, 0)
+        check_intent(self._world.store, run)
         if times > 1:
             raise Violation(f"{run.id} is launched {times} times")
         done = self._done.get((job_id, instance))
@@ -81,13 +86,15 @@ class Checks:
             self._succeeded.add(run.id)
 
     def on_acknowledged(self, run: SimRun, state: TaskState) -> None:
-        """Note an acknowledged success: it must never be lost."""
+        """Note an acknowledged success: it must never be lost. Check that what is acknowledged is stored."""
+        check_acknowledged(self._world.store, run, state)
         job_id, instance, _ = parse_mesos_task_id(run.id)
         if state is TaskState.SUCCEEDED and not run.lost:
             self._done[job_id, instance] = run.id
 
     def on_write(self, job_id: JobId, job: StoredJob, change: Change) -> None:
-        """Check what is stored: nobody succeeds who has not, and what has ended stays so."""
+        """Check what is stored next: nobody succeeds who has not, and nothing is undone."""
+        check_write(job_id, job, change)
         for instance, task in change.tasks.items():
             if task.state is TaskState.SUCCEEDED:
                 run = f"{job_id}-{instance}-{task.run}"
@@ -100,6 +107,7 @@ class Checks:
         """Check what is cheap after each event, and the sums after some."""
         self._steps += 1
         world = self._world
+        self._check_time_passes(world.kernel.now)
         for job_id in self.acknowledged:
             if job_id not in world.store.jobs:
                 raise Violation(f"job {job_id} was acknowledged and is not stored")
@@ -111,6 +119,13 @@ class Checks:
         resmgr = world.elections.leaders.get("resmgr")
         if isinstance(resmgr, Resmgr) and not resmgr.life.ended:
             check_sums(resmgr.scheduler)
+
+    def _check_time_passes(self, now: float) -> None:
+        if now - self._moment >= 1.0:
+            self._moment, self._at_once = now, 0
+        self._at_once += 1
+        if self._at_once > MOST_IN_A_SECOND:
+            raise Violation(f"more than {MOST_IN_A_SECOND} events since {self._moment:.3f} s")
 
     def on_admission(self, scheduler: Scheduler, after: bool) -> None:
         """Check that no pool is admitted beyond its limit.

@@ -8,15 +8,16 @@ from simulator.world.kernel import Kernel
 
 
 class Weather:
-    """The fates of messages: losses, repetitions and partitions, as long as they last."""
+    """The fates of messages: losses, repetitions, delays and partitions, as long as they last."""
 
     def __init__(self, kernel: Kernel, random: Random) -> None:
         self._kernel = kernel
         self._random = random
         self._loss = self._repetition = 0.0
         self._loss_until = self._repetition_until = 0.0
-        self._cut: dict[frozenset[str], float] = {}
-        """Pairs of roles that do not reach each other, with the end of that."""
+        self._delay = self._delay_until = 0.0
+        self._cut: dict[tuple[str, str], float] = {}
+        """Pairs of roles of which the first does not reach the other, with the end of that."""
 
     def lose(self, share: float, seconds: float) -> None:
         """Lose a share of the messages for a while."""
@@ -26,19 +27,30 @@ class Weather:
         """Repeat a share of the messages for a while."""
         self._repetition, self._repetition_until = share, self._kernel.now + seconds
 
+    def delay(self, share: float, seconds: float) -> None:
+        """Delay a share of the messages for a while, beyond the time for which their senders wait, too."""
+        self._delay, self._delay_until = share, self._kernel.now + seconds
+
     def cut(self, one: str, other: str, seconds: float) -> None:
         """Cut two roles off from each other for a while."""
-        self._cut[frozenset((one, other))] = self._kernel.now + seconds
+        self.silence(one, other, seconds)
+        self.silence(other, one, seconds)
+
+    def silence(self, sender: str, receiver: str, seconds: float) -> None:
+        """Lose what a role sends to another one for a while."""
+        self._cut[sender, receiver] = self._kernel.now + seconds
 
     def delays(self, sender: str, receiver: str) -> tuple[float, ...]:
         """Return when copies of a message arrive."""
         now, random = self._kernel.now, self._random
-        pair = frozenset((sender.partition("/")[0], receiver.partition("/")[0]))
+        pair = sender.partition("/")[0], receiver.partition("/")[0]
         if self._cut and self._cut.get(pair, 0.0) > now:
             return ()
         if now < self._loss_until and random.random() < self._loss:
             return ()
         first = random.uniform(0.0005, 0.003)
+        if now < self._delay_until and random.random() < self._delay:
+            first += random.choice([0.1, 1.0, 5.0, 40.0]) * random.random()
         if now < self._repetition_until and random.random() < self._repetition:
             return first, random.choice([0.01, 0.1, 3.0, 12.0]) * random.random() + first
         return (first,)

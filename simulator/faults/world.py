@@ -22,9 +22,11 @@ from simulator.daemons.placement import Placement
 from simulator.daemons.resmgr import Resmgr
 from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
-from simulator.faults.checks import Checks, Violation
+from simulator.faults.checks import Checks
 from simulator.faults.elections import Elections, Startable
-from simulator.faults.plan import LEADERS, ROUGH_SECONDS, Fault, Plan, PlannedJob
+from simulator.faults.fault import LEADERS, ROUGH_SECONDS, Fault
+from simulator.faults.plan import Plan, PlannedJob
+from simulator.faults.violation import Violation
 from simulator.faults.weather import StoreWeather, Weather
 from simulator.jobs import job_id_of
 from simulator.world.cluster import Cluster, Course
@@ -46,13 +48,8 @@ _RESMGR = ResmgrOptions(
     ResmgrLimits(placing=120.0, launching=120.0, preempting=60.0, reserved=120.0),
     audit_interval=AUDIT_SECONDS,
 )
-_HOSTMGR = HostmgrOptions(
-    TermLimits(
-        hosts=HostLimits(ClaimLimits(placing_seconds=60.0)),
-        reconcile=ReconciliationLimits(interval=120.0, reregister=30.0, repeat_after=20.0, launch_grace=10.0),
-        claim_grace=10.0,
-    )
-)
+SLOW_STARTS = 0.2
+"""Share of the runs that take up to 20 s to start."""
 
 
 class _World(Elections):
@@ -100,8 +97,9 @@ class FaultWorld:
         self._engine_numbers = 0
         self._user = Caller(Life("client/user"), 0)
         self._fate = Life("fate/one")
-        self._armed: dict[str, int] = {}
-        """By role: at how many more points its process crashes."""
+        self._hostmgr = _hostmgr_options(plan.reconcile)
+        self._armed: dict[str, tuple[int, str]] = {}
+        """By role: at how many more points its process crashes, and the name of those that count."""
         self._restart: dict[str, float] = {}
         self.checks = Checks(self)
         self.history: deque[str] = deque(maxlen=HISTORY)
@@ -129,7 +127,7 @@ class FaultWorld:
             resmgr = server = Resmgr(self.universe, life, term, _RESMGR, self._needs, self._placed)
             resmgr.loop.on_admission = self.checks.on_admission
         else:
-            server = Hostmgr(self.universe, life, term, _HOSTMGR)
+            server = Hostmgr(self.universe, life, term, self._hostmgr)
         self.on_build(server)
         return server
 
@@ -142,11 +140,11 @@ class FaultWorld:
 
     def _at_point(self, life: Life, where: str) -> None:
         role = life.name.partition("/")[0]
-        left = self._armed.get(role)
-        if left is None:
+        left, name = self._armed.get(role, (0, ""))
+        if not left or name not in ("", where):
             return
         if left > 1:
-            self._armed[role] = left - 1
+            self._armed[role] = left - 1, name
             return
         del self._armed[role]
         self.note(f"{life.name} crashes {where}")
@@ -172,6 +170,8 @@ class FaultWorld:
         number = int(run.rpartition("-")[2])
         random = Random(f"{self.plan.seed} {run}")
         starts, seconds = random.uniform(0.05, 1.0), planned.job.seconds * random.uniform(0.5, 1.5)
+        if random.random() < SLOW_STARTS:
+            starts = random.uniform(5.0, 20.0)
         if planned.job.service:
             return Course(starts, 1e9)
         failed = number <= planned.failing
@@ -212,7 +212,7 @@ class FaultWorld:
         self.note(f"fault: {fault}")
         match fault.kind:
             case "crash":
-                self._armed[fault.target] = fault.point
+                self._armed[fault.target] = fault.point, fault.where
                 self._restart[fault.target] = fault.seconds
             case "freeze":
                 self._freeze(fault)
@@ -221,6 +221,11 @@ class FaultWorld:
             case "partition":
                 one, _, other = fault.target.partition(" ")
                 self.weather.cut(one, other, fault.seconds)
+            case "one-way":
+                sender, _, receiver = fault.target.partition(" ")
+                self.weather.silence(sender, receiver, fault.seconds)
+            case "delay":
+                self.weather.delay(fault.share, fault.seconds)
             case "loss":
                 self.weather.lose(fault.share, fault.seconds)
             case "repetition":
@@ -294,3 +299,11 @@ class FaultWorld:
         return isinstance(resmgr, Resmgr) and not any(
             any(pool.used) for pool in resmgr.scheduler.tree.leaves()
         )
+
+
+def _hostmgr_options(reconcile: float) -> HostmgrOptions:
+    limits = ReconciliationLimits(
+        interval=reconcile, reregister=30.0, repeat_after=20.0, launch_grace=min(10.0, reconcile / 3)
+    )
+    hosts = HostLimits(ClaimLimits(placing_seconds=60.0))
+    return HostmgrOptions(TermLimits(hosts=hosts, reconcile=limits, claim_grace=10.0))

@@ -137,6 +137,8 @@ class Network:
 
     def answer(self, call: _Call, server: Server, answer: Any) -> None:
         """Send an answer back."""
+        if self.lossy:
+            self._kernel.point(server.life, f"before it answers {call.method}")
         life = call.caller.life
         for delay in self.fates.delays(server.life.name, call.caller.instance)[:1]:
             self._kernel.after(delay, life, self._end, call, answer)

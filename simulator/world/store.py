@@ -69,7 +69,7 @@ class Store:
         self.terms: dict[str, int] = {}
         """The newest term of each role that writes."""
         self.on_write: Callable[[JobId, StoredJob, Change], None] | None = None
-        """Called with each change of tasks that is applied."""
+        """Called with each job and the change of it that is about to be applied."""
         self.fencing = True
         """Whether writes of older terms are refused."""
 
@@ -124,13 +124,13 @@ class Store:
         job = self.jobs.get(change.job_id)
         if job is None:
             raise NotFound(f"job {change.job_id} is not stored")
+        if self.on_write is not None:
+            self.on_write(change.job_id, job, change)
         job.tasks.update(change.tasks)
         if change.runtime is not None:
             job.runtime = change.runtime
         for workflow in change.workflows.values():
             job.workflow = workflow
-        if self.on_write is not None:
-            self.on_write(change.job_id, job, change)
 
     def retire(self, job_ids: Iterable[JobId]) -> None:
         """Take finished jobs out of the active set."""

@@ -1,0 +1,5 @@
+"""What a check raises."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
