@@ -9,27 +9,14 @@ from contextlib import asynccontextmanager
 
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.membership.interface import Role
-from peloton.model.states import TaskType
 from placement.clients import HostmgrClient, ResmgrClient
 from placement.config import PlacementSettings
-from placement.core import batch, daemon, service
-from placement.core.giving_up import Rules
 from placement.core.rounds import Rounds
-from placement.core.strategy import Strategy
 from placement.engine import Engine
 from placement.planning import Planner
 
 FAMILIES_AT_ONCE = 16
 """Families that are placed at a time."""
-
-
-def strategy(type_: TaskType, longest: float) -> Strategy:
-    """Return the strategy for a task type. `longest`: seconds that a gang is tried; 0: the type's own."""
-    if type_ is TaskType.BATCH:
-        return batch.Batch(longest=longest or batch.LONGEST)
-    if type_ is TaskType.DAEMON:
-        return daemon.OnePerHost(longest=longest or daemon.LONGEST)
-    return service.Service(type_, longest or service.LONGEST)
 
 
 def build(process: Daemon[PlacementSettings]) -> None:
@@ -41,12 +28,7 @@ def build(process: Daemon[PlacementSettings]) -> None:
         caller, hostmgr = process.client(Role.RESMGR), HostmgrClient(process.hostmgrs())
         for type_ in settings.types:
             resmgr = ResmgrClient(caller, type_, settings.use_host_pools)
-            rules = Rules(
-                strategy(type_, settings.longest),
-                settings.max_hosts,
-                settings.patience,
-                settings.desired_host_patience,
-            )
+            rules = settings.rules(type_)
             engine = Engine(
                 Rounds(rules, settings.dequeue_limit, settings.max_waiting),
                 resmgr,

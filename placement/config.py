@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from peloton.config.plugins import DEFAULT, policy
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.config.tasktypes import PlacedTaskTypes
 from peloton.model.states import TaskType
+from placement.core import batch, daemon, service
+from placement.core.giving_up import Rules
+from placement.core.strategy import Scored, Strategy
+
+HOST_SCORERS = "peloton.host_scorers"
+"""Entry points that are scorers of hosts."""
+
+
+def _registered(name: str) -> str:
+    policy(HOST_SCORERS, name)
+    return name
 
 
 class PlacementSettings(DaemonSettings):
@@ -36,8 +48,30 @@ class PlacementSettings(DaemonSettings):
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
     desired_host_patience: float = Field(100.0, ge=0.0)
     """Seconds that a task which returns to its host waits for it, before it is placed elsewhere."""
+    scorer: Annotated[str, AfterValidator(_registered)] = DEFAULT
+    """By which score hosts are chosen among those that fit: `default`, or the name of an entry point of
+    `peloton.host_scorers` (docs/policies.md)."""
 
     @property
     def types(self) -> tuple[TaskType, ...]:
         """The task types that this process places."""
         return tuple(TaskType[name.upper()] for name in self.task_type)
+
+    def rules(self, type_: TaskType) -> Rules:
+        """Return how an engine places tasks of a type."""
+        strategy, score = _strategy(type_, self.longest), policy(HOST_SCORERS, self.scorer)
+        return Rules(
+            strategy if score is None else Scored(strategy, score),
+            self.max_hosts,
+            self.patience,
+            self.desired_host_patience,
+        )
+
+
+def _strategy(type_: TaskType, longest: float) -> Strategy:
+    """Return the strategy for a task type. `longest`: seconds that a gang is tried; 0: the type's own."""
+    if type_ is TaskType.BATCH:
+        return batch.Batch(longest=longest or batch.LONGEST)
+    if type_ is TaskType.DAEMON:
+        return daemon.OnePerHost(longest=longest or daemon.LONGEST)
+    return service.Service(type_, longest or service.LONGEST)

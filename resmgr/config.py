@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from peloton.config.base import Settings
 from peloton.config.older_names import older_names
+from peloton.config.plugins import DEFAULT, policy
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.durations import parse_duration
@@ -80,6 +81,18 @@ def _seconds(value: Any) -> Any:
 PoolPath = Annotated[str, Field(pattern=r"^/")]
 
 
+VICTIM_ORDERS = "peloton.victim_orders"
+"""Entry points that are orders of victims."""
+
+
+def _registered(name: str) -> str:
+    policy(VICTIM_ORDERS, name)
+    return name
+
+
+VictimOrderName = Annotated[str, AfterValidator(_registered)]
+
+
 class PreemptionSettings(Settings):
     """Which tasks are preempted, and when (docs/behaviour/pools.md)."""
 
@@ -100,6 +113,9 @@ class PreemptionSettings(Settings):
     """Policies by path of a pool; a pool that is not named has those of its parent. `cross_pool` frees what a
     pool holds over its entitlement; `same_pool` lets gangs replace tasks of lower priority in their own pool.
     The default is both."""
+    victim_order: VictimOrderName = DEFAULT
+    """In which order tasks are preempted: `default`, or the name of an entry point of `peloton.victim_orders`
+    (docs/policies.md)."""
 
     @property
     def rules(self) -> Rules:
@@ -110,6 +126,7 @@ class PreemptionSettings(Settings):
             strikes=self.strikes,
             minimum_run=self.minimum_run,
             per_minute=self.victims_per_minute,
+            order=policy(VICTIM_ORDERS, self.victim_order),
         )
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -36,8 +36,10 @@ MOST_JOBS = 2**32 - 1
 )
 @click.option("--cluster", type=FILE, required=True, help="Hosts and pools: YAML, or as a trace has them.")
 @click.option("--resmgr", type=FILE, help="Settings of the resource manager, as YAML.")
+@click.option("--placement", type=FILE, help="Settings of the placement engines, as YAML.")
 @click.option("--compare", type=FILE, help="Hosts and pools of another cluster, to compare with.")
 @click.option("--compare-resmgr", type=FILE, help="Settings of the resource manager, to compare with.")
+@click.option("--compare-placement", type=FILE, help="Settings of the placement engines, to compare with.")
 @click.option(
     "--seeds",
     type=click.IntRange(1, MOST_SEEDS),
@@ -75,8 +77,10 @@ def simulate(
     form: str,
     cluster: Path,
     resmgr: Path | None,
+    placement: Path | None,
     compare: Path | None,
     compare_resmgr: Path | None,
+    compare_placement: Path | None,
     seeds: int,
     jitter: float,
     most: int,
@@ -88,8 +92,8 @@ def simulate(
     """Show what a cluster would do with a workload: waits, use, fairness, preemption.
 
     The decisions are those of the cores that run in the daemons, on a virtual clock. The same input gives the
-    same result. With --compare or --compare-resmgr two configurations are run on the same workload, and their
-    differences are shown with the spread over the seeds.
+    same result. With --compare, --compare-resmgr or --compare-placement two configurations are run on the
+    same workload, and their differences are shown with the spread over the seeds.
     """
     from peloton.errors import PelotonError
     from simulator.results.files import write_csv, write_page
@@ -97,10 +101,11 @@ def simulate(
 
     try:
         jobs = read_jobs(trace, form, most)
-        first = _runs(jobs, cluster, resmgr, seeds, jitter, days, decisions)
+        first = _runs(jobs, _Files(cluster, resmgr, placement), seeds, jitter, days, decisions)
         record, figures = first[0]
-        if compare is not None or compare_resmgr is not None:
-            other = _runs(jobs, compare or cluster, compare_resmgr or resmgr, seeds, jitter, days, None)
+        if compare is not None or compare_resmgr is not None or compare_placement is not None:
+            files = _Files(compare or cluster, compare_resmgr or resmgr, compare_placement or placement)
+            other = _runs(jobs, files, seeds, jitter, days, None)
             _show_comparison([each for _, each in first], [each for _, each in other])
         else:
             _show(figures, len(jobs))
@@ -112,10 +117,17 @@ def simulate(
         raise click.ClickException(str(error)) from None
 
 
+class _Files(NamedTuple):
+    """What describes a configuration."""
+
+    cluster: Path
+    resmgr: Path | None
+    placement: Path | None
+
+
 def _runs(
     jobs: Sequence[SimJob],
-    cluster: Path,
-    resmgr: Path | None,
+    files: _Files,
     seeds: int,
     jitter: float,
     days: float,
@@ -123,7 +135,7 @@ def _runs(
 ) -> list[tuple[Record, Figures]]:
     """Run a configuration with each seed."""
     return [
-        _run(_delayed(jobs, seed, jitter), cluster, resmgr, seed, days, None if seed else decisions)
+        _run(_delayed(jobs, seed, jitter), files, seed, days, None if seed else decisions)
         for seed in range(seeds)
     ]
 
@@ -140,7 +152,7 @@ def _delayed(jobs: Sequence[SimJob], seed: int, jitter: float) -> list[SimJob]:
 
 
 def _run(
-    jobs: Sequence[SimJob], cluster: Path, resmgr: Path | None, seed: int, days: float, decisions: Path | None
+    jobs: Sequence[SimJob], files: _Files, seed: int, days: float, decisions: Path | None
 ) -> tuple[Record, Figures]:
     from simulator.results.decisions import follow
     from simulator.results.figures import figures_of
@@ -148,10 +160,10 @@ def _run(
     from simulator.simulation import Simulation
     from simulator.workloads.cluster import hosts_of, pools_of, read_cluster
 
-    settings = read_cluster(cluster)
+    settings = read_cluster(files.cluster)
     hosts = hosts_of(settings)
     pools = pools_of(settings, hosts, [job.pool for job in jobs])
-    simulation = Simulation(hosts, pools, jobs, _options(resmgr))
+    simulation = Simulation(hosts, pools, jobs, _options(files))
     recorder = Recorder(simulation)
     if seed:
         random = Random(seed)
@@ -185,11 +197,11 @@ def _run_with_progress(simulation: Simulation, days: float) -> None:
         simulation.run(most)
 
 
-def _options(resmgr: Path | None) -> Options:
-    """Return the options of the daemons, by the settings of the resource manager where they are given."""
+def _options(files: _Files) -> Options:
+    """Return the options of the daemons, by their settings where they are given."""
     from simulator.settings import options_of
 
-    return options_of(resmgr)
+    return options_of(files.resmgr, files.placement)
 
 
 def _show(figures: Figures, jobs: int) -> None:

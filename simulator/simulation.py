@@ -13,9 +13,10 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId, MesosTaskId, PoolId
 from peloton.model.pool import PoolConfig, pool_paths
 from peloton.model.states import TaskState, TaskType
+from placement.core.giving_up import Rules
 from simulator.daemons.hostmgr import Hostmgr, HostmgrOptions
 from simulator.daemons.jobmgr import Jobmgr, JobmgrOptions
-from simulator.daemons.placement import Placement
+from simulator.daemons.placement import Placement, strategy_of
 from simulator.daemons.resmgr import Resmgr
 from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
@@ -42,6 +43,8 @@ class Options:
     hostmgr: HostmgrOptions = field(
         default_factory=lambda: HostmgrOptions(TermLimits(reconcile=ReconciliationLimits(interval=NEVER)))
     )
+    placement: Callable[[TaskType], Rules] = lambda kind: Rules(strategy_of(kind))
+    """How tasks of a type are placed."""
     kinds: tuple[TaskType, ...] = (TaskType.BATCH, TaskType.STATELESS)
     """Task types that have a placement engine."""
     start_seconds: float = START_SECONDS
@@ -87,7 +90,8 @@ class Simulation:
         self.jobmgr.on_end = self._note_end
         self._servers = {"hostmgr": self.hostmgr, "resmgr": self.resmgr, "jobmgr": self.jobmgr}
         self._engines = [
-            Placement(self.universe, Life(f"placement/{kind.name.lower()}"), kind) for kind in options.kinds
+            Placement(self.universe, Life(f"placement/{kind.name.lower()}"), kind, options.placement(kind))
+            for kind in options.kinds
         ]
 
     # What the daemons ask of it.

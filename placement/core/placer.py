@@ -12,7 +12,7 @@ from placement.core.groups import Group
 from placement.core.labels import Column, Mask, Rows, about_tasks
 from placement.core.model import Gang, Missing, Needs, Task
 from placement.core.policy import Policy, Scorer
-from placement.core.scorers import best, ordered, shares
+from placement.core.scorers import best, highest, ordered, shares
 from placement.core.table import LAUNCHES, HostTable, Want
 
 FIRST_ROWS = 1024
@@ -88,7 +88,7 @@ class Placer:
         not examined before none of those fits.
         """
         placed, first, last = 0, 0, self._reach if scorer is Scorer.BEST_FIT else len(self.table)
-        single = self.table.has_twins and bool(want.counted or want.job)
+        single = (self.table.has_twins and bool(want.counted or want.job)) or scorer is Scorer.PLUGGED_IN
         while placed < len(tasks):
             mask = self._mask(want, group, slice(first, last))
             if len(tasks) - placed == 1 or single:
@@ -109,9 +109,13 @@ class Placer:
         return scorer is Scorer.BEST_FIT and want.needs.resources.gpu > 0
 
     def _put_one(self, want: Want, task: Task, scorer: Scorer, mask: Mask, first: int) -> int:
+        row: int | None
         if self._by_fragments(want, scorer) and mask.any():
             rows = np.flatnonzero(mask) + first
-            row: int | None = int(rows[self._fragmentation.growth(want, rows).argmin()])
+            row = int(rows[self._fragmentation.growth(want, rows).argmin()])
+        elif scorer is Scorer.PLUGGED_IN and mask.any():
+            assert self._policy.score is not None, "a score is plugged in with its function"
+            row = highest(self.table, self._policy.score, want, np.flatnonzero(mask) + first)
         else:
             row = best(self.table, scorer, mask, first)
         if row is None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peloton.model.constraint import Label
+from placement.core.model import Host
 
 
 class Scorer(Enum):
@@ -16,6 +24,53 @@ class Scorer(Enum):
     GPUs go where they make the fewest GPUs useless for the others."""
     EMPTIEST = "emptiest"
     """The host with most free disk, memory, CPU and GPU first, in that order; one task at a time."""
+    PLUGGED_IN = "plugged in"
+    """By a score that an administrator has added; one task at a time."""
+
+
+class TaskAmounts(NamedTuple):
+    """What a task asks for that is to be placed, in thousandths."""
+
+    cpu: int
+    memory: int
+    disk: int
+    gpu: int
+    revocable: bool
+    """Whether it runs on slack cpu."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreeHosts:
+    """Hosts that take a task, one in each row, with what is free on them beside the tasks placed before.
+
+    Amounts are in thousandths. For a revocable task, `cpu` is the slack.
+    """
+
+    cpu: NDArray[np.int64]
+    memory: NDArray[np.int64]
+    disk: NDArray[np.int64]
+    gpu: NDArray[np.int64]
+    hosts: Sequence[Host]
+    """All hosts of the plan."""
+    rows: NDArray[np.intp]
+    """The positions of these among them."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def hostnames(self) -> list[str]:
+        """The names of the hosts."""
+        return [self.hosts[row].hostname for row in self.rows.tolist()]
+
+    @property
+    def labels(self) -> list[tuple[Label, ...]]:
+        """The attributes of the hosts."""
+        return [self.hosts[row].labels for row in self.rows.tolist()]
+
+
+HostScore = Callable[[FreeHosts, TaskAmounts], NDArray[np.float64]]
+"""Returns a number for each host: the task goes to the host with the greatest, of equal ones to the first."""
 
 
 class Desired(Enum):
@@ -37,6 +92,8 @@ class Policy:
     """Place the first gang, then the others by size, which packs better than their order."""
     scarce_gpu: bool = True
     """Hosts with GPUs take only tasks that request GPUs."""
+    score: HostScore | None = None
+    """With PLUGGED_IN: the score."""
 
     @property
     def spreads(self) -> bool:

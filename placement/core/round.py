@@ -209,6 +209,8 @@ class Round:
             most = hosts_to_request(
                 self._estimates, needs, planned.missing, behind, rules.max_hosts, family.even
             )
+            if self._policy.score is not None:
+                most = rules.max_hosts  # hostmgr does not know the score: choose among many
             most, names = most + len(self._used_hosts), ANY_HOST
         if needs.host_class.depends_on_tasks:
             # Which hosts will do is not known before: examine twice as many with each claim.

@@ -6,9 +6,10 @@ from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
+from peloton.model.columns import column
 from placement.core.labels import Column, Mask, Rows
-from placement.core.policy import Scorer
-from placement.core.table import CPU, DISK, GPU, MEMORY, HostTable, Want
+from placement.core.policy import FreeHosts, HostScore, Scorer, TaskAmounts
+from placement.core.table import CPU, DISK, GPU, MEMORY, SLACK, HostTable, Want
 
 _EMPTIEST = (DISK, MEMORY, CPU, GPU)
 _OUT = 62
@@ -41,6 +42,23 @@ def _emptiest(table: HostTable, mask: Mask, first: int) -> int:
         amounts = table.free[kind][rows]
         rows = rows[amounts == amounts.max()]
     return int(rows[0]) - first if len(rows) else 0
+
+
+def highest(table: HostTable, score: HostScore, want: Want, rows: Rows) -> int:
+    """Return the host with the highest score among some; of equal ones the first. Raises ValueError."""
+    revocable, free = want.needs.revocable, table.free
+    hosts = FreeHosts(
+        cpu=free[SLACK if revocable else CPU][rows],
+        memory=free[MEMORY][rows],
+        disk=free[DISK][rows],
+        gpu=free[GPU][rows],
+        hosts=table.hosts,
+        rows=rows,
+    )
+    wanted = want.needs.resources
+    task = TaskAmounts(wanted.cpu, wanted.memory, wanted.disk, wanted.gpu, revocable)
+    scores = column(score(hosts, task), len(rows), "scores of hosts")
+    return int(rows[scores.argmax()])
 
 
 def ordered(table: HostTable, scorer: Scorer, rows: Rows, most: int) -> Rows:

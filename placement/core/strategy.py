@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from peloton.model.states import TaskType
 from placement.core.model import Gang
-from placement.core.policy import Policy
+from placement.core.policy import Desired, HostScore, Policy, Scorer
 
 _RESERVED, _REVOCABLE, _REST = range(3)
 
@@ -52,6 +52,35 @@ class Strategy(Protocol):
     def policy(self, family: Family) -> Policy:
         """Return how the gangs of a family are placed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A strategy whose hosts are chosen by a score that is plugged in, apart from desired hosts."""
+
+    strategy: Strategy
+    score: HostScore
+
+    @property
+    def type(self) -> TaskType:
+        """The task type that is placed."""
+        return self.strategy.type
+
+    @property
+    def longest(self) -> float:
+        """Seconds after which a gang is given back unplaced."""
+        return self.strategy.longest
+
+    def family(self, gang: Gang) -> Family:
+        """Return the family that a gang belongs to."""
+        return self.strategy.family(gang)
+
+    def policy(self, family: Family) -> Policy:
+        """Return how the gangs of a family are placed."""
+        policy = self.strategy.policy(family)
+        if policy.desired is not Desired.ANY:
+            return policy
+        return replace(policy, scorer=Scorer.PLUGGED_IN, score=self.score)
 
 
 def rank_of(gang: Gang) -> int:

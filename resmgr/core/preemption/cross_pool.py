@@ -16,7 +16,7 @@ import numpy as np
 from peloton.model.amounts import amount
 from peloton.model.plural import plural
 from peloton.model.resources import MILLI
-from resmgr.core.preemption.order import Gangs
+from resmgr.core.preemption.order import Gangs, VictimOrder
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.victim_selection import select
 from resmgr.core.preemption.view import CROSS_POOL, SIDES, PoolView, View
@@ -30,9 +30,13 @@ class CrossPoolPolicy:
 
     name: ClassVar = CROSS_POOL
 
-    def __init__(self, strikes: int = 5) -> None:
-        """Take tasks once `strikes` consecutive checks have found the leaf over its entitlement."""
+    def __init__(self, strikes: int = 5, order: VictimOrder | None = None) -> None:
+        """Take tasks once `strikes` consecutive checks have found the leaf over its entitlement.
+
+        They are taken in an `order` that is plugged in; None: in that of `Gangs`.
+        """
         self.strikes = strikes
+        self._order = order
 
     def applies_to(self, pool: PoolView) -> bool:
         """Return whether tasks of the pool may have to be taken now."""
@@ -49,7 +53,7 @@ class CrossPoolPolicy:
                 claims[pool.hosts] = UnmetDemand(view, pool.hosts)
             if pool.budget is not None and taken[pool.path]:
                 pool = replace(pool, budget=pool.budget - taken[pool.path])
-            for victim in _of_pool(pool, claims[pool.hosts]):
+            for victim in _of_pool(pool, claims[pool.hosts], self._order, now):
                 if victim is not None:
                     taken[pool.path] += len(victim.runs)
                 yield victim
@@ -81,8 +85,10 @@ class UnmetDemand:
         return at if at < len(claims) else None
 
 
-def _of_pool(pool: PoolView, claims: UnmetDemand) -> Iterator[Victim | None]:
-    gangs = yield from Gangs.of(pool.candidates)
+def _of_pool(
+    pool: PoolView, claims: UnmetDemand, order: VictimOrder | None, now: float
+) -> Iterator[Victim | None]:
+    gangs = yield from Gangs.of(pool.candidates, order, now)
     excess = pool.excess()
     may = None if pool.largest is None else np.flatnonzero(gangs.size <= pool.largest)
     rows, _ = yield from select(gangs.frees, excess, may)

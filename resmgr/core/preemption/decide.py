@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from peloton.model.resources import total
 from resmgr.core.preemption.cross_pool import CrossPoolPolicy
+from resmgr.core.preemption.order import VictimOrder
 from resmgr.core.preemption.over_entitlement import Strikes
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.protection import Allowance, protect
@@ -31,6 +32,8 @@ class Rules:
     """Seconds that a task runs before it may be preempted."""
     per_minute: int | None = None
     """Most tasks of one pool that are taken in a minute. A larger gang is never taken."""
+    order: VictimOrder | None = None
+    """The order of victims; None: that of `Gangs`."""
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return the policies of a pool, or else of the nearest pool above it."""
@@ -87,11 +90,11 @@ def steps(view: View, rules: Rules, now: float) -> Iterator[Victim | None]:
         replace(pool, candidates=protect(pool.candidates, rules.minimum_run, now)) for pool in view.pools
     )
     view, first = View(guarded), list[Victim]()
-    for victim in CrossPoolPolicy(rules.strikes).steps(view, now):
+    for victim in CrossPoolPolicy(rules.strikes, rules.order).steps(view, now):
         if victim is not None:
             first.append(victim)
         yield victim
-    yield from SamePoolPolicy().steps(_without(view, first), now)
+    yield from SamePoolPolicy(rules.order).steps(_without(view, first), now)
 
 
 def remember(memory: Memory, rules: Rules, taken: Iterable[Victim], now: float) -> Memory:

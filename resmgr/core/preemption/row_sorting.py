@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from peloton.model.columns import Column
 from resmgr.core.state.cooperative import Steps
 
 AT_ONCE = 30_000
-Column = NDArray[np.int64] | NDArray[np.float64]
 
 
 def sort(columns: Sequence[Column], at_once: int = AT_ONCE) -> Steps[NDArray[np.int64]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from peloton.model.amounts import amount_of
 from peloton.model.ids import mesos_task_id
 from peloton.model.resources import KINDS, MILLI
-from resmgr.core.preemption.order import Gangs
+from resmgr.core.preemption.order import Gangs, VictimOrder
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.preemption.victim_selection import select
 from resmgr.core.preemption.view import SAME_POOL, PoolView, View, Waiting
@@ -37,6 +37,10 @@ class SamePoolPolicy:
 
     name: ClassVar = SAME_POOL
 
+    def __init__(self, order: VictimOrder | None = None) -> None:
+        """Take gangs in an `order` that is plugged in; None: in that of `Gangs`."""
+        self._order = order
+
     def applies_to(self, pool: PoolView) -> bool:
         """Return whether tasks of the pool may have to be taken now."""
         return self.name in pool.policies and any(
@@ -48,7 +52,7 @@ class SamePoolPolicy:
         taken = Counter[str]()
         for pool in view.pools:
             if self.applies_to(pool):
-                gangs = yield from Gangs.of(pool.candidates)
+                gangs = yield from Gangs.of(pool.candidates, self._order, now)
                 frees = yield from _as_admission_counts(gangs.frees)
                 if pool.budget is not None and taken[pool.path]:
                     pool = replace(pool, budget=pool.budget - taken[pool.path])

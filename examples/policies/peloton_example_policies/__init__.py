@@ -1,0 +1,1 @@
+"""Policies for Peloton. docs/policies.md of Peloton describes how they are written and used."""
