@@ -92,7 +92,9 @@ MISTAKES = (
     Mistake(
         "CLI, tasks of resmgr", "peloton/cli/commands/resmgr.py", "entry.lastUpdateTime", "entry.updateTime"
     ),
-    Mistake("web, figures", "peloton/web/views/overview", "cluster.infeasible_jobs", "cluster.lacking_jobs"),
+    Mistake(
+        "web, figures", "peloton/web/views/overview", "cluster.started_per_second", "cluster.begun_per_second"
+    ),
     Mistake("web, figures", "peloton/calls/web.py", "stub.GetQueues", "stub.GetQueue"),
     Mistake(
         "web, host pools", "peloton/web/views", "CreateHostPoolRequest(name=", "CreateHostPoolRequest(pool="
