@@ -1,4 +1,4 @@
-"""What a minicluster costs that does nothing: `peloton minicluster up` with its defaults, then no call at all.
+"""What a minicluster costs that does nothing: `peloton minicluster up` with its defaults, then no call.
 
     python benchmarks/idle.py [--seconds 60] [--settle 20] [--secure]
 
@@ -87,7 +87,7 @@ def measure(options: argparse.Namespace) -> int:
 
 @contextmanager
 def started(folder: Path, options: argparse.Namespace) -> Iterator[Cluster]:
-    """Bring a cluster up as a user does; take it down at the end. Raise PelotonError where it does not come."""
+    """Bring a cluster up as a user does; take it down at the end. Raise PelotonError where it fails."""
     cluster = Cluster(folder / "cluster")
     command = [sys.executable, "-m", "peloton.cli", "minicluster", "up", "--free-ports"]
     command += ["--dir", str(cluster.directory), *(["--secure"] if options.secure else [])]

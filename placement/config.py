@@ -35,7 +35,7 @@ class PlacementSettings(DaemonSettings):
     true; false while pools are being filled. The same for all engines of a task type."""
     dequeue_limit: Annotated[int, Variable("TASK_DEQUEUE_LIMIT")] = Field(1000, ge=1, le=100_000)
     """Gangs taken at once."""
-    dequeue_wait: float = Field(5.0, ge=0.0, le=60.0)
+    dequeue_wait: float = Field(10.0, ge=0.0, le=60.0)
     """Seconds that resmgr may hold a call open while there is nothing to place."""
     max_waiting: int = Field(4000, ge=1)
     """Gangs taken and not yet settled; no more are taken while there are as many."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -19,6 +18,7 @@ from peloton.calls.rpc import Caller
 from peloton.daemon.lifecycle import Daemon
 from peloton.membership.interface import Role
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.waking import tick
 
 EXPIRE_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
@@ -83,5 +83,5 @@ def _claimants(daemon: Daemon[HostmgrSettings]) -> set[str]:
 
 async def _every(seconds: float, work: Callable[[], None]) -> NoReturn:
     while True:
-        await asyncio.sleep(seconds)
+        await tick(seconds)
         work()

@@ -16,6 +16,7 @@ from hostmgr.core.cluster_manager.reconciliation import Reconciler
 from hostmgr.core.hosts.all_hosts import Hosts
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import KINDS, MILLI, ZERO
+from peloton.waking import until_tick
 
 AGENTS = Gauge("hostmgr_agents", "Agents in the master's map of agents.")
 CAPACITY = Gauge("hostmgr_capacity", "Resources of the agents, in units of the kind.", ["kind"])
@@ -50,7 +51,7 @@ class FollowedAgents:
                 rest = self._reading.rest(self._now() - began, pause)
                 if not rest:
                     break
-                await asyncio.sleep(rest)
+                await asyncio.sleep(min(rest, until_tick(1.0)))
 
     async def try_to_read(self) -> float:
         """Read; return the seconds until the next read."""

@@ -16,6 +16,7 @@ from hostmgr.drivers.host_pools import HostPoolManager
 from hostmgr.drivers.maintenance import Maintenance
 from peloton.errors import PelotonError
 from peloton.model.host_pool import PooledHost
+from peloton.waking import until_tick
 
 LOOK_SECONDS = 1.0
 MOVING = Gauge("hostmgr_host_pool_moving", "Hosts on their way to each host pool.", ["pool"])
@@ -65,7 +66,7 @@ class HostMover:
         while True:
             await self.step()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(until_tick(LOOK_SECONDS)):
                     await self._wake.wait()
             self._wake.clear()
 

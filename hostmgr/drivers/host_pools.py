@@ -16,6 +16,7 @@ from peloton.errors import Unavailable
 from peloton.model.host_pool import HostPoolChange
 from peloton.model.plural import plural
 from peloton.model.resources import KINDS, MILLI, Resources
+from peloton.waking import tick
 from storage import interface as storage
 
 LOOK_SECONDS = 1.0
@@ -157,7 +158,7 @@ class HostPoolManager:
         """Keep metrics up to date, and read the pools again after a write with an unknown outcome."""
         while True:
             await self._look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await tick(LOOK_SECONDS)
 
     async def _look(self) -> None:
         if self._uncertain:

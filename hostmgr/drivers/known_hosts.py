@@ -18,6 +18,7 @@ from peloton.clock import Clock, rfc3339
 from peloton.errors import Unavailable
 from peloton.model.known_host import KnownHost
 from peloton.model.plural import plural
+from peloton.waking import tick
 from storage import interface as storage
 
 LOOK_SECONDS = 1.0
@@ -83,7 +84,7 @@ class KnownHostKeeper:
                 if str(error) != self._logged:
                     log.warning("lost hosts are not noted: %s", error)
                     self._logged = str(error)
-            await asyncio.sleep(LOOK_SECONDS)
+            await tick(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Note what has changed, once the agents are known. Raises Unavailable."""

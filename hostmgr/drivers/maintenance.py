@@ -22,11 +22,12 @@ from peloton.errors import Unavailable
 from peloton.model.host import HostInfo
 from peloton.model.plural import plural
 from peloton.model.states import HostState
+from peloton.waking import until_tick
 
 RETRY_SECONDS = 1.0
 """Time between two steps while the master is still to follow the records."""
-LOOK_SECONDS = 0.2
-"""How often a waiting call looks."""
+LOOK_SECONDS = 1.0
+"""How often a waiting call looks again, where no host changes its state."""
 IN_MAINTENANCE = Gauge("hostmgr_hosts_in_maintenance", "Hosts in maintenance, by state.", ["state"])
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Maintenance:
         self._clock = clock
         self._interval = interval
         self._wake = asyncio.Event()
+        self._states = manager.host_states
         self._stepping = asyncio.Lock()
         self._logged = ""
         self.hosts.show()
@@ -113,7 +115,7 @@ class Maintenance:
             left = end - self._clock.monotonic()
             if found or left <= 0:
                 return found
-            await asyncio.sleep(min(LOOK_SECONDS, left))
+            await self._states.wait(min(until_tick(LOOK_SECONDS), left))
 
     def listed(self) -> list[HostInfo]:
         """Return the hosts in maintenance, and those that are UP again and have not registered yet."""
@@ -162,10 +164,12 @@ class Maintenance:
         change = await self._records.change(hostname, lambda record: moved(record, cause, self._clock.wall()))
         self.hosts.moved(change.after, self._clock.monotonic())
         self._measure()
+        self._states.fire()
         log.info("host %s is %s", hostname, change.after.state.name)
 
     def _changed(self) -> None:
         self._measure()
+        self._states.fire()
         self._wake.set()
 
     def _measure(self) -> None:

@@ -26,6 +26,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.ids import MesosTaskId
 from peloton.model.plural import plural
 from peloton.model.task import Launch
+from peloton.waking import Signal
 
 LAUNCHED = Counter("hostmgr_tasks_launched", "Tasks launched on Mesos.")
 OFFERS = Counter("hostmgr_offers", "Offers received from Mesos.")
@@ -56,6 +57,8 @@ class HostManager:
         self.backend = backend
         self.status_updates = status_updates
         self.clock = clock
+        self.host_states = Signal()
+        """Fires when the state of a host in maintenance has changed."""
         self.hosts, self.runs, self.launches = core.hosts, core.runs, core.launches
         self._framework = framework
         self._traced = TracedRuns()

@@ -16,6 +16,7 @@ from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.cluster import UNNAMED
 from peloton.model.ids import MesosTaskId, parse_mesos_task_id
+from peloton.waking import tick
 from storage.interface import Store
 
 CYCLE_SECONDS = 0.5
@@ -51,7 +52,7 @@ class Reconciliation:
     async def run(self) -> NoReturn:
         """Reconcile whenever there is a connection."""
         while True:
-            await asyncio.sleep(CYCLE_SECONDS)
+            await tick(CYCLE_SECONDS)
             if not self._manager.core.connection.up:
                 continue
             try:

@@ -24,6 +24,7 @@ from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
 from peloton.model.job import JobSpec
+from peloton.waking import tick
 from storage.interface import Store
 
 CYCLE_SECONDS = 1.0
@@ -50,7 +51,7 @@ class ReservationPlanner:
     async def run(self) -> NoReturn:
         """Plan periodically while there are reservations."""
         while True:
-            await asyncio.sleep(CYCLE_SECONDS)
+            await tick(CYCLE_SECONDS)
             await self.cycle()
 
     async def cycle(self) -> None:

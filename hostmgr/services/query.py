@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from itertools import islice
 
@@ -12,13 +11,14 @@ from peloton.model.ids import MesosTaskId
 from peloton.model.resources import Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.waking import until_tick
 from peloton.wire.hosts import resources_to
 from peloton.wire.ids import run_id
 from peloton.wire.task import resources_from
 
 MAX_WAIT_MILLISECONDS = 60_000
-LOOK_SECONDS = 0.2
-"""How often a waiting call looks again."""
+LOOK_SECONDS = 1.0
+"""How often a waiting call looks again, where no host changes its state."""
 _STATES = frozenset(HostState) - {HostState.INVALID}
 
 
@@ -62,7 +62,7 @@ async def runs_by_host_state(
         left = end - manager.clock.monotonic()
         if runs or left <= 0:
             return runs
-        await asyncio.sleep(min(LOOK_SECONDS, left))
+        await manager.host_states.wait(min(until_tick(LOOK_SECONDS), left))
 
 
 def _runs_on(manager: HostManager, state: HostState) -> Iterator[MesosTaskId]:

@@ -69,7 +69,7 @@ class HttpServer:
     def stop(self) -> None:
         """Stop the server."""
         if self._server is not None:
-            self._server.should_exit = True
+            self._server.stop()
 
     async def _answer_health(self, request: Request) -> Response:
         wrong = self._health()

@@ -11,7 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -34,8 +34,8 @@ from peloton.daemon.http_connections import (
 )
 from peloton.model.amounts import byte_size
 
-SWEEP_TICKS = 5
-"""Ticks of uvicorn, of which ten come a second, between two sweeps over the connections."""
+SWEEP_SECONDS = 0.5
+"""Time between two sweeps over the connections, while there are any."""
 ACCEPT_PAUSE_SECONDS = 0.1
 REFUSED_SECONDS = 0.05
 """Time to send the answer to what is no request."""
@@ -88,9 +88,15 @@ class BoundedServer(uvicorn.Server):
         self._guests: dict[_Guest, None] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._admitting: set[asyncio.Task[None]] = set()
+        self._woken = asyncio.Event()
+
+    def stop(self) -> None:
+        """Accept no more connections, and end when the requests under way are answered."""
+        self.should_exit = True
+        self._woken.set()
 
     async def run(self) -> None:  # type: ignore[override] # that one makes a loop of its own
-        """Answer until told to stop (`should_exit`) or cancelled."""
+        """Answer until told to stop or cancelled."""
         try:
             await self.serve()
         finally:
@@ -107,6 +113,7 @@ class BoundedServer(uvicorn.Server):
         self._listener.listen(self.config.backlog)
         self.servers = []
         self._accepting = asyncio.create_task(self._accept())
+        self._accepting.add_done_callback(lambda _: self._woken.set())
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -122,13 +129,23 @@ class BoundedServer(uvicorn.Server):
         await asyncio.gather(*tasks, return_exceptions=True)
         self._listener.close()
 
+    async def main_loop(self) -> None:
+        """Look after the connections until told to stop, and sleep while there are none.
+
+        uvicorn wakes ten times a second.
+        """
+        while not await self.on_tick(0):  # 0: with the time for the next answers' headers
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_SECONDS if self._guests else None):
+                    await self._woken.wait()
+            self._woken.clear()
+
     async def on_tick(self, counter: int) -> bool:
         """Close connections that have taken too long; end where accepting has failed."""
-        if counter % SWEEP_TICKS == 0:
-            now = time.monotonic()
-            for guest in list(self._guests):
-                guest.sweep(now)
-            OPEN.set(self.seats.open)
+        now = time.monotonic()
+        for guest in list(self._guests):
+            guest.sweep(now)
+        OPEN.set(self.seats.open)
         if self._accepting is not None and self._accepting.done():
             self._accepting.result()
         return await super().on_tick(counter)
@@ -144,6 +161,8 @@ class BoundedServer(uvicorn.Server):
                 continue
             address = str(peer[0]) if isinstance(peer, tuple) else ""
             guest = _Guest(self, connection, address, self.seats.take(address))
+            if not self._guests:
+                self._woken.set()
             self._guests[guest] = None
             self._make_room()
             guest.admitting = asyncio.create_task(guest.admit())

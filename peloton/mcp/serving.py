@@ -101,6 +101,6 @@ async def serve_http(
         print(f"peloton mcp: {scheme}://{shown}:{bound_port}{PATH}", flush=True)
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        running.should_exit = True
+        running.stop()
         stopped.cancel()
         await serving

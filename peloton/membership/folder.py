@@ -1,7 +1,8 @@
 """Reading the folder of local membership: who leads, and which members live.
 
-The folder is read ten times a second by every daemon. Files therefore stay open, and folders are listed only
-when they have changed. To look at a file again takes two system calls.
+Every daemon reads the folder after each change and once a second, and ten times a second where changes are
+not told. Files therefore stay open, and folders are listed only when they have changed. To look at a file
+again takes two system calls.
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class Folder:
             {group: found for group, leader in self._leaders.items() if (found := leader.read())},
             {group: members.read() for group, members in self._members.items()},
         )
+
+    def folders(self) -> list[str]:
+        """Return the folders in which files change, those of them that may not be there included."""
+        groups = [str(self._root / group.path) for group in self._leaders]
+        return [str(self._root / Role.HOSTMGR.clusters), *groups, *(f"{each}/members" for each in groups)]
 
     def _follow_clusters(self) -> None:
         """Begin to read the groups of new clusters, and leave those that are gone. Raises OSError."""
@@ -218,5 +224,5 @@ class _Members:
 
 @lru_cache(1000)
 def _address(text: str) -> Address:
-    """Decode an address once: the same few are read ten times a second. Raises ValueError."""
+    """Decode an address once: the same few are read again and again. Raises ValueError."""
     return Address.from_json(text)

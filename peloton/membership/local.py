@@ -21,12 +21,14 @@ from pathlib import Path
 
 from peloton.errors import Unavailable
 from peloton.membership.folder import Folder, Registered, try_lock
+from peloton.membership.folder_events import FolderEvents
 from peloton.membership.interface import Address, Group, Leadership, Member, Role
 from peloton.membership.lease import Standing
 from peloton.membership.local_shards import LocalShards
 from peloton.model.cluster import UNNAMED
 
 POLL_SECONDS = 0.1
+"""Time between two looks at a lock."""
 log = logging.getLogger(__name__)
 
 
@@ -41,6 +43,7 @@ class LocalMembership:
         self._own: list[int] = []
         self._error = ""
         self._watch: asyncio.Task[None] | None = None
+        self._events: FolderEvents | None = None
 
     async def start(self) -> None:
         """Begin to watch the folder."""
@@ -50,7 +53,9 @@ class LocalMembership:
             self._read()
         except OSError as error:
             raise Unavailable(self._describe(error)) from None
-        self._watch = asyncio.create_task(self._poll(), name="membership")
+        self._events = FolderEvents()
+        self._events.watch(self._folder.folders())
+        self._watch = asyncio.create_task(self._follow(self._events), name="membership")
 
     async def join(self, member: Member) -> None:
         """Register a member until its process ends or leaves."""
@@ -107,17 +112,21 @@ class LocalMembership:
         """Leave the registry."""
         if self._watch is not None:
             self._watch.cancel()
+        if self._events is not None:
+            self._events.close()
         self._folder.close()
         for handle in self._own:
             os.close(handle)
         self._own.clear()
 
-    async def _poll(self) -> None:
-        """Read the folder periodically; keep the last state while it cannot be read."""
+    async def _follow(self, events: FolderEvents) -> None:
+        """Read the folder when it changes, and periodically; keep the last state while it cannot be read."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await events.pause(often=bool(self._error))
             try:
-                self._read()
+                if self._read():
+                    events.note_change()
+                    events.watch(self._folder.folders())  # some may be new
                 self._error = ""
             except OSError as error:
                 if not self._error:
@@ -127,12 +136,15 @@ class LocalMembership:
     def _describe(self, error: OSError) -> str:
         return f"membership folder {self._root}: {error.filename}: {error.strerror}"
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read the folder; return whether it has changed. Raises OSError."""
         found = self._folder.read()
-        if found != self._registered:
-            self._registered = found
-            self._change.set()
-            self._change = asyncio.Event()
+        if found == self._registered:
+            return False
+        self._registered = found
+        self._change.set()
+        self._change = asyncio.Event()
+        return True
 
 
 class _LocalLeadership:

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from peloton.errors import Conflict, Fenced, Refused, Unavailable
 from peloton.membership.folder import Listing, OpenFile, try_lock
+from peloton.membership.folder_events import FolderEvents
 from peloton.membership.interface import Address, Member
 from peloton.membership.lease import Standing
 from peloton.membership.shard_registry import OwnerSession, SessionInfo, Shards
 from peloton.sharding.table import ShardTable
 
-POLL_SECONDS = 0.1
 LOCK_SECONDS, LOCK_PAUSE = 5.0, 0.01
 """How long the table's lock is waited for, and how often it is tried: it is held for a moment only."""
 LEAVING = ".leaving"
@@ -48,6 +48,7 @@ class LocalShards:
         self._change = asyncio.Event()
         self._error = ""
         self._watch: asyncio.Task[None] | None = None
+        self._events: FolderEvents | None = None
 
     async def start(self, count: int) -> None:
         """Begin to watch, unless that has begun; the first of all makes the table."""
@@ -66,7 +67,9 @@ class LocalShards:
                 f"{self._path} has {found} shards, not {count}: the number is fixed when the first job "
                 "manager starts"
             )
-        self._watch = asyncio.create_task(self._poll(), name="shards")
+        self._events = FolderEvents()
+        self._events.watch([str(self._root), str(self._root / "sessions")])
+        self._watch = asyncio.create_task(self._follow(self._events), name="shards")
 
     async def begin(self, member: Member) -> OwnerSession:
         """Begin a session. Those that the process ended earlier have left nothing."""
@@ -109,6 +112,8 @@ class LocalShards:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
+        if self._events is not None:
+            self._events.close()
         self._sessions.close()
 
     @property
@@ -146,12 +151,13 @@ class LocalShards:
             os.fsync(out.fileno())
         draft.rename(self._path)
 
-    async def _poll(self) -> None:
-        """Read periodically; keep the last state while that fails."""
+    async def _follow(self, events: FolderEvents) -> None:
+        """Read after changes, and periodically; keep the last state while that fails."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await events.pause(often=bool(self._error))
             try:
-                self._read()
+                if self._read():
+                    events.note_change()
                 self._error = ""
             except OSError as error:
                 if not self._error:
@@ -161,7 +167,8 @@ class LocalShards:
                 self._change.set()
                 raise
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read the table and the sessions; return whether they have changed. Raises OSError."""
         state = self._path.stat()
         stamp, seen = (state.st_ino, state.st_mtime_ns), self._seen
         table, version = self._table() if seen is None or stamp != self._stamp else (seen.table, seen.version)
@@ -171,6 +178,8 @@ class LocalShards:
             self._seen = Shards(table, version, sessions)
             self._change.set()
             self._change = asyncio.Event()
+            return True
+        return False
 
     def _require_watch(self) -> None:
         if self._watch is not None and self._watch.done() and not self._watch.cancelled():

@@ -22,6 +22,7 @@ from peloton.mesos.session import RetryPauses, Session, SessionBroken
 from peloton.mesos.stream import Event, EventDecoder, Redirected, SessionRefused, split_offers
 from peloton.mesos.tls import Tls
 from peloton.recordio import MalformedStream
+from peloton.waking import tick
 
 PATH = "/api/v1/scheduler"
 CONNECT_SECONDS = 10.0
@@ -227,7 +228,7 @@ class MesosDriver:
 
     async def _watch(self, pipeline: CallPipeline) -> None:
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await tick(WATCH_SECONDS)
             if self.session.expired(self._now()):
                 raise SessionBroken("three heartbeats were missed")
             if pipeline.stalled():
@@ -235,7 +236,7 @@ class MesosDriver:
 
     async def _until_another_leads(self) -> None:
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await tick(WATCH_SECONDS)
             if (other := await self._other_master()) is not None:
                 # A master that hangs, or whose machine has failed, does not close its connection when another
                 # one is elected.

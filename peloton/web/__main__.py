@@ -58,7 +58,7 @@ async def serve(settings: WebSettings) -> str:
         return await _first(stop, scope)
     finally:
         await hub.close()
-        server.should_exit = True
+        server.stop()
         await scope.close()
         await caller.close()
         await cluster.close()

@@ -92,6 +92,12 @@ class Scheduler:
         """Return whether admission may find something new to do."""
         return self.lifecycle.changed
 
+    @property
+    def rests(self) -> bool:
+        """Return whether time alone changes nothing: no gang waits, no deadline or reason is due."""
+        waiting = self.pending.active or self.deadlines or self.reasons.untold or any(self.ready.values())
+        return not (waiting or self.changed)
+
     # Pools and capacity.
 
     def load_pools(self, configs: Iterable[PoolConfig]) -> list[Pool]:

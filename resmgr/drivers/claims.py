@@ -10,6 +10,7 @@ import logging
 from typing import NoReturn
 
 from peloton.errors import PelotonError
+from peloton.waking import tick
 from resmgr import ports
 from resmgr.drivers.loop import Driver
 
@@ -31,7 +32,7 @@ class AbandonedClaims:
     async def run(self) -> NoReturn:
         """Release claims periodically."""
         while True:
-            await asyncio.sleep(PERIOD)
+            await tick(PERIOD)
             await self.release()
 
     async def shorten_earlier(self, hostmgr: ports.EarlierClaims) -> None:

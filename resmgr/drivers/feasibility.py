@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
 from peloton.errors import PelotonError
+from peloton.waking import tick
 from resmgr.core.state.needs import Shape
 from resmgr.drivers.loop import Driver
 from resmgr.ports import Hosts
@@ -43,7 +43,7 @@ class Feasibility:
     async def run(self) -> NoReturn:
         """Check periodically. Gangs stay aside while hostmgr cannot answer."""
         while True:
-            await asyncio.sleep(self._interval)
+            await tick(self._interval)
             try:
                 await self.check()
             except PelotonError as error:

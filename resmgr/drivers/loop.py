@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.ids import Run
 from peloton.model.states import TaskType
+from peloton.waking import Signal, tick, until_tick
 from resmgr.core.placing.expiry import AT_ONCE
 from resmgr.core.preemption.policy import Victim
 from resmgr.core.scheduler import Scheduler
@@ -26,6 +27,8 @@ LEASE_SECONDS = 1.0
 TOUCH_SECONDS = 5.0
 """How often the lease of a caller in a long poll is renewed."""
 LONGEST_POLL = 60.0
+RESTING_SECONDS = 0.5
+"""Seconds between two cycles while nothing waits for one."""
 KEPT_PREEMPTIONS = 1000
 SPARE_SECONDS = 2.0
 """Seconds between two looks whether tasks that are being preempted are still needed."""
@@ -38,25 +41,6 @@ class Preempted:
 
     time: int
     victim: Victim
-
-
-class Signal:
-    """A change that wakes all tasks waiting for it."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def fire(self) -> None:
-        """Wake all waiting tasks."""
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def wait(self, timeout: float) -> None:
-        """Return at the next change, or after `timeout` seconds."""
-        event = self._event
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await event.wait()
 
 
 async def run_in_steps(steps: Steps[T]) -> T:
@@ -160,14 +144,16 @@ class Driver:
     async def run(self) -> None:
         """Run cycles once the tasks on hosts are known.
 
-        A cycle begins when something has changed, and at least every `admission.interval` seconds.
+        A cycle begins when something has changed, and at least every `admission.interval` seconds while
+        anything waits.
         """
         await self.restored.wait()
         times = self._times
         while True:
             if not self._wake.is_set():
+                resting = until_tick(RESTING_SECONDS) if self.scheduler.rests else 0.0
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(times.admission_interval):
+                    async with asyncio.timeout(max(times.admission_interval, resting)):
                         await self._wake.wait()
             self._wake.clear()
             if self.cycle():
@@ -193,7 +179,7 @@ class Driver:
     async def keep_sparing(self) -> None:
         """Look periodically, while tasks are being preempted, which of them are not needed any more."""
         while True:
-            await asyncio.sleep(SPARE_SECONDS)
+            await tick(SPARE_SECONDS)
             if not self._checking and self.preemptor.spare(self.now()):
                 self.wake()
 
@@ -226,7 +212,7 @@ class Driver:
     async def watch_leases(self) -> None:
         """Take back periodically the leases of processes that are absent or silent."""
         while True:
-            await asyncio.sleep(LEASE_SECONDS)
+            await tick(LEASE_SECONDS)
             count = self.scheduler.expire_leases(self.now(), self._members())
             if count:
                 log.warning("%d gangs are taken back from processes that are absent or silent", count)

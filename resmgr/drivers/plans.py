@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from peloton.errors import Unavailable
 from peloton.model.states import TaskType
 from peloton.private.resmgr.planning import planning_pb2 as pb
-from resmgr.drivers.loop import Signal
+from peloton.waking import Signal
 
 TAKE_SECONDS = 7.0
 """How long a plan waits for an engine: more than the pause of one between two questions."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.ids import PoolId
+from peloton.waking import tick
 from resmgr.core.monitoring.figures import (
     CLUSTER_SERIES,
     POOL_SERIES,
@@ -56,7 +57,7 @@ class Sampler:
         self.sample()
         while True:
             minute = self._minute()
-            await asyncio.sleep(TICK)
+            await tick(TICK)
             self.count()
             if self._minute() != minute:
                 self.sample()

@@ -13,6 +13,7 @@ from typing import NoReturn
 from peloton.errors import PelotonError
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
+from peloton.waking import tick
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.recovery import Recovery
 
@@ -41,7 +42,7 @@ class StrangerLookup:
         await self._driver.recovered.wait()
         looks = 0
         while True:
-            await asyncio.sleep(SECONDS)
+            await tick(SECONDS)
             looks += 1
             try:
                 await self.look()

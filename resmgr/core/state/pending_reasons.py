@@ -60,6 +60,11 @@ class Reasons:
         for task in gang.tasks:
             self.set(task, reason)
 
+    @property
+    def untold(self) -> bool:
+        """Whether there are changes that are still to be written."""
+        return bool(self._changed)
+
     def flush(self, now: float) -> bool:
         """Write changes of tasks without a delta in the last MIN_SECONDS; return whether there were any."""
         before, due = self._last, []

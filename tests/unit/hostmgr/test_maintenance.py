@@ -35,6 +35,7 @@ from peloton.model.host import HostInfo
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.waking import Signal
 from tests.interpreted import interpreted
 from tests.unit.hostmgr.answers import parsed
 from tests.unit.hostmgr.hosts import ids, offer
@@ -176,7 +177,12 @@ class World:
         for agent_id in self.agents:
             self.hosts.add_offer(offer(int(agent_id[1:]), int(agent_id[1:])), 0.0)
         self.manager: Any = SimpleNamespace(
-            core=self.core, hosts=self.hosts, runs=self.runs, backend=self.master, clock=self.clock
+            host_states=Signal(),
+            core=self.core,
+            hosts=self.hosts,
+            runs=self.runs,
+            backend=self.master,
+            clock=self.clock,
         )
         store: Any = self.store
         manager: Any = self.manager

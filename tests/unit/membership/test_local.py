@@ -90,3 +90,26 @@ async def test_folder_that_is_made_anew_is_read(one: LocalMembership, tmp_path: 
     await until_leads(one, other)
     assert set(one.members(Role.RESMGR)) == {"other"}
     await first.resign()
+
+
+async def test_changes_are_seen_by_their_events(
+    one: LocalMembership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that join and leave, one of them in a cluster that is new: without a look for hours."""
+    monkeypatch.setattr("peloton.membership.folder_events.RESTING_SECONDS", 10_000.0)
+    monkeypatch.setattr("peloton.membership.folder_events.QUIET_SECONDS", 0.0)
+    await one.start()
+    other = LocalMembership(tmp_path)
+    for member in (
+        Member(Role.PLACEMENT, "first", Address("here", "127.0.0.1", 1, 2)),
+        Member(Role.HOSTMGR, "second", Address("here", "127.0.0.1", 1, 2), "east"),
+        Member(Role.HOSTMGR, "third", Address("here", "127.0.0.1", 1, 2), "east"),
+    ):
+        await other.join(member)
+        async with asyncio.timeout(20):
+            while member.id not in one.members(member.group.role, member.group.cluster):
+                await one.changed()
+    await other.close()
+    async with asyncio.timeout(20):
+        while one.members(Role.PLACEMENT) or one.members(Role.HOSTMGR, "east"):
+            await one.changed()

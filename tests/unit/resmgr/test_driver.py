@@ -11,6 +11,7 @@ from peloton.config.errors import ConfigError
 from peloton.config.loading import load
 from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
+from peloton.waking import Signal
 from resmgr.__main__ import build_driver
 from resmgr.config import ResmgrSettings
 from resmgr.core.preemption.execution import Preemptor
@@ -18,7 +19,6 @@ from resmgr.core.preemption.policy import Victim
 from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
-from resmgr.drivers.loop import Signal
 from resmgr.drivers.metrics import measure
 from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
 from tests.unit.resmgr.world import JOB, World, kinds, needs
