@@ -29,13 +29,15 @@ from minicluster.components import (
 )
 from minicluster.credentials import ADMIN, CLIENT, https_context, make_credentials, remove_certificates
 from minicluster.discovery import not_found_message
+from minicluster.forked import Program
+from minicluster.launching import launch_all
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.mesos.common.modes import PASSABLE
 from minicluster.overview import Overview, Part, Status, read_overview, status_of, write_overview
 from minicluster.ports import FreePorts, default_ports, is_free
 from minicluster.prerequisites import fetch, make_tables, tell_isolation
-from minicluster.processes import Process, launch, load, save, uninterrupted
+from minicluster.processes import Process, load, save, uninterrupted
 from minicluster.progress import Progress, silent
 from minicluster.readiness import ReadinessWait
 from minicluster.servers import kubernetes
@@ -362,18 +364,17 @@ class Cluster:
         self._start_all([part for part in parts if part not in servers], report)
 
     def _start_all(self, parts: Sequence[Component], report: Progress) -> None:
-        for part in parts:
-            self._launch(part)
+        programs = [self._program(part) for part in parts]
+        launch_all(programs, lambda name, process: save(process, self.layout.run_of(name)))
         self._wait_until_ready(parts, report)
 
-    def _launch(self, part: Component) -> None:
+    def _program(self, part: Component) -> Program:
+        """Return how a component is started, and write its configuration."""
         layout = self.layout
         layout.ready_of(part.name).unlink(missing_ok=True)
         if part.configured:
             write_private(layout.conf_of(part.name), yaml.safe_dump(part.settings))
-        argv = self._command(part)
-        with uninterrupted():  # a process without a record could not be ended
-            save(launch(argv, layout.log_of(part.name), {}), layout.run_of(part.name))
+        return Program(part.name, self._command(part), str(layout.log_of(part.name)))
 
     def _command(self, part: Component) -> list[str]:
         return command(part, self.layout)

@@ -318,6 +318,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
             **_cluster_manager(master, cluster, layout),
             **_launch_limit(cluster),
             **_agents(cluster, layout),
+            **_sampling(cluster),
         },
         "resmgr": store,
         "jobmgr": {**jobs, **_secrets_and_tasks(layout), **_agents(cluster, layout)}
@@ -381,6 +382,11 @@ def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:
     certificate, key = map(str, layout.certificate_of("hostmgr"))
     files = {"ca_file": str(layout.authority), "certificate_file": certificate, "key_file": key}
     return {"mesos": {**settings, "tls": {"enabled": True, **files}}}
+
+
+def _sampling(cluster: ClusterSettings) -> Tree:
+    """Return whether agents are asked what tasks use: simulated ones serve nothing, each request fails."""
+    return {} if cluster.simulated is None else {"usage": {"enabled": False}}
 
 
 def _agent_flags(cluster: ClusterSettings, layout: Layout, seed: int) -> list[str]:

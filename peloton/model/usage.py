@@ -40,7 +40,10 @@ def joined(kind: str, one: float, other: float) -> float:
 
 def join(usage: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
     """Return the usage of both."""
+    if not usage:
+        return dict(more)
     found = dict(usage)
-    for kind, amount in more.items():
-        found[kind] = joined(kind, found.get(kind, 0.0), amount)
+    for kind, amount in more.items():  # for each run that ends: `joined` without a call
+        before = found.get(kind, 0.0)
+        found[kind] = max(before, amount) if kind == PEAK_MEMORY else before + amount
     return found

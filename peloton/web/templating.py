@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from peloton import __version__
@@ -46,16 +46,22 @@ class Templates:
             kinds=formats.KINDS,
             piece=self.piece,
         )
-        self.environment.globals["ui"] = self.environment.get_template("macros.html").module
-        self.environment.globals["jm"] = self.environment.get_template("job_macros.html").module
+
+    def _template(self, name: str) -> Template:
+        """Return a template. The macros, which take memory and time, are read with the first one."""
+        known = self.environment.globals
+        if "jm" not in known:
+            known["ui"] = self.environment.get_template("macros.html").module
+            known["jm"] = self.environment.get_template("job_macros.html").module
+        return self.environment.get_template(name)
 
     def page(self, template: str, variables: Mapping[str, Any]) -> str:
         """Render a whole template."""
-        return self.environment.get_template(template).render(dict(variables))
+        return self._template(template).render(dict(variables))
 
     def block(self, template: str, name: str, variables: Mapping[str, Any]) -> str:
         """Render one block of a template."""
-        found = self.environment.get_template(template)
+        found = self._template(template)
         context = found.new_context(dict(variables))
         return "".join(found.blocks[name](context))
 
