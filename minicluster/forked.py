@@ -161,12 +161,16 @@ def start(group: Group, programs: Sequence[Program]) -> Program | None:
             if not pid:
                 return program
             say(json.dumps({"name": program.name, "pid": pid}))
+    pids = []
     for within in group.groups:
         members = frozenset(within.all())
-        chosen = [each for each in programs if each.module in members]
-        if chosen and not os.fork():
-            load(within.modules)
-            return start(within, chosen) or os._exit(0)
+        if chosen := [each for each in programs if each.module in members]:
+            if not (pid := os.fork()):
+                load(within.modules)
+                return start(within, chosen) or os._exit(0)
+            pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
     return None
 
 

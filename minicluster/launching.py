@@ -3,11 +3,12 @@
 A program that is forked (`minicluster.forked`) and one that is started by its command are alike to everyone:
 a process with a session and a process group of its own, the same environment, arguments (as `ps` shows them),
 umask, standard input and log, default signals, and its module as `__main__`. It reads its settings after the
-fork, and no event loop, thread, socket or file is older than that. Only its parent has ended already.
+fork, and no event loop, thread, socket or file is older than that. Both are children of who launches them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from minicluster.processes import Process, clean_environment, launch, uninterrup
 from peloton.config.private import UMASK
 
 PARENT = "minicluster.forked"
+PR_SET_CHILD_SUBREAPER = 36
 Started = Callable[[str, Process], None]
 """Takes the name of a program and its process, right after it has been started."""
 
@@ -46,7 +48,7 @@ def _fork(programs: Sequence[Program], started: Started) -> set[str]:
 
     None are where that process fails: their commands then say what is wrong.
     """
-    with _parent() as parent:
+    with _adopting(), _parent() as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
         if parent.stdout.readline().strip() != READY:
@@ -77,6 +79,17 @@ def _tell(found: Mapping[str, Process], started: Started) -> None:
         for process in unknown.values():
             process.signal(signal.SIGKILL)
         raise
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Become the parent of processes whose own ends in the body (PR_SET_CHILD_SUBREAPER, see prctl(2))."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+    try:
+        yield
+    finally:
+        libc.prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(0))
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def seen(pid: int) -> dict[str, object]:
         "environment": sorted((folder / "environ").read_bytes().split(b"\0")),
         "leads its session and its group": (os.getsid(pid), os.getpgid(pid)) == (pid, pid),
         "folder": str((folder / "cwd").readlink()),
+        "parent": status["PPid"].strip(),
         "program": str((folder / "exe").readlink()),
         "name": (folder / "comm").read_text(),
         "priority": os.getpriority(os.PRIO_PROCESS, pid),
