@@ -36,11 +36,14 @@ TRAIN_MPI, TRAIN_TORCH = EXAMPLES / "train_mpi.py", EXAMPLES / "train_torch.py"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Agents with room for nodes of Ray, which take several hundred MB each, and two with GPUs."""
+    """Agents with room for nodes of Ray, which take several hundred MB each, and two with GPUs.
+
+    Their ports are those that no minicluster, and no outgoing connection, has on this machine.
+    """
     agents = tuple(
         Agent(hostname=f"agent{number}", resources=f"cpus:4;mem:6000;disk:20000;{gpus}ports:[{ports}]")
         for number, (gpus, ports) in enumerate(
-            (("", "31000-31999"), ("", "32000-32999"), (GPUS, "33000-33999"), (GPUS, "34000-34999"))
+            (("", "26000-26999"), ("", "27000-27999"), (GPUS, "28000-28999"), (GPUS, "29000-29999"))
         )
     )
     with temporary_cluster(ClusterSettings(ports="free", agents=agents)) as found:

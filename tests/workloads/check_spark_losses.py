@@ -258,6 +258,44 @@ def test_an_executor_that_has_to_go_moves_its_blocks_first(
     assert sorted(path.name for path in marks.iterdir()) == computed
 
 
+def test_spark_and_training_borrow_and_give_back(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark has what nobody wants, gives it back to a gang of another pool, and has it again afterwards.
+
+    The gang needs three whole hosts: the shuffle service of the tests below must not be there yet.
+    """
+    end = tmp_path / "end"
+    most = 4
+    values = {
+        "spark.peloton.pool": POOL,
+        "spark.peloton.executor.cpus": 2.9,
+        "spark.peloton.executor.graceSeconds": 5,
+        "spark.executor.instances": most,
+    }
+    program = (str(PROGRAMS / "shuffles.py"), "3", str(end))
+    with running(cluster, NEWEST, *settings(values), *program) as application:
+        losses = Losses(cluster, application, tmp_path)
+
+        def spark_has(executors: int) -> None:
+            losses.wait(lambda: len(losses.pids()) == executors, f"not {executors} executors")
+            told.append(f"{time.monotonic() - begun:5.1f} s: {len(losses.pids())} executors of Spark")
+
+        begun, told = time.monotonic(), list[str]()
+        spark_has(most)
+        application.saw("^round 1$")
+        wanted = loss(alone(JAX, TRAINING, "--steps", "40"))
+        words = ("--pool", OTHER, "--framework", "jax", "-n", "3", "--cpus", "3.9", "--mem", "900")
+        training = (str(JAX), str(TRAINING), "--steps", "40")
+        with training_of(cluster, *words, "--", *training) as gang:
+            spark_has(1)
+            assert gang.wait(SECONDS) == 0, gang.text
+        assert abs(loss(gang.text) - wanted) < 1e-6
+        spark_has(most)
+        end.touch()
+        assert application.wait(PATIENCE) == 0, application.text[-5000:]
+        assert re.search(r"^\d+ rounds, 0 wrong$", application.text, re.MULTILINE)
+    print("\n".join(told))
+
+
 @pytest.fixture(scope="module")
 def shuffle_service(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The example of a daemon job. The hosts share an address: one of them alone has the port."""
@@ -307,38 +345,3 @@ def test_a_shuffle_service_has_what_lost_executors_shuffled(
         assert "equal True" in application.text
     assert len(mapped) == PARTS
     assert sorted(path.name for path in marks.glob("mapped-*")) == mapped
-
-
-def test_spark_and_training_borrow_and_give_back(cluster: Cluster, tmp_path: Path) -> None:
-    """Spark has what nobody wants, gives it back to a gang of another pool, and has it again afterwards."""
-    end = tmp_path / "end"
-    most = 4
-    values = {
-        "spark.peloton.pool": POOL,
-        "spark.peloton.executor.cpus": 2.9,
-        "spark.peloton.executor.graceSeconds": 5,
-        "spark.executor.instances": most,
-    }
-    program = (str(PROGRAMS / "shuffles.py"), "3", str(end))
-    with running(cluster, NEWEST, *settings(values), *program) as application:
-        losses = Losses(cluster, application, tmp_path)
-
-        def spark_has(executors: int) -> None:
-            losses.wait(lambda: len(losses.pids()) == executors, f"not {executors} executors")
-            told.append(f"{time.monotonic() - begun:5.1f} s: {len(losses.pids())} executors of Spark")
-
-        begun, told = time.monotonic(), list[str]()
-        spark_has(most)
-        application.saw("^round 1$")
-        wanted = loss(alone(JAX, TRAINING, "--steps", "40"))
-        words = ("--pool", OTHER, "--framework", "jax", "-n", "3", "--cpus", "3.9", "--mem", "900")
-        training = (str(JAX), str(TRAINING), "--steps", "40")
-        with training_of(cluster, *words, "--", *training) as gang:
-            spark_has(1)
-            assert gang.wait(SECONDS) == 0, gang.text
-        assert abs(loss(gang.text) - wanted) < 1e-6
-        spark_has(most)
-        end.touch()
-        assert application.wait(PATIENCE) == 0, application.text[-5000:]
-        assert re.search(r"^\d+ rounds, 0 wrong$", application.text, re.MULTILINE)
-    print("\n".join(told))

@@ -39,7 +39,7 @@ def agents(count: int = 3, more_ports: str = "") -> tuple[Agent, ...]:
         Agent(
             hostname=f"h{n + 1}",
             resources="cpus:4;mem:6000;disk:20000;"
-            f"ports:[{31000 + 100 * n}-{31099 + 100 * n}{more_ports if n == 0 else ''}]",
+            f"ports:[{26000 + 100 * n}-{26099 + 100 * n}{more_ports if n == 0 else ''}]",
         )
         for n in range(count)
     )
