@@ -15,7 +15,7 @@ from peloton.errors import Fenced, InvalidArgument
 KEY = "peloton-shards"
 """Of the metadata."""
 _CLAIM = re.compile(r"(\d{1,18}:\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*( |\Z))+", re.ASCII)
-_LONGEST = 4000
+_LONGEST_CHARACTERS = 4000
 """Characters of a claim. One with a term of its own for each of 64 shards has a third of that."""
 _MOST_SHARDS = 1024
 _MOST_KEPT = 1000
@@ -32,7 +32,7 @@ def claim_of(terms: Mapping[int, int]) -> str:
 
 def terms_of(claim: str) -> dict[int, int]:
     """Return the terms of the shards in a claim. Raises InvalidArgument."""
-    if claim and (len(claim) > _LONGEST or not _CLAIM.fullmatch(claim)):
+    if claim and (len(claim) > _LONGEST_CHARACTERS or not _CLAIM.fullmatch(claim)):
         raise InvalidArgument(KEY, claim[:200], "<term>:<shard>-<shard>,… …")
     terms: dict[int, int] = {}
     for part in claim.split():

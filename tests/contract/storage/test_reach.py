@@ -42,7 +42,8 @@ roles:
 - {role: cat, accept: ["*"], pools: [/elsewhere]}
 - {role: dan, accept: ["*:Update*"], own: ["*"], pools: [/teams/batch, /elsewhere]}
 """
-SECONDS = 20
+SECONDS = 60
+"""Of a call, on a machine that does a lot beside it."""
 JOBS = 40
 
 

@@ -24,6 +24,10 @@ INTEGERS = {
 T = TypeVar("T")
 
 
+KEYS = st.sampled_from([0, 1, 2, 3, 2**32 - 1])
+"""Of maps by instance."""
+
+
 class Draw(Protocol):
     """Of a composite strategy, or of st.data()."""
 
@@ -49,7 +53,12 @@ def _mutate(draw: Draw, message: Message, depth: int) -> None:
 def _mutate_message(draw: Draw, message: Message, field: FieldDescriptor, depth: int) -> None:
     held = getattr(message, field.name)
     if field.message_type.GetOptions().map_entry:
-        child = held[draw(st.sampled_from([0, 1, 2, 3, 2**32 - 1]))]
+        key, value = field.message_type.fields
+        name = draw(_scalar(key) if key.type == FieldDescriptor.TYPE_STRING else KEYS)
+        if value.type != FieldDescriptor.TYPE_MESSAGE:
+            held[name] = draw(_scalar(value))
+            return
+        child = held[name]
     elif field.is_repeated:
         child = held.add()
     else:
