@@ -65,7 +65,9 @@ MESOS = Group(
     (Group(("minicluster.mesos.agent.service",), frozenset({"minicluster.mesos.agent"})),),
 )
 STORING = Group(
-    ("peloton.wire.ids", "storage.selection.factory"), frozenset({"hostmgr", "resmgr", "jobmgr", "archiver"})
+    ("storage.selection.factory",),
+    frozenset({"archiver"}),
+    (Group(("peloton.wire.ids",), frozenset({"hostmgr", "resmgr", "jobmgr"})),),
 )
 DAEMONS = Group(
     ("peloton.daemon.lifecycle", "peloton.wire.task", "peloton.wire.workload"),
