@@ -68,16 +68,19 @@ class PasswordChecks:
     def __init__(self) -> None:
         self._lines = PasswordLines()
         self._trusted: set[str] = set()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._working = 0
+        """Tasks that look for guesses: one that has found none ends, and counts no more."""
 
     async def matches(self, name: str, password: str, against: tuple[Kept, ...]) -> bool:
         """Return whether a password is right, when its turn has come. Raises ResourceExhausted."""
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._lines.push(name if name in self._trusted else OTHERS, Guess(password, against, answer))
-        if len(self._running) < HASHES_AT_ONCE:
+        if self._working < HASHES_AT_ONCE:
+            self._working += 1
             task = asyncio.create_task(self._work())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await answer
 
     def trust(self, name: str) -> None:
@@ -86,8 +89,15 @@ class PasswordChecks:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        while (guess := self._lines.pop()) is not None:
-            try:
-                guess.answer.set_result(await loop.run_in_executor(_THREADS, guess.right))
-            except Exception as error:  # noqa: BLE001 - it is the caller's, and others go on
-                guess.answer.set_exception(error)
+        try:
+            while (guess := self._lines.pop()) is not None:
+                try:
+                    right = await loop.run_in_executor(_THREADS, guess.right)
+                except Exception as error:  # noqa: BLE001 - it is the caller's, and others go on
+                    if not guess.answer.done():
+                        guess.answer.set_exception(error)
+                else:
+                    if not guess.answer.done():  # its caller may be gone
+                        guess.answer.set_result(right)
+        finally:
+            self._working -= 1
