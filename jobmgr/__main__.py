@@ -117,14 +117,7 @@ async def leading(
     """Serve one term. The services open once it is known which jobs are active."""
     async with AsyncExitStack() as stack:
         store = await stores.open()
-        shards = LeaderShards(
-            registry, daemon.member, store, daemon.clock, term, daemon.fence, daemon.give_up
-        )
-        stack.push_async_callback(shards.close)
-        stack.push_async_callback(store.close)
-        await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
-        await shards.own_all()
-        daemon.spawn("shards", shards.keep())
+        shards = await begin_writing(daemon, store, registry, term, stack)
         engine = build_engine(daemon, store, ahead, shards.fence)
         await engine.lockdown.load()
         await engine.recovery.begin()
@@ -157,6 +150,26 @@ async def leading(
         await stack.enter_async_context(daemon.serving(*served))
         daemon.before_stepping_down(finish)
         yield
+
+
+async def begin_writing(
+    daemon: Daemon[JobmgrSettings],
+    store: Store,
+    registry: ShardRegistry,
+    term: int,
+    stack: AsyncExitStack,
+) -> LeaderShards:
+    """Begin the leader's term in the store, and own all shards of jobs.
+
+    What is pushed on the stack closes the store first: the session that owns the shards ends after it.
+    """
+    shards = LeaderShards(registry, daemon.member, store, daemon.clock, term, daemon.fence, daemon.give_up)
+    stack.push_async_callback(shards.close)
+    stack.push_async_callback(store.close)
+    await store.begin_term(Role.JOBMGR.value, term, daemon.fence)
+    await shards.own_all()
+    daemon.spawn("shards", shards.keep())
+    return shards
 
 
 def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead, fence: JobFence) -> Engine:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from peloton.config.plugins import DEFAULT, policy
+from peloton.config.plugins import DEFAULT, policy, registered
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.config.tasktypes import PlacedTaskTypes
@@ -17,11 +17,6 @@ from placement.core.strategy import Scored, Strategy
 
 HOST_SCORERS = "peloton.host_scorers"
 """Entry points that are scorers of hosts."""
-
-
-def _registered(name: str) -> str:
-    policy(HOST_SCORERS, name)
-    return name
 
 
 class PlacementSettings(DaemonSettings):
@@ -48,7 +43,7 @@ class PlacementSettings(DaemonSettings):
     """Seconds that a gang waits for hosts which fit but are just being used, before it goes back."""
     desired_host_patience: float = Field(100.0, ge=0.0)
     """Seconds that a task which returns to its host waits for it, before it is placed elsewhere."""
-    scorer: Annotated[str, AfterValidator(_registered)] = DEFAULT
+    scorer: Annotated[str, AfterValidator(registered(HOST_SCORERS))] = DEFAULT
     """By which score hosts are chosen among those that fit: `default`, or the name of an entry point of
     `peloton.host_scorers` (docs/policies.md)."""
 

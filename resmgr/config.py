@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from peloton.config.base import Settings
 from peloton.config.older_names import older_names
-from peloton.config.plugins import DEFAULT, policy
+from peloton.config.plugins import DEFAULT, policy, registered
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.durations import parse_duration
@@ -85,12 +85,7 @@ VICTIM_ORDERS = "peloton.victim_orders"
 """Entry points that are orders of victims."""
 
 
-def _registered(name: str) -> str:
-    policy(VICTIM_ORDERS, name)
-    return name
-
-
-VictimOrderName = Annotated[str, AfterValidator(_registered)]
+VictimOrderName = Annotated[str, AfterValidator(registered(VICTIM_ORDERS))]
 
 
 class PreemptionSettings(Settings):

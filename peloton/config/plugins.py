@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
 DEFAULT = "default"
 """The name of Peloton's own policy in each group."""
+
+
+def registered(group: str) -> Callable[[str], str]:
+    """Return a check of a setting: that it names a policy of a group of entry points."""
+
+    def check(name: str) -> str:
+        policy(group, name)
+        return name
+
+    return check
 
 
 def policy(group: str, name: str) -> Any:

@@ -28,9 +28,11 @@ SIGNS = 10
 log = logging.getLogger(__name__)
 _clock = SystemClock()
 Renew = Callable[[float], bool]
-"""Confirms in at most so many seconds, in the thread, that what the lease is for is still held. It returns
-whether it did; False: it is to be called again at once. It raises NotFound or Conflict where all is lost, and
-Unavailable where the outcome is unknown."""
+"""Confirms, in the thread and within a number of seconds, that what the lease is for is still held.
+
+It returns whether it did; False: it is to be called again at once. It raises NotFound or Conflict where all
+is lost, and Unavailable where the outcome is unknown.
+"""
 
 
 class KeptLease:

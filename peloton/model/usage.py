@@ -43,7 +43,6 @@ def join(usage: Mapping[str, float], more: Mapping[str, float]) -> dict[str, flo
     if not usage:
         return dict(more)
     found = dict(usage)
-    for kind, amount in more.items():  # for each run that ends: `joined` without a call
-        before = found.get(kind, 0.0)
-        found[kind] = max(before, amount) if kind == PEAK_MEMORY else before + amount
+    for kind, amount in more.items():
+        found[kind] = joined(kind, found.get(kind, 0.0), amount)
     return found

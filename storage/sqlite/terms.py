@@ -40,7 +40,7 @@ class NewestTerms:
     def __init__(self) -> None:
         self._changes = -1
         self._shards: dict[str, int] = {}
-        """Of the shards of one role, after so many changes."""
+        """The newest term of each shard of one role, as of the number of changes in `_changes`."""
 
     def read(self, db: sqlite3.Connection, keys: Collection[str]) -> Mapping[str, int]:
         """Return the newest term for each key, 0 where there is none."""
