@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
 
+from peloton.config.loading import validated
 from peloton.config.settings import DaemonSettings
 from peloton.errors import InvalidArgument
 from placement.config import PlacementSettings
@@ -20,7 +20,10 @@ _Daemon = TypeVar("_Daemon", bound=DaemonSettings)
 
 
 def options_of(resmgr: Path | None, placement: Path | None = None) -> Options:
-    """Return the options; those that ship where no file is given. Raises InvalidArgument, and OSError."""
+    """Return the options; those that ship where no file is given.
+
+    Raises InvalidArgument, ConfigError, OSError.
+    """
     settings = _settings(ResmgrSettings, resmgr, "the resource manager", _NO_STORE)
     engine = _settings(PlacementSettings, placement, "a placement engine", {})
     return Options(
@@ -42,10 +45,6 @@ def _settings(cls: type[_Daemon], path: Path | None, whose: str, fixed: dict[str
         given: Any = (yaml.safe_load(path.read_text()) if path is not None else None) or {}
         if not isinstance(given, dict):
             raise InvalidArgument(str(path), given, f"a mapping of settings of {whose}")
-        return cls.model_validate({**given, **fixed})
+        return validated(cls, {**given, **fixed}, str(path))
     except yaml.YAMLError as error:
         raise InvalidArgument(str(path), " ".join(str(error).split()), "YAML") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InvalidArgument(f"{path}: {field}", first.get("input"), first["msg"]) from None

@@ -1,6 +1,6 @@
 """Hosts and pools of a simulation, from a YAML file.
 
-Raises InvalidArgument with the field of what is wrong.
+Raises ConfigError with the field of what is wrong, InvalidArgument with the file.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from peloton.config.base import Settings
+from peloton.config.loading import validated
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType, child_path
@@ -75,16 +76,12 @@ class ClusterSettings(Settings):
 def read_cluster(path: Path) -> ClusterSettings:
     """Return what a file describes: YAML of ours, Kueue's generator, or openb's list of hosts as a CSV.
 
-    Raises InvalidArgument, and OSError.
+    Raises InvalidArgument, ConfigError, OSError.
     """
     try:
-        return ClusterSettings.model_validate(_given(path))
+        return validated(ClusterSettings, _given(path), str(path))
     except yaml.YAMLError as error:
         raise InvalidArgument(str(path), " ".join(str(error).split()), "YAML") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InvalidArgument(f"{path}: {field}", first.get("input"), first["msg"]) from None
 
 
 def _given(path: Path) -> Any:

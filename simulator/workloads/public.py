@@ -1,6 +1,6 @@
 """Jobs of public traces and generators: Microsoft's Philly, Alibaba's openb, Kueue's performance test.
 
-Raises InvalidArgument with the file and the line, or the field, of what is wrong.
+Raises InvalidArgument with the file and the line of what is wrong, ConfigError with the field.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from peloton.config.loading import validated
 from peloton.errors import InvalidArgument
 from peloton.model.resources import Resources
 from simulator.jobs import SimJob
@@ -144,17 +145,13 @@ class _Cohorts(_Strict):
     queuesSets: tuple[_Queues, ...] = Field(min_length=1)
 
 
-_GENERATOR = TypeAdapter(tuple[_Cohorts, ...])
+class _Generator(_Strict):
+    cohorts: tuple[_Cohorts, ...]
 
 
 def read_generator(path: Path, given: Any) -> tuple[_Cohorts, ...]:
     """Return the cohorts of a configuration of Kueue's generator, as it is in its YAML."""
-    try:
-        return _GENERATOR.validate_python(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InvalidArgument(f"{path}: {field}", first.get("input"), first["msg"]) from None
+    return validated(_Generator, {"cohorts": given}, str(path)).cohorts
 
 
 def _queue_paths(cohorts: Iterable[_Cohorts]) -> Iterator[tuple[str, str, _Queues]]:
