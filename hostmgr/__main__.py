@@ -12,6 +12,7 @@ from hostmgr.composition.parts import Parts, build_parts
 from hostmgr.composition.serving import SERVICES, services
 from hostmgr.composition.work import begin_work
 from hostmgr.config import HostmgrSettings
+from hostmgr.services.problems import HostProblems
 from hostmgr.services.watches import Watches
 from peloton.daemon.lifecycle import Daemon, run
 from peloton.identity.agents import agent_access
@@ -72,9 +73,11 @@ async def _serve(daemon: Hostmgr, parts: Parts, term: int) -> AsyncIterator[None
     watches = Watches(manager.status_updates, manager.hosts)
     if term > 1:
         manager.postpone_claims(daemon.settings.reservations.takeover)
+    problems = HostProblems(manager.hosts, parts.maintenance.hosts.records, daemon.clock)
     try:
-        async with daemon.serving(*services(daemon, parts, mover, watches)):
-            yield
+        with daemon.problems.telling("how the hosts are", problems.now):
+            async with daemon.serving(*services(daemon, parts, mover, watches)):
+                yield
     finally:
         watches.close()
         manager.status_updates.close()

@@ -24,17 +24,20 @@ from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
 from jobmgr.server import NAMES, services
 from jobmgr.services.common.task_callers import is_alive
+from jobmgr.services.private.problems import silent_workflows
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.config.agents import AgentAccess
 from peloton.daemon.lifecycle import Daemon, run
+from peloton.daemon.starts import FollowedStarts
 from peloton.identity.agents import agent_access
 from peloton.identity.door import Door
 from peloton.identity.task_tokens import TaskDoor, read_task_keys
-from peloton.membership.interface import Role
+from peloton.membership.interface import Group, Role
 from peloton.membership.shard_registry import ShardRegistry
 from storage.interface import Store
 from storage.selection.factory import Stores
+from storage.selection.problems import store_problems
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +133,7 @@ async def leading(
         finish = start_background(daemon, engine, resmgr, hostmgrs, access)
         daemon.spawn("accounts", engine.recovery.run_after(accountant.run))
         stack.enter_context(knowing_runs(daemon.servers.door, engine))
+        tell_problems(daemon, engine, stack)
         workflows = Workflows(engine)
         watches = Watches(engine, workflows.status, daemon.clock)
         stack.callback(watches.close)
@@ -170,6 +174,20 @@ async def begin_writing(
     await shards.own_all()
     daemon.spawn("shards", shards.keep())
     return shards
+
+
+def tell_problems(daemon: Daemon[JobmgrSettings], engine: Engine, stack: AsyncExitStack) -> None:
+    """Let the daemon tell, until the stack is left, what is wrong with workflows, the store and resmgr."""
+    clock, storage = daemon.clock, daemon.settings.storage
+    # All others are followed by resmgr.
+    starts = FollowedStarts(daemon.membership, lambda: [Group(Role.RESMGR)], clock)
+    daemon.spawn("starts", starts.run())
+    workflows = partial(silent_workflows, engine.lanes, clock)
+    store = partial(store_problems, engine.store, storage, clock.monotonic)
+    telling = daemon.problems.telling
+    stack.enter_context(telling("whether workflows make progress", workflows))
+    stack.enter_context(telling("how the store is", store))
+    stack.enter_context(telling("whether resmgr starts often", starts.problems))
 
 
 def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead, fence: JobFence) -> Engine:

@@ -7,12 +7,14 @@ import logging
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from peloton.api.v0.respool.respool_pb2_grpc import add_ResourceManagerServicer_to_server
 from peloton.api.v1alpha.respool.svc.respool_svc_pb2_grpc import add_ResourcePoolServiceServicer_to_server
 from peloton.clock import Clock
 from peloton.daemon.lifecycle import Daemon, run
+from peloton.daemon.starts import FollowedStarts
 from peloton.membership.interface import Role, groups
 from peloton.private.resmgr.explain.explain_pb2_grpc import add_ExplainServiceServicer_to_server
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
@@ -49,6 +51,7 @@ from resmgr.services.pool_changes import PoolChanges
 from resmgr.services.pools import ALIASES, PoolService
 from resmgr.services.pools_v1alpha import PoolServiceV1Alpha
 from resmgr.services.preemption import PreemptionService
+from resmgr.services.problems import stuck_problems
 from resmgr.services.queueing import QueueService
 from resmgr.services.tasks import TaskService
 from storage.selection.factory import Stores
@@ -122,7 +125,13 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         sampler = Sampler(driver.scheduler, driver.clock)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         served = services(driver, hostmgrs, changes, sampler, settings.preemption.period)
-        async with daemon.serving(*served):
+        starts = FollowedStarts(daemon.membership, lambda: groups(daemon.membership.clusters()), daemon.clock)
+        async with AsyncExitStack() as stack:
+            telling = daemon.problems.telling
+            stack.enter_context(telling("whether tasks are stuck", partial(stuck_problems, driver)))
+            stack.enter_context(telling("whether daemons start often", starts.problems))
+            await stack.enter_async_context(daemon.serving(*served))
+            daemon.spawn("starts", starts.run())
             daemon.spawn("recovery", recovery.run())
             daemon.spawn("capacity", capacity.run())
             daemon.spawn("claims", claims.run())

@@ -57,9 +57,7 @@ class Lanes:
         self._launches = HostLaunches(outbox.send, self.post, patience)
         self._lanes = [Lane(Core(limits), store, clock, self._launches.send, fence) for _ in range(count)]
         ACTIVE_JOBS.set_function(lambda: float(len(self.jobs())))
-        SILENT_WORKFLOWS.set_function(
-            lambda: float(sum(len(lane.core.rollouts.silent) for lane in self._lanes))
-        )
+        SILENT_WORKFLOWS.set_function(lambda: float(len(self.silent())))
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -104,6 +102,14 @@ class Lanes:
     def jobs(self) -> list[JobId]:
         """Return the active jobs, also those that are not in memory yet."""
         return [job_id for lane in self._lanes for job_id in lane.core.active.jobs] + list(self.unread)
+
+    def silent(self) -> dict[JobId, str]:
+        """Return the jobs whose workflow has made no progress for long, with what it waits for."""
+        return {
+            job_id: rollouts.reasons.get(job_id, "")
+            for rollouts in (lane.core.rollouts for lane in self._lanes)
+            for job_id in sorted(rollouts.silent)
+        }
 
     def in_memory(self) -> list[CachedJob]:
         """Return the active jobs that are in memory."""

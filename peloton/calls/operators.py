@@ -10,6 +10,7 @@ from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostService
 from peloton.private.hostmgr.registry.registry_pb2_grpc import HostRegistryServiceStub
 from peloton.private.hostmgr.sampling.sampling_pb2_grpc import SamplingServiceStub
 from peloton.private.hostmgr.v1alpha.svc.hostmgr_svc_pb2_grpc import HostManagerServiceStub
+from peloton.private.problems.problems_pb2_grpc import ProblemServiceStub
 
 QUERY_HOSTS = rpc(HostServiceStub, lambda stub: stub.QueryHosts)
 START_MAINTENANCE = rpc(HostServiceStub, lambda stub: stub.StartMaintenance)
@@ -29,6 +30,7 @@ CHANGE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.ChangeH
 FORGET_HOSTS = rpc(HostRegistryServiceStub, lambda stub: stub.ForgetHosts)
 LIST_USED_HOSTS = rpc(SamplingServiceStub, lambda stub: stub.ListHosts)
 GET_HISTORY = rpc(HostHistoryServiceStub, lambda stub: stub.GetHistory)
+LIST_PROBLEMS = rpc(ProblemServiceStub, lambda stub: stub.ListProblems)
 GET_HOST_CACHE = rpc(HostManagerServiceStub, lambda stub: stub.GetHostCache)
 GET_HOSTS = rpc(InternalHostServiceStub, lambda stub: stub.GetHosts)
 GET_HOSTS_BY_QUERY = rpc(InternalHostServiceStub, lambda stub: stub.GetHostsByQuery)

@@ -25,6 +25,7 @@ from peloton.private.resmgr.monitoring.monitoring_pb2_grpc import MonitoringServ
 
 Server = Literal["jobmgr", "resmgr", "hostmgr"]
 """The name of a role."""
+SERVERS: tuple[Server, ...] = ("jobmgr", "resmgr", "hostmgr")
 Stub = TypeVar("Stub")
 
 
@@ -111,6 +112,7 @@ GET_HOSTS_BY_QUERY = RoleRpc("hostmgr", operators.GET_HOSTS_BY_QUERY)
 GET_MESOS_AGENT_INFO = RoleRpc("hostmgr", _GET_MESOS_AGENT_INFO)
 
 # Of each of them.
+LIST_PROBLEMS = tuple(RoleRpc(role, operators.LIST_PROBLEMS) for role in SERVERS)
 _CHECK_METHODS = rpc(AccessServiceStub, lambda stub: stub.CheckMethods)
 CHECK_METHODS: Mapping[Server, RoleRpc[access_pb2.CheckMethodsRequest, access_pb2.CheckMethodsResponse]] = {
     "jobmgr": RoleRpc("jobmgr", _CHECK_METHODS),

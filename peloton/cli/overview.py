@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from peloton.cli.failures import CallFailed
+from peloton.cli.pool_amounts import read_figures
 from peloton.cli.session import Session
 from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
+from peloton.model.problems import NAMED, Problem, worst_first
 
 if TYPE_CHECKING:
     from peloton.api.v0.host.host_pb2 import HostInfo
     from peloton.api.v0.job.job_pb2 import JobSummary, QuerySpec
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
-    from peloton.present.problems import Problem
+    from peloton.private.problems.problems_pb2 import ListProblemsRequest, ListProblemsResponse
+    from peloton.private.resmgr.monitoring.monitoring_pb2 import Pool
 
 T = TypeVar("T")
 
@@ -86,9 +90,11 @@ class Overview:
     """Hosts that are not UP, with their states."""
     capacity: Amounts | None = None
     pools: Sequence[ResourcePoolInfo] | None = None
+    figures: Mapping[str, Pool] | None = None
+    """What the resource manager knows of the pools, by their ids."""
     jobs: Jobs | None = None
     problems: Sequence[Problem] = ()
-    """Of pools and waiting jobs, the worst first."""
+    """Of pools and waiting jobs, and what the daemons tell; the worst first."""
 
 
 def read(session: Session) -> Overview:
@@ -99,16 +105,45 @@ def read(session: Session) -> Overview:
     hosts = _from("hostmgr", session, found, lambda: _read_hosts(session))
     if hosts is not None:
         found.hosts, found.away, found.capacity = hosts
+    waiting = list[Problem]()
     if found.pools is not None:
-        found.problems = _waiting_problems(session)
+        try:
+            found.figures = read_figures(session)
+            waiting = _waiting_problems(session, found.figures)
+        except PelotonError as error:
+            text = f"It is not known which pools and jobs lack something: {error}"
+            waiting = [Problem("note", text)]
+    found.problems = worst_first([*waiting, *_told(session, found)])
     return found
 
 
-def _waiting_problems(session: Session) -> list[Problem]:
+def _told(session: Session, found: Overview) -> list[Problem]:
+    """Return what the daemons that answer tell is wrong with what they do."""
+    from peloton.present.problems import told_problems
+    from peloton.private.problems.problems_pb2 import ListProblemsRequest, ListProblemsResponse
+
+    answers, failures = list[ListProblemsResponse](), list[Problem]()
+    for role in (daemon.role for daemon in found.daemons if not daemon.failure):
+        try:
+            answers += _listed(session, role, ListProblemsRequest())
+        except PelotonError as error:
+            if isinstance(error, CallFailed) and error.code == "UNIMPLEMENTED":
+                continue  # it is older than this program
+            failures.append(Problem("note", f"It is not known what is wrong with the {role}: {error}"))
+    return [*told_problems(answers), *failures]
+
+
+def _listed(session: Session, role: str, request: ListProblemsRequest) -> Sequence[ListProblemsResponse]:
+    if role == "hostmgr":
+        return session.call_clusters(RPCS.hostmgr_problem_svc.ListProblems, request)
+    of_role = RPCS.jobmgr_problem_svc if role == "jobmgr" else RPCS.resmgr_problem_svc
+    return [session.call(of_role.ListProblems, request)]
+
+
+def _waiting_problems(session: Session, figures: Mapping[str, Pool]) -> list[Problem]:
     """Return what the resource manager knows of pools and jobs that cannot get what they wait for."""
     from peloton.cli.job_names import job_names
     from peloton.present.problems import (
-        Problem,
         capacity_problems,
         infeasible_jobs,
         named_jobs,
@@ -117,15 +152,11 @@ def _waiting_problems(session: Session) -> list[Problem]:
     )
     from peloton.private.resmgr.monitoring import monitoring_pb2
 
-    try:
-        cluster = session.call(RPCS.monitoring_svc.GetCluster, monitoring_pb2.GetClusterRequest())
-        pools = session.call(RPCS.monitoring_svc.ListPools, monitoring_pb2.ListPoolsRequest()).pools
-    except PelotonError as error:
-        return [Problem("note", f"It is not known which pools and jobs lack something: {error}")]
+    cluster = session.call(RPCS.monitoring_svc.GetCluster, monitoring_pb2.GetClusterRequest())
     names = job_names(session, named_jobs(cluster))
     return [
-        *capacity_problems(cluster, len(pools)),
-        *short_pools(pools),
+        *capacity_problems(cluster, len(figures)),
+        *short_pools(figures.values()),
         *infeasible_jobs(cluster, names),
         *oversized_jobs(cluster, names),
     ]
@@ -154,7 +185,6 @@ def _said(session: Session, role: str) -> list[str]:
 def read_jobs(session: Session) -> Jobs:
     """Return the jobs. Raises CallFailed."""
     from peloton.api.v0.job import job_pb2
-    from peloton.present.problems import SHOWN_JOBS
 
     counts: dict[str, int] = {}
     active: list[JobSummary] = []
@@ -164,7 +194,7 @@ def read_jobs(session: Session) -> Jobs:
     failed, counts["FAILED"] = _of_state(session, job_pb2.FAILED, RECENT)
     for state in (job_pb2.SUCCEEDED, job_pb2.KILLED):
         _, counts[job_pb2.JobState.Name(state)] = _of_state(session, state, 1)
-    looping, total = _that_are(session, SHOWN_JOBS, job_pb2.QuerySpec(crashLooping=True))
+    looping, total = _that_are(session, NAMED, job_pb2.QuerySpec(crashLooping=True))
     return Jobs(counts, active, failed, looping, total)
 
 

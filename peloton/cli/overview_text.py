@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from peloton.cli.colours import BOLD, GREEN, RED, YELLOW, styled
 from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
+from peloton.cli.pool_amounts import amounts_listing
 from peloton.model.amounts import plain
-from peloton.present.losses import loss_text
 from peloton.present.problems import crash_loops
 from peloton.present.texts import clean
 
-if TYPE_CHECKING:
-    from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
-
 BAR = 20
-POOL_HEADS = ("Pool", "CPU", "CPU Reserved", "CPU Limit", "Memory", "Memory Reserved", "Memory Limit")
 MOST_LINES = 8
 """Lines of what is wrong."""
 
@@ -43,7 +39,8 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
         ]
         lines.append(f"{paint('Tasks', BOLD)}    {tasks}  (of active jobs)")
     if found.pools is not None:
-        lines += ["", *pool_listing(found.pools).render(colours=colours, terminal=terminal).splitlines()]
+        table = amounts_listing(found.pools, found.figures)
+        lines += ["", *table.render(colours=colours, terminal=terminal).splitlines()]
     troubles = list(troubles_of(found))
     head = paint("Wrong now", YELLOW if troubles else BOLD)
     more = [f"  … and {len(troubles) - MOST_LINES} more"] if len(troubles) > MOST_LINES else []
@@ -86,6 +83,7 @@ def overview_plain(found: Overview) -> dict[str, Any]:
             {"level": each.level, "text": each.text, "remedy": each.remedy} for each in found.problems
         ],
         "pools": [as_json(pool) for pool in found.pools] if found.pools is not None else None,
+        "poolFigures": [as_json(each) for each in found.figures.values()] if found.figures else None,
     }
 
 
@@ -96,31 +94,6 @@ def bar(used: float, total: float) -> str:
     if used > 0:
         filled = max(filled, 1)
     return f"[{'#' * filled}{'.' * (BAR - filled)}] {share:>4.0%}  {plain(used)} of {plain(total)}"
-
-
-def pool_listing(pools: Sequence[ResourcePoolInfo]) -> Listing:
-    """Return pools with what their tasks hold of their reservations and limits."""
-    return listing(POOL_HEADS, map(_pool_row, pools))
-
-
-def with_losses(
-    found: Listing, pools: Sequence[ResourcePoolInfo], lost: Mapping[str, float] | None
-) -> Listing:
-    """Add what work the jobs of pools have lost to their listing; None: it is not known."""
-    texts = [loss_text(None if lost is None else lost.get(pool.path.value, 0.0)) for pool in pools]
-    rows = [(*row, text) for row, text in zip(found.rows, texts, strict=True)]
-    return listing((*found.heads, "Work Lost"), rows)
-
-
-def _pool_row(pool: ResourcePoolInfo) -> tuple[object, ...]:
-    used = {each.kind: each.allocation + each.slack for each in pool.usage}
-    config = {each.kind: each for each in pool.config.resources}
-    cells: list[object] = [pool.path.value]
-    for kind in ("cpu", "memory"):
-        amounts = config.get(kind)
-        cells += [round(used.get(kind, 0.0), 3)]
-        cells += [amounts.reservation, amounts.limit] if amounts is not None else ["", ""]
-    return tuple(cells)
 
 
 def job_listing(jobs: Jobs) -> Listing:

@@ -14,6 +14,7 @@ from peloton.present.losses import summed
 
 if TYPE_CHECKING:
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
+    from peloton.cli.pool_amounts import Cells
     from peloton.cli.session import Session
     from peloton.private.hostmgr.sampling.sampling_pb2 import HostUsage
     from peloton.private.jobmgr.usage.usage_pb2 import JobUsed
@@ -66,22 +67,22 @@ def with_used_hosts(found: Listing, used: Mapping[str, HostUsage] | None) -> Lis
     return _with(found, [_of_host(used[each]) if each in used else NOTHING for each in names])
 
 
-def with_used_pools(
-    found: Listing, pools: Sequence[ResourcePoolInfo], used: Mapping[str, JobUsed] | None
-) -> Listing:
-    """Add what the runs in pools use, with the pools below, to their listing."""
+def used_cells(pools: Sequence[ResourcePoolInfo], used: Mapping[str, JobUsed] | None) -> Cells:
+    """Return what the runs in pools use, with the pools below, by path and kind: cores, and MB of memory."""
     if used is None:
-        return _with(found, [UNKNOWN for _ in pools])
+        return lambda path, kind: "?" if kind in ("cpu", "memory") else ""
     paths = {pool.id.value: pool.path.value for pool in pools}
     cores, memory = dict[str, float](), dict[str, float]()
     for each in used.values():
         cores[each.pool_id] = cores.get(each.pool_id, 0.0) + each.cores
-        memory[each.pool_id] = memory.get(each.pool_id, 0.0) + each.memory_bytes
-    all_cores, all_memory = summed(cores, paths), summed(memory, paths)
-    rows = [
-        _cells(all_cores[path], all_memory[path]) if all_memory[path] else NOTHING for path in paths.values()
-    ]
-    return _with(found, rows)
+        memory[each.pool_id] = memory.get(each.pool_id, 0.0) + each.memory_bytes / BYTES_PER_MB
+    by_kind = {"cpu": summed(cores, paths), "memory": summed(memory, paths)}
+    measured = by_kind["memory"]
+
+    def cell(path: str, kind: str) -> str:
+        return short(by_kind[kind][path]) if kind in by_kind and measured[path] else ""
+
+    return cell
 
 
 def _with(found: Listing, cells: Sequence[tuple[str, str]]) -> Listing:

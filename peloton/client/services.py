@@ -56,5 +56,8 @@ SERVICES: Mapping[str, Service] = {
     "jobmgr_access_svc": Service("jobmgr", "private.access.access", "AccessServiceStub"),
     "resmgr_access_svc": Service("resmgr", "private.access.access", "AccessServiceStub"),
     "hostmgr_access_svc": Service("hostmgr", "private.access.access", "AccessServiceStub"),
+    "jobmgr_problem_svc": Service("jobmgr", "private.problems.problems", "ProblemServiceStub"),
+    "resmgr_problem_svc": Service("resmgr", "private.problems.problems", "ProblemServiceStub"),
+    "hostmgr_problem_svc": Service("hostmgr", "private.problems.problems", "ProblemServiceStub"),
     "plan_svc": Service("jobmgr", "private.plan.plan", "PlanServiceStub"),
 }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from peloton.private.jobmgr.usage import usage_pb2_grpc
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
     from peloton.private.plan import plan_pb2_grpc
+    from peloton.private.problems import problems_pb2_grpc
     from peloton.private.resmgr.explain import explain_pb2_grpc
     from peloton.private.resmgr.monitoring import monitoring_pb2_grpc
     from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
@@ -73,6 +74,9 @@ class Services:
     jobmgr_access_svc: access_pb2_grpc.AccessServiceStub
     resmgr_access_svc: access_pb2_grpc.AccessServiceStub
     hostmgr_access_svc: access_pb2_grpc.AccessServiceStub
+    jobmgr_problem_svc: problems_pb2_grpc.ProblemServiceStub
+    resmgr_problem_svc: problems_pb2_grpc.ProblemServiceStub
+    hostmgr_problem_svc: problems_pb2_grpc.ProblemServiceStub
     plan_svc: plan_pb2_grpc.PlanServiceStub
 
 
@@ -109,4 +113,7 @@ class AsyncServices:
     jobmgr_access_svc: access_pb2_grpc.AccessServiceAsyncStub
     resmgr_access_svc: access_pb2_grpc.AccessServiceAsyncStub
     hostmgr_access_svc: access_pb2_grpc.AccessServiceAsyncStub
+    jobmgr_problem_svc: problems_pb2_grpc.ProblemServiceAsyncStub
+    resmgr_problem_svc: problems_pb2_grpc.ProblemServiceAsyncStub
+    hostmgr_problem_svc: problems_pb2_grpc.ProblemServiceAsyncStub
     plan_svc: plan_pb2_grpc.PlanServiceAsyncStub

@@ -59,6 +59,8 @@ class Daemon(Generic[S]):
         self.clusters = Clusters(self.membership)
         self._token = sent_token(settings.auth)
         self.servers = Servers(settings, self.clock, self.unhealthy, self._who_leads, self._current_leader)
+        self.problems = self.servers.problems
+        """What is told by ListProblems, though /health is OK."""
         self.checks: list[Callable[[], str]] = []
         """Each returns what is wrong, empty if nothing; /health is OK while all return empty texts."""
         HEALTHY.set_function(lambda: 0.0 if self.unhealthy() else 1.0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import partial
 
-from peloton.clock import Clock
+from peloton.clock import NANOSECONDS, Clock
 from peloton.compiled import remark
 from peloton.config.addresses import is_loopback
 from peloton.config.membership import ZooKeeperMembershipSettings
@@ -13,8 +15,10 @@ from peloton.config.settings import DaemonSettings
 from peloton.daemon.descriptors import few_descriptors
 from peloton.daemon.http import HttpServer
 from peloton.daemon.level import by_door
+from peloton.daemon.problems import Problems, problem_service
 from peloton.identity.door import Door
 from peloton.membership.addresses import unreachable
+from peloton.model.problems import Problem
 from peloton.rpc.access import access
 from peloton.rpc.audit import audit_log
 from peloton.rpc.fairness import Fairness
@@ -22,7 +26,7 @@ from peloton.rpc.gate import Gate
 from peloton.rpc.limits import PrincipalRates, RateLimits
 from peloton.rpc.server import RpcServer
 from peloton.rpc.standard import health, reflection
-from peloton.rpc.tls import tls_of
+from peloton.rpc.tls import Tls, tls_of
 
 EXPOSED = "listens at %s and asks nobody who they are (auth.type is NOOP, insecure is true)"
 log = logging.getLogger(__name__)
@@ -65,6 +69,10 @@ class Servers:
         )
         self.tls = tls_of(settings.tls)
         """What encrypts calls; None where nothing does."""
+        self.problems = Problems()
+        """What tells what is wrong though this daemon works."""
+        if self.tls is not None:
+            self.problems.add("whether certificates end soon", partial(_ending, self.tls, clock))
         https = None if self.tls is None else self.tls.http()
         administers = None if self.door is None else by_door(self.door, self.audit)
         self.http = HttpServer(unhealthy, self._remarks, administers, tls=https, limits=settings.http_limits)
@@ -81,7 +89,7 @@ class Servers:
 
     def activate_standard(self) -> None:
         """Serve what every daemon serves, whether it leads or not."""
-        self.rpc.activate([access(self.door)])
+        self.rpc.activate([access(self.door), problem_service(self.problems)])
         if self._settings.grpc_health:
             self.rpc.activate([health(self._unhealthy, self.rpc.serves)])
 
@@ -111,3 +119,13 @@ class Servers:
         certificates = self.tls.trouble if self.tls is not None else ""
         told = self._remark(), exposed, users, certificates, few_descriptors(), remark()
         return "\n".join(filter(None, told))
+
+
+async def _ending(tls: Tls, clock: Clock) -> Iterable[Problem]:
+    """Return the certificates that end soon."""
+    # Only for this, it is large.
+    from peloton.rpc.expiry import expiring
+
+    authorities, certificate, _ = tls.paths
+    files = [each for each in (certificate, authorities) if each]
+    return list(expiring(files, datetime.fromtimestamp(clock.wall() / NANOSECONDS, UTC)))

@@ -25,6 +25,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
     ),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
+    "peloton.private.problems.ProblemService": frozenset({"ListProblems"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
     "peloton.private.resmgr.ResourceManagerService": frozenset(
         {"GetActiveTasks", "GetHostsByScores", "GetPendingTasks", "GetOrphanTasks"}

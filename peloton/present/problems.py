@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from peloton.model.amounts import duration
 from peloton.model.plural import plural
+from peloton.model.problems import LEVELS, NAMED, Problem
 from peloton.present.texts import clean
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.private.problems.problems_pb2 import ListProblemsResponse
     from peloton.private.resmgr.monitoring.monitoring_pb2 import GetClusterResponse, InfeasibleJob
 
-LEVELS = ("bad", "warn", "note")
-"""The worst first."""
-SHOWN_JOBS = 5
-"""Jobs of one kind of problem that are named."""
 SHORT_SECONDS = 30.0
 """For how long a pool may have less than its reservation until it is told: preemption needs some time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong now, or worth knowing."""
-
-    level: str
-    """bad, warn or note."""
-    text: str
-    link: str = ""
-    """The page of the web UI that tells more."""
-    remedy: str = ""
-    """What to do about it."""
-
-    @property
-    def line(self) -> str:
-        """Return text and remedy as one line."""
-        return f"{self.text}; {self.remedy}" if self.remedy else self.text
 
 
 def capacity_problems(cluster: GetClusterResponse, pools: int) -> list[Problem]:
@@ -92,7 +71,7 @@ def short_pools(pools: Iterable[ShortPool]) -> list[Problem]:
 
 def infeasible_jobs(cluster: GetClusterResponse, names: Mapping[str, str]) -> list[Problem]:
     """Return the jobs with gangs that no host could take, even when empty. `names`: of jobs, by their ids."""
-    named = cluster.infeasible_jobs[:SHOWN_JOBS]
+    named = cluster.infeasible_jobs[:NAMED]
     found = [_infeasible(job, names) for job in named]
     rest = cluster.infeasible - sum(job.gangs for job in named)
     if rest > 0:
@@ -111,7 +90,7 @@ def _infeasible(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
 
 def oversized_jobs(cluster: GetClusterResponse, names: Mapping[str, str]) -> list[Problem]:
     """Return the jobs with gangs that are larger than what their pool may ever give them."""
-    return [_oversized(job, names) for job in cluster.oversized_jobs[:SHOWN_JOBS]]
+    return [_oversized(job, names) for job in cluster.oversized_jobs[:NAMED]]
 
 
 def _oversized(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
@@ -121,9 +100,24 @@ def _oversized(job: InfeasibleJob, names: Mapping[str, str]) -> Problem:
     return Problem("warn", text, f"/jobs/{job_id}", remedy)
 
 
+def told_problems(answers: Iterable[ListProblemsResponse]) -> list[Problem]:
+    """Return what daemons tell, each once: two of them may see the same."""
+    found = (
+        Problem(
+            each.level if each.level in LEVELS else LEVELS[0],
+            clean(each.text),
+            each.link,
+            clean(each.remedy),
+        )
+        for answer in answers
+        for each in answer.problems
+    )
+    return list(dict.fromkeys(found))
+
+
 def named_jobs(cluster: GetClusterResponse) -> list[str]:
     """Return the ids of the jobs that the problems name."""
-    named = (*cluster.infeasible_jobs[:SHOWN_JOBS], *cluster.oversized_jobs[:SHOWN_JOBS])
+    named = (*cluster.infeasible_jobs[:NAMED], *cluster.oversized_jobs[:NAMED])
     return list(dict.fromkeys(job.job_id.value for job in named))
 
 
@@ -136,7 +130,7 @@ def crash_loops(jobs: Sequence[JobSummary], total: int) -> list[Problem]:
             f"/jobs/{job.id.value}",
             f"`peloton job why {job.id.value}` tells how they end",
         )
-        for job in jobs[:SHOWN_JOBS]
+        for job in jobs[:NAMED]
     ]
     if total > len(found):
         found.append(Problem("warn", f"{plural(total - len(found), 'further service')} crash-looping"))

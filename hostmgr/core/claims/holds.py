@@ -41,6 +41,8 @@ class Hold:
     """The run that is killed for it; empty once that has ended."""
     freed: Free = NOTHING
     """What this run uses as long as it has not ended."""
+    since: float = 0.0
+    """When it was made, in seconds on the monotonic clock; renewals change nothing about that."""
 
     @property
     def kept(self) -> Free:
@@ -75,6 +77,10 @@ class Holds:
         """Iterate over the holds, those that end first at the beginning."""
         return iter(self._of_task.values())
 
+    def made_before(self, since: float) -> list[Hold]:
+        """Return the holds that were made before `since`, the oldest first."""
+        return sorted((each for each in self if each.since < since), key=lambda each: each.since)
+
     @property
     def hosts(self) -> Collection[str]:
         """Return the names of the hosts of which something is held."""
@@ -101,7 +107,7 @@ class Holds:
 
         `run` is the run that is killed for it, where that lives, and `freed` what it gives back.
         """
-        self._put(Hold(hostname, task_id, now + self._seconds, room, run, freed))
+        self._put(Hold(hostname, task_id, now + self._seconds, room, run, freed, now))
 
     def renew(self, hostname: str, task_id: TaskId, now: float, room: Free | None) -> bool:
         """Let a hold last from now on, with another room; return whether there is one on this host."""

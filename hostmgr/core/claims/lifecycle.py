@@ -77,6 +77,11 @@ class Claims:
         """Return the claim on a host."""
         return self._claims.get(self._of_agent.get(agent_id, ""))
 
+    def acquired_before(self, since: float) -> list[Claim]:
+        """Return the claims that were acquired before `since`, the oldest first."""
+        found = (claim for claim in self._claims.values() if claim.since < since)
+        return sorted(found, key=lambda claim: claim.since)
+
     def find(self, want: HostFilter, now: float) -> tuple[Rows, dict[Result, int]]:
         """Return the rows of all hosts that may be claimed, in order, and the others by reason."""
         self._holds.expire(now)
@@ -184,7 +189,7 @@ class Claims:
 
     def shorten_older(self, since: float, now: float) -> int:
         """Shorten the claims of daemons that were acquired before `since`; return how many."""
-        return self._shorten((claim for claim in self._claims.values() if claim.since < since), now)
+        return self._shorten(self.acquired_before(since), now)
 
     def _shorten(self, claims: Iterable[Claim], now: float) -> int:
         until = now + ORPHANED_SECONDS

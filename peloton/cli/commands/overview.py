@@ -95,14 +95,17 @@ def _set(shown: list[str], view: str | None) -> None:
 
 
 def _pools(session: Session) -> Listing:
-    from peloton.cli.losses import read_losses
+    from peloton.cli.losses import loss_cells, read_losses
     from peloton.cli.overview import read_pools
-    from peloton.cli.overview_text import pool_listing, with_losses
-    from peloton.cli.used import read_used, with_used_pools
+    from peloton.cli.pool_amounts import amounts_listing, figures_or_none
+    from peloton.cli.used import read_used, used_cells
 
     pools = read_pools(session)
-    found = with_used_pools(pool_listing(pools), pools, read_used(session))
-    return with_losses(found, pools, read_losses(session, pools))
+    further = {
+        "Used": used_cells(pools, read_used(session)),
+        "Work Lost": loss_cells(read_losses(session, pools)),
+    }
+    return amounts_listing(pools, figures_or_none(session), further)
 
 
 def _jobs(session: Session) -> Listing:

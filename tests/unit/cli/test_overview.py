@@ -28,6 +28,7 @@ from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.usage import usage_pb2
+from peloton.private.problems import problems_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from tests.unit.deploy.servers import answering, http
 
@@ -93,7 +94,24 @@ def cluster(daemons: FakeDaemons) -> None:
         oversized_jobs=[pb.InfeasibleJob(job_id=peloton_pb2.JobID(value="wide"), pool="/a", why="too wide")],
     )
     daemons.answers["ListPools"] = pb.ListPoolsResponse(
-        pools=[pb.Pool(path="/"), pb.Pool(path="/a", short_seconds=125), pb.Pool(path="/b", short_seconds=5)]
+        pools=[
+            pb.Pool(id="root", path="/"),
+            pb.Pool(
+                id="a",
+                path="/a",
+                short_seconds=125,
+                waiting=3,
+                entitlement=pb.Amounts(cpu=2.5, gpu=1),
+                demand=pb.Amounts(cpu=4, memory=100),
+            ),
+            pb.Pool(id="b", path="/b", short_seconds=5),
+        ]
+    )
+    daemons.answers["ListProblems"] = problems_pb2.ListProblemsResponse(
+        problems=[
+            problems_pb2.Problem(level="warn", text="The store is slow", remedy="see its disk"),
+            problems_pb2.Problem(level="bad", text="jobmgr-1 has started\x1b[31m 4 times"),
+        ]
     )
     summary = stateless_pb2.JobSummary(name="giant")
     daemons.answers["GetJob"] = stateless_svc_pb2.GetJobResponse(summary=summary)
@@ -141,17 +159,28 @@ def test_the_cluster_on_one_screen(run: Run) -> None:
     wrong = outcome.out.split("Wrong now\n")[1].splitlines()
     begins = [
         "  Pool /a has had less than its reservation for 2 min 5 s, while a gang waits",
+        "  jobmgr-1 has started",
         "  host host2",
         "  Service api is crash-looping: 1 of 2 instances waits after failures; `peloton job why loop`",
         "  No host can take 2 gangs of giant in /a: no host has 9 cores; `peloton job why big`",
         "  Job giant can never run as its pool is now: too wide; ask for less",
+        "  The store is slow; see its disk",
         "  job failed0",
     ]
-    assert [line.startswith(begin) for line, begin in zip(wrong, begins, strict=True)] == [True] * 6, wrong
-    assert "/a    1.5  2             8" in outcome.out and outcome.out.count("ANSWERS") == 3
+    assert [line.startswith(begin) for line, begin in zip(wrong, begins, strict=True)] == [True] * 8, wrong
+    assert "\x1b" not in outcome.out
+    table = [line.split() for line in outcome.out.splitlines() if line.startswith(("Pool ", "/a "))]
+    assert table == [
+        ["Pool", "Kind", "Held", "Entitled", "Demand", "Reserved", "Limit", "Waiting"],
+        ["/a", "cpu", "1.5", "2.5", "4", "2", "8", "3"],
+        ["/a", "memory", "0", "0", "100"],
+        ["/a", "gpu", "0", "1", "0"],
+    ]
+    assert outcome.out.count("ANSWERS") == 3
     answer = json.loads(run("status", "-j").out)
     assert answer["capacity"] == {"used": {"cpu": 2.0}, "total": {"cpu": 8.0}}
-    assert [each["level"] for each in answer["problems"]] == ["bad", "warn", "warn"]
+    assert [each["level"] for each in answer["problems"]] == ["bad", "bad", "warn", "warn", "warn"]
+    assert answer["poolFigures"][1]["demand"]["memory"] == 100.0
     assert answer["tasks"] == {"RUNNING": 3, "PENDING": 3} and answer["hostsAway"] == ["host2 DRAINING"]
 
 
@@ -159,6 +188,11 @@ def test_what_is_not_shown_to_the_caller_is_said(run: Run, daemons: FakeDaemons)
     daemons.answers["ListPools"] = (grpc.StatusCode.PERMISSION_DENIED, "not for your role")
     outcome = run("status")
     assert outcome.code == 0 and "  It is not known which pools and jobs lack something: " in outcome.out
+    assert ["/a", "cpu", "1.5", "?", "?", "2", "8", "?"] in map(str.split, outcome.out.splitlines())
+    daemons.answers["ListProblems"] = (grpc.StatusCode.PERMISSION_DENIED, "not for your role")
+    assert "  It is not known what is wrong with the resmgr: " in run("status").out
+    daemons.answers["ListProblems"] = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+    assert "what is wrong with" not in run("status").out
 
 
 def test_what_does_not_answer_is_shown(run: Run, daemons: FakeDaemons) -> None:
@@ -182,7 +216,7 @@ def test_many_active_jobs_are_read_page_by_page_and_bounded(
 @pytest.mark.parametrize(
     ("view", "row"),
     [
-        ("pools", "/a    1.5  2             8"),
+        ("pools", "/a    cpu     1.5   2.5       4       2         8      3"),
         ("jobs", "running2  running2  RUNNING  0          2        1        0"),
         ("hosts", "host2     Ready   [###############.....]  75%  3 of 4  0%      0%"),
     ],
@@ -225,7 +259,6 @@ def used(daemons: FakeDaemons) -> None:
 @pytest.mark.parametrize(
     ("view", "heads", "cells"),
     [
-        ("pools", ("CPU", "Used Cores", "Used MB"), {"/a": ("1.5", "1.75", "400")}),
         (
             "jobs",
             ("Running", "Used Cores", "Used MB"),
@@ -247,8 +280,23 @@ def test_top_shows_what_is_used(
     assert {name: tuple(str(rows[name][head]) for head in heads) for name in cells} == cells
 
 
-@pytest.mark.parametrize("view", ["pools", "jobs", "hosts"])
+def test_top_shows_what_is_used_in_pools(run: Run, used: None) -> None:
+    rows = json.loads(run("top", "pools", "-n", "1", "-j").out)
+    assert [(row["Kind"], row["Held"], row["Used"]) for row in rows] == [
+        ("cpu", "1.5", "1.75"),
+        ("memory", "0", "400"),
+        ("gpu", "0", ""),
+    ]
+
+
+@pytest.mark.parametrize("view", ["jobs", "hosts"])
 def test_top_says_where_it_is_not_known_what_is_used(run: Run, daemons: FakeDaemons, view: str) -> None:
     daemons.answers["ListUsed"] = daemons.answers["ListHosts"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
     row = json.loads(run("top", view, "-n", "1", "-j").out)[0]
     assert (row["Used Cores"], row["Used MB"]) == ("?", "?")
+
+
+def test_top_says_where_it_is_not_known_what_pools_use(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["ListUsed"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
+    rows = json.loads(run("top", "pools", "-n", "1", "-j").out)
+    assert [row["Used"] for row in rows] == ["?", "?", ""]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
 from jobmgr.core.state import events as ev
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import Change
 from jobmgr.core.workflow.states import MACHINE, WorkflowCause
+from jobmgr.engine.lanes import Lanes
+from jobmgr.services.private.problems import silent_workflows
+from peloton.clock import ManualClock
+from peloton.model.ids import JobId
 from peloton.model.states import JobState, TaskState
 from peloton.model.workflow import (
     WorkflowState,
@@ -89,6 +97,20 @@ def test_a_stop_of_all_instances_has_ended_only_where_the_goal_of_the_job_is_sto
     assert (state(it), it.runtime.goal) == (W.SUCCEEDED, JobState.KILLED)
 
 
+@dataclass
+class OneLane:
+    """What is asked of the lanes, where there is one."""
+
+    of: Service
+
+    def silent(self) -> dict[JobId, str]:
+        rollouts = self.of.core.rollouts
+        return {job_id: rollouts.reasons[job_id] for job_id in rollouts.silent}
+
+    def job(self, job_id: JobId) -> CachedJob | None:
+        return self.of.core.active.jobs[job_id].job
+
+
 class Reported(Service):
     """A service whose cycles' reports are kept."""
 
@@ -111,6 +133,10 @@ def test_a_workflow_without_progress_is_reported_until_it_goes_on() -> None:
     it.wait(301)
     assert it.reports == ["waits for instances: 1 in flight (0): 1 PENDING; no progress for 30 min"]
     assert it.core.rollouts.silent == {JOB}
+    [problem] = asyncio.run(silent_workflows(cast("Lanes", OneLane(it)), ManualClock(epoch=it.wall)))
+    assert problem.text.startswith("The update of ") and " has made no progress for 30 min" in problem.text
+    assert problem.text.endswith(": waits for instances: 1 in flight (0): 1 PENDING; no progress for 30 min")
+    assert f"`peloton job why {JOB}`" in problem.remedy
     it.wait(900)
     assert len(it.reports) == 1
     it.wait(901)

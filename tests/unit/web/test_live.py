@@ -12,7 +12,7 @@ import pytest
 
 from peloton.errors import NotFound, PelotonError, ResourceExhausted, Unavailable
 from peloton.membership.interface import Role
-from peloton.present.problems import Problem
+from peloton.model.problems import Problem
 from peloton.web.live import Hub, Subject, Watcher, event
 from peloton.web.pages import Page, Reader
 from peloton.web.pages import Subject as Request

@@ -15,8 +15,9 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
-from peloton.errors import Unauthenticated, Unavailable
+from peloton.errors import PermissionDenied, Unauthenticated, Unavailable, Unimplemented
 from peloton.membership.interface import Role
+from peloton.private.problems import problems_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.views.overview.daemons import daemon_problems, daemon_row
 from peloton.web.views.overview.figures import Figures, Jobs, Maintenance, figures_of, problems_of
@@ -130,3 +131,28 @@ def test_who_has_to_log_in_is_led_to_the_login() -> None:
     cluster = FakeCluster({web.GET_CLUSTER: refused, web.QUERY_JOBS: refused, web.QUERY_HOSTS: refused})
     led = browser(application(cluster)).get("/", follow_redirects=False)
     assert (led.status_code, led.headers["location"]) == (303, "/login?next=%2F")
+
+
+def test_what_the_daemons_tell_is_among_the_problems(cluster: FakeCluster) -> None:
+    told = problems_pb2.ListProblemsResponse(
+        problems=[
+            problems_pb2.Problem(level="warn", text=f"slow {HOSTILE}", link="/hosts/h", remedy="see its disk"),
+            problems_pb2.Problem(level="bad", text="jobmgr-1 has started 4 times"),
+        ]
+    )
+    for rpc in web.LIST_PROBLEMS:
+        cluster.answers[rpc] = told
+    with browser(application(cluster)) as client:
+        page = client.get("/").text
+    assert HOSTILE not in page and 'href="/hosts/h"' in page and "see its disk" in page
+    assert page.index("jobmgr-1 has started 4 times") < page.index("slow &lt;script")
+
+
+def test_a_daemon_that_may_not_be_asked_is_said_and_an_older_one_is_not(cluster: FakeCluster) -> None:
+    cluster.answers[web.LIST_PROBLEMS[0]] = PermissionDenied("not for your role")
+    for rpc in web.LIST_PROBLEMS[1:]:
+        cluster.answers[rpc] = Unimplemented("Method not found!", {})
+    with browser(application(cluster)) as client:
+        page = client.get("/").text
+    assert "It is not known what the jobmgr sees that is wrong: not for your role" in page
+    assert page.count("sees that is wrong") == 1

@@ -10,7 +10,7 @@ import httpx2
 
 from peloton.membership.interface import Address, Member, Role
 from peloton.model.cluster import UNNAMED
-from peloton.present.problems import Problem
+from peloton.model.problems import Problem
 from peloton.web.cluster import Cluster
 
 HEALTH_SECONDS = 2.0

@@ -13,21 +13,21 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.calls.web import GET_CLUSTER, QUERY_HOSTS, QUERY_JOBS
-from peloton.errors import PelotonError, Unauthenticated
+from peloton.calls.web import GET_CLUSTER, LIST_PROBLEMS, QUERY_HOSTS, QUERY_JOBS, RoleRpc
+from peloton.errors import PelotonError, Unauthenticated, Unimplemented
 from peloton.model.plural import plural
+from peloton.model.problems import NAMED, Problem, worst_first
 from peloton.model.resources import KINDS
 from peloton.present.problems import (
-    LEVELS,
-    SHOWN_JOBS,
-    Problem,
     capacity_problems,
     crash_loops,
     infeasible_jobs,
     named_jobs,
     oversized_jobs,
     short_pools,
+    told_problems,
 )
+from peloton.private.problems import problems_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.cluster import Calls
 from peloton.web.views.hosts.rows import LOST
@@ -43,6 +43,8 @@ JOB_STATES = ("RUNNING", "PENDING", "INITIALIZED", "KILLING", "SUCCEEDED", "FAIL
 """States of jobs, in the order of the bar. Of those that have ended, the server counts the last week."""
 JOBS_AGE = 1.8
 """How old the numbers of jobs may be, in seconds: each is a query."""
+TOLD_AGE = 4.0
+"""How old what the daemons tell may be, in seconds: they look at their store and at all tasks for it."""
 FAILED_SECONDS = 3600
 MAINTENANCE = ("DRAINING", "DRAINED", "DOWN")
 
@@ -160,7 +162,7 @@ async def read_jobs(calls: Calls, now: float) -> Jobs:
 
 
 async def _crash_looping(calls: Calls) -> job_pb2.QueryResponse:
-    page = query_pb2.PaginationSpec(limit=SHOWN_JOBS)
+    page = query_pb2.PaginationSpec(limit=NAMED)
     spec = job_pb2.QuerySpec(crashLooping=True, pagination=page)
     return await calls.read(QUERY_JOBS, job_pb2.QueryRequest(spec=spec, summaryOnly=True), JOBS_AGE)
 
@@ -197,8 +199,32 @@ async def read_hosts(calls: Calls) -> Maintenance:
     return Maintenance({state: number for state, number in found.items() if number})
 
 
-def problems_of(figures: Figures, jobs: Jobs, hosts: Maintenance, history: str = "") -> list[Problem]:
-    """Return what is wrong, the worst first. `history`: why it cannot be read, empty where it can."""
+async def read_problems(calls: Calls) -> list[Problem]:
+    """Return what the daemons tell is wrong, or which of them cannot be asked."""
+    found = await asyncio.gather(*(_told(calls, rpc) for rpc in LIST_PROBLEMS))
+    return [problem for told in found for problem in told]
+
+
+async def _told(
+    calls: Calls, rpc: RoleRpc[problems_pb2.ListProblemsRequest, problems_pb2.ListProblemsResponse]
+) -> list[Problem]:
+    try:
+        return told_problems([await calls.read(rpc, problems_pb2.ListProblemsRequest(), TOLD_AGE)])
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except Unimplemented:
+        return []  # it is older than this program
+    except PelotonError as error:
+        return [Problem("note", f"It is not known what the {rpc.role} sees that is wrong: {error}")]
+
+
+def problems_of(
+    figures: Figures, jobs: Jobs, hosts: Maintenance, history: str = "", told: Sequence[Problem] = ()
+) -> list[Problem]:
+    """Return what is wrong, the worst first.
+
+    `history`: why it cannot be read, empty where it can; `told`: what the daemons tell.
+    """
     troubles = (figures.trouble, jobs.trouble, hosts.trouble, history)
     found = [Problem("bad", f"{text[0].upper()}{text[1:]}") for text in troubles if text]
     away = [
@@ -210,8 +236,8 @@ def problems_of(figures: Figures, jobs: Jobs, hosts: Maintenance, history: str =
         )
         for state, number in hosts.counts.items()
     ]
-    found += [*figures.problems, *jobs.loops, *away]
+    found += [*figures.problems, *jobs.loops, *away, *told]
     if jobs.failed:
         link = f"/jobs?{urlencode({'state': 'FAILED', 'ended': '1h'})}"
         found.append(Problem("warn", f"{plural(jobs.failed, 'job')} failed within the last hour", link))
-    return sorted(found, key=lambda each: LEVELS.index(each.level))
+    return worst_first(found)

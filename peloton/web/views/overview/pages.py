@@ -9,21 +9,31 @@ from typing import Any
 from peloton.model.ids import ROOT_POOL
 from peloton.web.pages import Page, Subject
 from peloton.web.views.overview.daemons import daemons, leader_problems
-from peloton.web.views.overview.figures import problems_of, read_figures, read_hosts, read_jobs
+from peloton.web.views.overview.figures import (
+    problems_of,
+    read_figures,
+    read_hosts,
+    read_jobs,
+    read_problems,
+)
 from peloton.web.views.shared.histories import HOUR, SPANS, cluster_charts, read_history, span_of, task_charts
 
 
 async def load(subject: Subject) -> Mapping[str, Any]:
     """Read the overview. What cannot be read is one of the problems."""
     calls, span = subject.calls, span_of(subject.query, HOUR)
-    rows, figures, jobs, hosts = await asyncio.gather(
-        daemons(subject.cluster), read_figures(calls), read_jobs(calls, subject.now), read_hosts(calls)
+    rows, figures, jobs, hosts, told = await asyncio.gather(
+        daemons(subject.cluster),
+        read_figures(calls),
+        read_jobs(calls, subject.now),
+        read_hosts(calls),
+        read_problems(calls),
     )
     root = figures.root.id if figures.root is not None else ROOT_POOL
     (own, why), (pools, _) = await asyncio.gather(read_history(calls, span), read_history(calls, span, root))
     return {
         "daemons": rows,
-        "problems": [*leader_problems(subject.cluster, rows), *problems_of(figures, jobs, hosts, why)],
+        "problems": [*leader_problems(subject.cluster, rows), *problems_of(figures, jobs, hosts, why, told)],
         "figures": figures,
         "jobs": jobs,
         "charts": cluster_charts(own, pools),
