@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from peloton.errors import PelotonError
+from peloton.model.amounts import duration
 from peloton.model.problems import Problem, worst_first
 from peloton.private.problems import problems_pb2 as pb
 from peloton.private.problems.problems_pb2_grpc import (
@@ -54,7 +55,8 @@ class Problems:
             async with asyncio.timeout(self._patience):
                 return await source()
         except TimeoutError:
-            return [Problem("warn", f"It is not known {name}: there was no answer in {self._patience:g} s")]
+            waited = duration(self._patience)
+            return [Problem("warn", f"It is not known {name}: there was no answer in {waited}")]
         except PelotonError as error:
             return [Problem("warn", f"It is not known {name}: {error}")]
 

@@ -51,7 +51,7 @@ class Starts:
                 "bad",
                 f"{name} has started {starts} times within the last hour",
                 "/",
-                "its log tells why it ends; `peloton health` whether it is there now",
+                "its log tells why it ends",
             )
             for name, starts in found
         ]

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from peloton.model.amounts import duration
+from peloton.model.amounts import duration, rounded
 from peloton.model.problems import Problem
+from peloton.model.usage import BYTES_PER_MB
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
 
@@ -55,7 +56,7 @@ def _space(path: Path) -> list[Problem]:
     return [
         Problem(
             "bad" if free < LEAST_BYTES else "warn",
-            f"The file system of the store {path} has {free >> 20} MB left",
+            f"The file system of the store {path} has {rounded(free / BYTES_PER_MB, 'disk')} left",
             "",
             "make room, or keep less: event_days and workflows_kept of jobmgr, age_days of the archiver",
         )

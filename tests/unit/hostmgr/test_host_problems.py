@@ -46,7 +46,8 @@ async def test_a_claim_without_a_launch_is_told() -> None:
     clock.now += 1.0
     *first, last = await problems.now()
     assert [each.text for each in first] == [
-        f"host{number} has been claimed by placement/one for 2 min 1 s without a launch" for number in range(5)
+        f"host{number} has been claimed by placement/one for 2 min 1 s without a launch"
+        for number in range(5)
     ]
     assert last.text == "2 further claims as old"
 

@@ -57,7 +57,13 @@ async def test_reflection_and_health(folder: Path) -> None:
     async with leading(folder) as (address, _), grpc.aio.insecure_channel(address.target) as channel:
         listed = await symbols(channel, list_services="*")
         names = {each.name for each in listed.list_services_response.service}
-        assert names == {POOLS, ACCESS, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+        assert names == {
+            POOLS,
+            ACCESS,
+            "peloton.private.problems.ProblemService",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection",
+        }
         described = await symbols(channel, file_containing_symbol=POOLS)
         assert described.file_descriptor_response.file_descriptor_proto
         stub = HealthStub(channel)

@@ -136,7 +136,9 @@ def test_who_has_to_log_in_is_led_to_the_login() -> None:
 def test_what_the_daemons_tell_is_among_the_problems(cluster: FakeCluster) -> None:
     told = problems_pb2.ListProblemsResponse(
         problems=[
-            problems_pb2.Problem(level="warn", text=f"slow {HOSTILE}", link="/hosts/h", remedy="see its disk"),
+            problems_pb2.Problem(
+                level="warn", text=f"slow {HOSTILE}", link="/hosts/h", remedy="see its disk"
+            ),
             problems_pb2.Problem(level="bad", text="jobmgr-1 has started 4 times"),
         ]
     )
