@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from storage.config import SqliteSettings
-from storage.selection import problems
 from storage.selection.problems import store_problems
 from storage.sqlite.store import open_sqlite
 
@@ -53,7 +53,7 @@ async def test_the_quickest_read_counts(tmp_path: Path, seconds: tuple[float, ..
 async def test_little_room_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: list[tuple[str, str]]
 ) -> None:
-    monkeypatch.setattr(problems.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
     settings = SqliteSettings(path=tmp_path / "db")
     store = await open_sqlite(settings)
     try:
