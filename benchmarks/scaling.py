@@ -1,0 +1,233 @@
+"""What each daemon needs as hosts and tasks grow: memory, CPU to start a task, CPU while all run.
+
+    python benchmarks/scaling.py [--hosts 1000,10000] [--tasks 10000,100000] [--pending 0] [--csv F] [--svg F]
+
+For each number of hosts a cluster with simulated agents is started, and for each number of tasks, in
+ascending order, jobs of up to 100,000 instances are created until so many run; then jobs that find no room,
+until --pending instances wait. Tasks last longer than the run. Prints a table with a row for each daemon and
+step. Memory is the proportional set size (PSS); what a task needs of it is the growth since the daemon had no
+task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr, resmgr and hostmgr
+compare what they know with each other then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pygal
+
+from benchmarks.idle import memory, pid_of, spent
+from benchmarks.throughput import client_of, create, make_pool, tell
+from minicluster.settings import ClusterSettings, Simulated, read_cluster
+from minicluster.temporary import run_program, temporary_cluster
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.client import PelotonClient
+from peloton.errors import PelotonError
+from peloton.model.usage import BYTES_PER_MB
+
+JOB_SIZE = 100_000
+LASTING_SECONDS = 86_400.0
+POLL_SECONDS = 1.0
+HOST = "cpus:64;mem:262144;disk:1000000;ports:[31000-31999]"
+TASK = task_pb2.ResourceConfig(cpuLimit=0.5, memLimitMb=1024, diskLimitMb=64)
+WIDE = task_pb2.ResourceConfig(cpuLimit=65, memLimitMb=64, diskLimitMb=16)
+"""More than a host has: such a task waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one daemon needs at one step. Memory in MB, CPU in microseconds."""
+
+    hosts: int
+    tasks: int
+    """That run."""
+    pending: int
+    daemon: str
+    memory_mb: float
+    bytes_a_task: float
+    """Growth of the memory since there was no task."""
+    cpu_us_a_task: float
+    """To start a task, or to enqueue one that waits; of those of this step."""
+    core_percent: float
+    """While nothing changes."""
+    tasks_per_second: float
+    """That were started, or enqueued, in this step."""
+
+
+def main() -> int:
+    options = arguments()
+    return run_program("benchmark", lambda: measure(options))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hosts", type=numbers, default=[1_000, 10_000], metavar="N,…")
+    parser.add_argument("--tasks", type=numbers, default=[10_000, 100_000], metavar="N,…")
+    parser.add_argument("--pending", type=int, default=0, help="instances that wait beside the last step")
+    parser.add_argument("--storage", default="sqlite", metavar="sqlite|cassandra[=HOST:PORT,…]")
+    parser.add_argument("--watch", type=float, default=15.0, help="seconds for which nothing changes")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds until a step is given up")
+    parser.add_argument("--csv", type=Path, help="write the rows to this file, too")
+    parser.add_argument("--svg", type=Path, help="draw memory and CPU by tasks into this file")
+    return parser.parse_args()
+
+
+def numbers(text: str) -> list[int]:
+    """Read ascending numbers. Raises ValueError, which argparse tells."""
+    found = sorted({int(each) for each in text.split(",")})
+    if found[0] < 1:
+        raise ValueError(text)
+    return found
+
+
+def measure(options: argparse.Namespace) -> int:
+    rows: list[Row] = []
+    print(" ".join(f"{field.name:>16}" for field in fields(Row)))
+    for hosts in options.hosts:
+        for row in of_hosts(hosts, options):
+            rows.append(row)
+            print(" ".join(f"{shown(value):>16}" for value in astuple(row)), flush=True)
+    print(f"load average: {os.getloadavg()[0]:.1f}")
+    if options.csv:
+        with options.csv.open("w", newline="") as file:
+            csv.writer(file).writerows([[field.name for field in fields(Row)], *map(astuple, rows)])
+    if options.svg:
+        options.svg.write_text(drawn(rows))
+    return 0
+
+
+def shown(value: Any) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of a cluster with so many hosts."""
+    with temporary_cluster(settings_of(hosts, options), tell) as cluster, client_of(cluster) as client:
+        pool = make_pool(client)
+        pids = {part.name: pid_of(cluster, part.name) for part in cluster.components()}
+        time.sleep(options.watch)
+        step = Step(pids, hosts, options.watch)
+        step.empty = step.memories()
+        yield from step.rows(0, 0, 0, 0.0, step.cpu())
+        running = 0
+        for tasks in options.tasks:
+            before, begun = step.cpu(), time.monotonic()
+            for count in parts(tasks - running):
+                create(client, pool, count, TASK, "sleep 1d")
+            await_tasks(client, "RUNNING", tasks, options.timeout)
+            seconds, added, running = time.monotonic() - begun, tasks - running, tasks
+            yield from step.rows(tasks, 0, added, seconds, before)
+        if options.pending:
+            before, begun = step.cpu(), time.monotonic()
+            for count in parts(options.pending):
+                create(client, pool, count, WIDE, "sleep 1d")
+            await_tasks(client, "PENDING", options.pending, options.timeout)
+            yield from step.rows(running, options.pending, options.pending, time.monotonic() - begun, before)
+
+
+def settings_of(hosts: int, options: argparse.Namespace) -> ClusterSettings:
+    simulated = Simulated(agents=hosts, task_seconds=LASTING_SECONDS, resources=HOST)
+    tree = {"ports": "free", "storage": options.storage}
+    return read_cluster(None, tree).model_copy(update={"simulated": simulated})
+
+
+def parts(count: int) -> Iterator[int]:
+    """Yield the sizes of the jobs that have so many instances."""
+    for begun in range(0, count, JOB_SIZE):
+        yield min(JOB_SIZE, count - begun)
+
+
+def await_tasks(client: PelotonClient, state: str, wanted: int, seconds: float) -> None:
+    """Wait until so many tasks of active jobs are in a state. Raises PelotonError."""
+    deadline, found = time.monotonic() + seconds, 0
+    while found < wanted:
+        if time.monotonic() > deadline:
+            raise PelotonError(f"after {seconds:.0f} s {found} of {wanted} tasks are {state}")
+        time.sleep(POLL_SECONDS)
+        found = sum(stats.get(state, 0) for stats in task_stats(client))
+
+
+def task_stats(client: PelotonClient) -> Iterator[Mapping[str, int]]:
+    """Yield the counts by state of all jobs."""
+    request = job_pb2.QueryRequest(summaryOnly=True)
+    request.spec.pagination.limit = 1000
+    answer = client.job_svc.Query(request, metadata=client.jobmgr_metadata, timeout=60)
+    for job in answer.results:
+        yield job.runtime.taskStats
+
+
+class Step:
+    """The processes of a cluster, and what they have used."""
+
+    def __init__(self, pids: Mapping[str, int], hosts: int, watch: float) -> None:
+        self.empty: Mapping[str, float] = {}
+        """Memory of each in MB where there was no task."""
+        self._pids = pids
+        self._hosts = hosts
+        self._watch = watch
+
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds of each process since its start."""
+        return {name: spent(pid).cpu for name, pid in self._pids.items()}
+
+    def memories(self) -> dict[str, float]:
+        """Return the memory of each process in MB."""
+        return {name: memory(pid).pss for name, pid in self._pids.items()}
+
+    def rows(
+        self, tasks: int, pending: int, added: int, seconds: float, before: Mapping[str, float]
+    ) -> list[Row]:
+        """Return a row for each process, where `added` tasks took `seconds`, from `before` on."""
+        reached = self.cpu()
+        time.sleep(self._watch)
+        later, held, known = self.cpu(), self.memories(), tasks + pending
+        return [
+            Row(
+                self._hosts,
+                tasks,
+                pending,
+                name,
+                held[name],
+                (held[name] - self.empty[name]) * BYTES_PER_MB / known if known else 0.0,
+                (reached[name] - before[name]) * 1e6 / max(added, 1) if added else 0.0,
+                100 * (later[name] - reached[name]) / self._watch,
+                added / seconds if seconds else 0.0,
+            )
+            for name in self._pids
+        ]
+
+
+def drawn(rows: Sequence[Row]) -> str:
+    """Return a picture: the memory of each daemon by the number of tasks, both axes logarithmic."""
+    plot = pygal.XY(
+        title="memory in MB by tasks",
+        x_title="tasks",
+        logarithmic=True,
+        xrange=(1, max(row.tasks + row.pending for row in rows) or 1),
+        js=(),
+        disable_xml_declaration=True,
+    )
+    for hosts in sorted({row.hosts for row in rows}):
+        for name in dict.fromkeys(row.daemon for row in rows):
+            points = [
+                (row.tasks + row.pending, row.memory_mb)
+                for row in rows
+                if row.daemon == name and row.hosts == hosts and row.tasks
+            ]
+            plot.add(f"{name}, {hosts} hosts", points)
+    return str(plot.render(is_unicode=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
