@@ -1,7 +1,7 @@
-"""The heap of deadlines: of gangs (placing, launching, pausing before a retry) and of tasks.
+"""Deadlines of gangs (placing, launching, pausing before a retry) and of tasks.
 
-Unlike `peloton.deadlines`, it keeps each time in its subject and not in a dict: 699 instead of 789 bytes per
-task with 200,000 gangs that are being placed, 679 instead of 721 with a million (benchmarks/resmgr.py).
+Unlike `peloton.deadlines`, it keeps each time in its subject and not in a dict. Subjects with the same time,
+as all that one call has taken, share an entry of the heap: nine bytes for each where they are many.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ class Deadlines:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Gang | Task]] = []
-        self._order = 0
+        self._times: list[float] = []
+        """A heap of the keys of `_at`."""
+        self._at: dict[float, list[Gang | Task]] = {}
+        """Who has, or had, a deadline at a time, in the order in which it was set."""
+        self._listed = 0
+        """Entries of `_at`, stale ones among them."""
         self._live = 0
 
     def __len__(self) -> int:
@@ -32,9 +36,14 @@ class Deadlines:
         if not subject.deadline:
             self._live += 1
         subject.deadline = when
-        heapq.heappush(self._heap, (when, self._order, subject))
-        self._order += 1
-        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self._live:
+        listed = self._at.get(when)
+        if listed is None:
+            self._at[when] = [subject]
+            heapq.heappush(self._times, when)
+        else:
+            listed.append(subject)
+        self._listed += 1
+        if self._listed > _COMPACT_FROM and self._listed > 2 * self._live:
             self._compact()
 
     def cancel(self, subject: Gang | Task) -> None:
@@ -45,20 +54,43 @@ class Deadlines:
 
     def next(self) -> float | None:
         """Return the earliest deadline."""
-        heap = self._heap
-        while heap and heap[0][2].deadline != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        while self._times:
+            when = self._times[0]
+            listed = self._at[when]
+            while listed and listed[-1].deadline != when:
+                listed.pop()
+                self._listed -= 1
+            if listed:
+                return when
+            del self._at[heapq.heappop(self._times)]
+        return None
 
     def due(self, now: float, limit: int) -> list[Gang | Task]:
         """Remove and return at most `limit` subjects whose deadline has come, earliest first."""
         found: list[Gang | Task] = []
         while len(found) < limit and (when := self.next()) is not None and when <= now:
-            subject = heapq.heappop(self._heap)[2]
-            self.cancel(subject)
-            found.append(subject)
+            self._take(when, limit, found)
         return found
 
+    def _take(self, when: float, limit: int, found: list[Gang | Task]) -> None:
+        """Move subjects with a deadline to `found`, until that has `limit`."""
+        listed, self._at[when] = self._at[when], []
+        self._listed -= len(listed)
+        for number, subject in enumerate(listed):
+            if len(found) == limit:
+                self._at[when] = listed[number:]
+                self._listed += len(listed) - number
+                return
+            if subject.deadline == when:
+                self.cancel(subject)
+                found.append(subject)
+
     def _compact(self) -> None:
-        self._heap = [entry for entry in self._heap if entry[2].deadline == entry[0]]
-        heapq.heapify(self._heap)
+        self._at = {
+            when: live
+            for when, listed in self._at.items()
+            if (live := list(dict.fromkeys(each for each in listed if each.deadline == when)))
+        }
+        self._times = list(self._at)
+        heapq.heapify(self._times)
+        self._listed = sum(map(len, self._at.values()))

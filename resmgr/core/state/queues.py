@@ -13,6 +13,7 @@ from sortedcontainers import SortedList
 
 from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang
+from resmgr.core.state.line import Line
 from resmgr.core.state.pool import Pool
 
 NAMES = ("non-preemptible", "controller", "revocable", "pending")
@@ -27,8 +28,7 @@ class _Level:
     __slots__ = ("gangs", "late", "passed", "returned", "returns")
 
     def __init__(self) -> None:
-        self.gangs: OrderedDict[Gang, None] = OrderedDict()
-        """First in, first out."""
+        self.gangs = Line()
         self.passed = 0
         """How many of these have left."""
         self.returns: dict[Gang, tuple[int, int]] = {}
@@ -75,7 +75,7 @@ class _Level:
 
     def remove(self, gang: Gang) -> None:
         if gang not in self.returns:
-            del self.gangs[gang]
+            self.gangs.remove(gang)
             self.passed += 1
             return
         place = self.returns.pop(gang)
@@ -123,20 +123,18 @@ class GangQueue:
 
     def add(self, gang: Gang) -> None:
         """Add at the tail of its priority. The gang must be in no queue."""
-        self._enter(gang).gangs[gang] = None
+        self._enter(gang).gangs.add(gang)
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
         """Add gangs of one priority at its tail. They must be in no queue."""
-        self._level(gangs[0].rank).gangs.update(dict.fromkeys(gangs))
+        self._level(gangs[0].rank).gangs.add_all(gangs)
         for gang in gangs:
             gang.queue = self
         self._length += len(gangs)
 
     def add_first(self, gang: Gang) -> None:
         """Add at the head of its priority, where it was before. The gang must be in no queue."""
-        level = self._enter(gang)
-        level.gangs[gang] = None
-        level.gangs.move_to_end(gang, last=False)
+        self._enter(gang).gangs.add_first(gang)
 
     def put_back(self, gang: Gang, others: int) -> None:
         """Add a gang that came back, behind at most `others` of its priority, also of later ones.
@@ -167,11 +165,13 @@ class GangQueue:
 
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
+        if gang.queue is not self:
+            raise KeyError(gang)
         level = self._levels[gang.rank]
         if level.returns:
             level.remove(gang)
         else:  # as most are; admission removes each gang
-            del level.gangs[gang]
+            level.gangs.remove(gang)
             level.passed += 1
         gang.queue = None
         self._length -= 1
@@ -185,7 +185,7 @@ class GangQueue:
         first = self._first
         if first is None:
             return None
-        return first.head() if first.returns else next(iter(first.gangs))
+        return first.head() if first.returns else first.gangs.first()
 
 
 class ReadyQueue:
@@ -195,7 +195,7 @@ class ReadyQueue:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._gangs: OrderedDict[Gang, None] = OrderedDict()
+        self._gangs = Line()
 
     def __len__(self) -> int:
         return len(self._gangs)
@@ -211,22 +211,26 @@ class ReadyQueue:
         """Add at the tail. The gang must be in no queue."""
         if gang.queue is not None:
             raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
-        self._gangs[gang] = None
+        self._gangs.add(gang)
         gang.queue = self
 
     def add_first(self, gang: Gang) -> None:
         """Add at the head, where it was before. The gang must be in no queue."""
-        self.add(gang)
-        self._gangs.move_to_end(gang, last=False)
+        if gang.queue is not None:
+            raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
+        self._gangs.add_first(gang)
+        gang.queue = self
 
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
-        del self._gangs[gang]
+        if gang.queue is not self:
+            raise KeyError(gang)
+        self._gangs.remove(gang)
         gang.queue = None
 
     def pop(self) -> Gang:
-        """Remove and return the head. Raises KeyError where there is none."""
-        gang, _ = self._gangs.popitem(last=False)
+        """Remove and return the head. Raises IndexError where there is none."""
+        gang = self._gangs.pop()
         gang.queue = None
         return gang
 
