@@ -175,7 +175,7 @@ class GangQueue:
             level.passed += 1
         gang.queue = None
         self._length -= 1
-        if not level.gangs and not level.returns:
+        if not level.gangs.listed and not level.returns:
             del self._levels[gang.rank]
             self._order.remove(-gang.rank)
             self._first = self._levels[-self._order[0]] if self._order else None
@@ -185,7 +185,7 @@ class GangQueue:
         first = self._first
         if first is None:
             return None
-        return first.head() if first.returns else first.gangs.first()
+        return first.head() if first.returns else first.gangs.listed[0]
 
 
 class ReadyQueue:
