@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.core.filters import Filters
 from placement.core.fragmentation import Fragmentation
@@ -26,7 +27,9 @@ class Placer:
     def __init__(self, table: HostTable, policy: Policy, gangs: Sequence[Gang]) -> None:
         self.table = table
         self.filters = Filters(table, policy)
-        self._fragmentation = Fragmentation(table, gangs)
+        self._gangs = gangs
+        self._fragmentation: Fragmentation | None = None
+        """Made when hosts are compared by it."""
         self._policy = policy
         self._reach = min(FIRST_ROWS, len(table))
         """Rows that are examined first with BEST_FIT."""
@@ -108,11 +111,20 @@ class Placer:
         """Return whether hosts for such tasks are compared by their fragments of GPUs."""
         return scorer is Scorer.BEST_FIT and want.needs.resources.gpu > 0
 
+    def _growth(self, want: Want, rows: Rows) -> NDArray[np.float64]:
+        """Return by how much the fragments of hosts grow with such a task."""
+        if self._fragmentation is None:
+            self._fragmentation = Fragmentation(self.table, self._gangs)
+        return self._fragmentation.growth(want, rows)
+
+    def _least_growth(self, want: Want, rows: Rows) -> int:
+        return int(self._growth(want, rows).argmin()) if len(rows) > 1 else 0
+
     def _put_one(self, want: Want, task: Task, scorer: Scorer, mask: Mask, first: int) -> int:
         row: int | None
         if self._by_fragments(want, scorer) and mask.any():
             rows = np.flatnonzero(mask) + first
-            row = int(rows[self._fragmentation.growth(want, rows).argmin()])
+            row = int(rows[self._least_growth(want, rows)])
         elif scorer is Scorer.PLUGGED_IN and mask.any():
             assert self._policy.score is not None, "a score is plugged in with its function"
             row = highest(self.table, self._policy.score, want, np.flatnonzero(mask) + first)
@@ -129,7 +141,7 @@ class Placer:
         if not len(rows):
             return 0
         if self._by_fragments(want, scorer):
-            rows = rows[np.argsort(self._fragmentation.growth(want, rows), kind="stable")][: len(tasks)]
+            rows = rows[np.argsort(self._growth(want, rows), kind="stable")][: len(tasks)]
         else:
             rows = ordered(self.table, scorer, rows, len(tasks))
         counts = shares(scorer, self.table, want, rows, self._room(want, rows, len(tasks)), len(tasks))

@@ -6,12 +6,13 @@ own task, also those that the same plan puts there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from peloton.model.hostcounts import MATCH
 from placement.core.groups import Group, Wants, in_order
 from placement.core.labels import about_tasks
-from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, TasksOnHosts
+from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, Task, TasksOnHosts
 from placement.core.placer import Placer
 from placement.core.policy import DEFAULT, Policy, Scorer
 from placement.core.refusals import HostRefusals, refusal
@@ -28,16 +29,23 @@ class UnplacedGang:
     refusal: HostRefusals
 
 
+_NO_HOSTS = HostRefusals({MATCH: 0}, ())
+
+
 class Plan:
     """Where gangs go, and why the others do not."""
 
     def __init__(
-        self, gangs: Sequence[Gang], placer: Placer, wants: Wants, missing: dict[Gang, Missing]
+        self,
+        gangs: Sequence[Gang],
+        placements: Sequence[HostPlacement],
+        missing: dict[Gang, Missing],
+        why: Callable[[Gang, Task], HostRefusals],
     ) -> None:
-        self._placer = placer
-        self._wants = wants
+        """`missing` has the gangs without a place; `why` tells why the hosts refuse a task of one."""
         self._missing = missing
-        self.placements: tuple[HostPlacement, ...] = tuple(placer.table.placements())
+        self._why = why
+        self.placements = tuple(placements)
         self.placed = tuple(gang for gang in gangs if gang not in missing) if missing else tuple(gangs)
         self.unplaced = tuple(gang for gang in gangs if gang in missing) if missing else ()
         """In the order of their arrival."""
@@ -52,7 +60,7 @@ class Plan:
         missing = self._missing[gang]
         needs, _ = missing[0]
         task = next(task for task in gang.tasks if task.needs == needs)
-        return UnplacedGang(gang, missing, refusal(self._placer.filters, self._wants.of(gang, task), gang))
+        return UnplacedGang(gang, missing, self._why(gang, task))
 
     @property
     def failures(self) -> tuple[UnplacedGang, ...]:
@@ -71,6 +79,8 @@ def plan(
     `tasks_on_hosts` is needed where constraints are about tasks. A task that is a gang by itself and gets no
     place fits on none of the hosts beside the tasks that the plan puts there.
     """
+    if not hosts:
+        return Plan(gangs, (), {gang: gang.shape for gang in gangs}, lambda gang, task: _NO_HOSTS)
     table = HostTable(hosts, tasks_on_hosts, policy.scorer is Scorer.BEST_FIT)
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
         table.labels.count(about_tasks(tree))
@@ -83,7 +93,11 @@ def plan(
         groups = [group for group in groups if not _place(group, placer, missing)]
         if len(missing) == before:
             break
-    return Plan(gangs, placer, wants, missing)
+
+    def why(gang: Gang, task: Task) -> HostRefusals:
+        return refusal(placer.filters, wants.of(gang, task), gang)
+
+    return Plan(gangs, tuple(table.placements()), missing, why)
 
 
 def _place(group: Group, placer: Placer, missing: dict[Gang, Missing]) -> bool:

@@ -76,20 +76,18 @@ class HostTable:
         self, hosts: Sequence[Host], tasks_on_hosts: TasksOnHosts, fullest_first: bool = False
     ) -> None:
         """Take hosts as rows in their order, or with `fullest_first` by their free resources."""
-        self.free = _columns(hosts)
-        self._weights = [
-            _SCALE // max(1, int(self.free[kind].mean())) if len(hosts) else 0 for kind in _WEIGHED
-        ]
-        self.fullness: Column = sum(
-            (self.free[kind] * self._weights[kind] for kind in _WEIGHED),
-            start=np.zeros(len(hosts), dtype=np.int64),
-        )
+        free = _columns(hosts)
+        weighed = free[: len(_WEIGHED)]
+        sums = weighed.sum(axis=1).tolist()
+        self._weights = [_SCALE // max(1, amount // len(hosts)) if hosts else 0 for amount in sums]
+        self.fullness: Column = np.array(self._weights) @ weighed
         """Free resources as one number, each kind by its mean: the least is the fullest host."""
-        if fullest_first:
+        if fullest_first and len(hosts) > 1:
             order = np.argsort(self.fullness, kind="stable")
-            self.free = [column[order] for column in self.free]
+            free = free[:, order]
             self.fullness = self.fullness[order]
             hosts = [hosts[row] for row in order.tolist()]
+        self.free: list[Column] = list(free)
         self.hosts = hosts
         self.labels = Labels(hosts, tasks_on_hosts)
         self.buffer: Column = np.empty(len(hosts), dtype=np.int64)
@@ -182,7 +180,8 @@ class HostTable:
             yield HostPlacement(host, tasks, ports)
 
 
-def _columns(hosts: Sequence[Host]) -> list[Column]:
+def _columns(hosts: Sequence[Host]) -> Column:
+    """Return the amounts of the hosts, a row for each kind."""
     columns = (
         [host.free.cpu for host in hosts],
         [host.free.memory for host in hosts],
@@ -192,4 +191,4 @@ def _columns(hosts: Sequence[Host]) -> list[Column]:
         [number_of(host.ports) for host in hosts],
         [host.launches for host in hosts],
     )
-    return [np.array(column, dtype=np.int64) for column in columns]
+    return np.array(columns, dtype=np.int64)

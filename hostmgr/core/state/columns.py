@@ -251,7 +251,7 @@ class HostColumns:
         """Claim hosts. Raises IllegalTransition, changing nothing."""
         after = {
             state: CLAIM.next(ClaimState(state), ClaimCause.ACQUIRE, self._first_in(rows, state))
-            for state in np.unique(self._claim[rows]).tolist()
+            for state in sorted(set(self._claim[rows].tolist()))
         }
         for state, claimed in after.items():
             self._claim[rows[self._claim[rows] == state]] = claimed

@@ -33,11 +33,13 @@ class HostTable(HostColumns):
         """
         mask = self._alive[: self._used].copy()
         counts: dict[Result, int] = {}
+        left = int(np.count_nonzero(mask))
         for reason, passed in self._filters(want, offers_needed):
-            refused = int(np.count_nonzero(mask & ~passed))
-            if refused:
-                counts[reason] = refused
             mask &= passed
+            passing = int(np.count_nonzero(mask))
+            if passing < left:
+                counts[reason] = left - passing
+                left = passing
         return mask, counts
 
     def _filters(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
@@ -201,11 +203,12 @@ class HostTable(HostColumns):
         if ranking is Ranking.DEFRAG:
             rows = rows[np.lexsort(tuple(self._free[rows, kind] for kind in _DEFRAG_KEYS))]
         elif len(rows):
-            rows = np.roll(rows, -int(np.searchsorted(rows, cursor % (int(rows[-1]) + 1))))
+            first = int(np.searchsorted(rows, cursor % (int(rows[-1]) + 1)))
+            rows = np.concatenate((rows[first:], rows[:first]))
             if ranking is Ranking.LOAD_AWARE:
                 rows = rows[np.argsort(self._load[rows], kind="stable")]
         wanted = {row for name in want.preferred for row in self._rows_of.get(name, ())}
         if wanted:
-            first = np.isin(rows, list(wanted))
-            rows = np.concatenate((rows[first], rows[~first]))
+            preferred = np.isin(rows, list(wanted))
+            rows = np.concatenate((rows[preferred], rows[~preferred]))
         return rows
