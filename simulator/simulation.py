@@ -130,7 +130,8 @@ class Simulation:
         for engine in self._engines:
             engine.start()
         self._create_later()
-        self.kernel.run(until, lambda: self._open == 0 and self._next == len(self.jobs))
+        if self.jobs:
+            self.kernel.run(until)
 
     def _create_later(self) -> None:
         if self._next < len(self.jobs):
@@ -158,3 +159,5 @@ class Simulation:
         self._open -= 1
         del self._seconds[job.job_id]
         self.on_end(job)
+        if not self._open and self._next == len(self.jobs):
+            self.kernel.stop()

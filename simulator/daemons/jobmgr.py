@@ -6,6 +6,7 @@ clients are answered once what they ask for is stored.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import Event, JobGoalRequested, Now, StopRequested
+from jobmgr.core.state.events import Enqueued, Event, JobGoalRequested, Launched, Now, StopRequested
 from jobmgr.core.state.limits import Limits
 from peloton.errors import AlreadyExists, Fenced, NotFound, PelotonError, Unavailable
 from peloton.model.ids import JobId
@@ -32,6 +33,11 @@ from simulator.world.universe import Universe
 ROLE = "jobmgr"
 EVENTS_PER_CYCLE = 2000
 RETRY_SECONDS = 0.5
+PATIENCE: Mapping[type[Event], float] = {Enqueued: 0.05, Launched: 1.5}
+"""How long events wait for others that most often follow, where nothing fails, in seconds.
+
+A placement follows the queueing of a task, its first status the launch: both are decided about in one cycle.
+"""
 
 
 @dataclass(slots=True)
@@ -64,6 +70,8 @@ class Jobmgr:
         self._store = universe.store
         self._options = options
         self._inbox: deque[tuple[Event, Callable[[Any], None] | None]] = deque()
+        self._due = math.inf
+        """When a cycle is due because of the inbox."""
         self._storing = False
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -110,7 +118,9 @@ class Jobmgr:
     def post(self, event: Event, done: Callable[[Any], None] | None = None) -> None:
         """Hand over an event; `done` gets the core's reply once it is stored."""
         self._inbox.append((event, done))
-        self._wake()
+        patience = PATIENCE.get(type(event), 0.0) if self.universe.quiet else 0.0
+        self._due = min(self._due, self._kernel.now + patience)
+        self._cycle_at(self._due)
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """Return an active job."""
@@ -134,6 +144,7 @@ class Jobmgr:
         self._timer = None
         batch = [self._inbox.popleft() for _ in range(min(len(self._inbox), EVENTS_PER_CYCLE))]
         kernel = self._kernel
+        self._due = kernel.now if self._inbox else math.inf
         kernel.point(self.life, "before a cycle")
         cycle = self.core.run_cycle([event for event, _ in batch], Now(kernel.wall(self.life), kernel.now))
         self._storing = True
@@ -181,9 +192,12 @@ class Jobmgr:
             self._act(cycle)
         if not self.early:
             _reply(batch, cycle)
-        if self._inbox or cycle.more:
+        if cycle.more:
             self._wake()
-        elif (due := self.core.idle_until()) is not None:
+            return
+        due = self.core.idle_until()
+        due = self._due if due is None else min(due, self._due)
+        if due < math.inf:
             self._cycle_at(max(due, self._kernel.now))
 
     def _act(self, cycle: Cycle) -> None:

@@ -50,9 +50,13 @@ class Loop:
     def wake(self) -> None:
         """Have a cycle run soon where the scheduler has something to do; answer who waits."""
         self.share_later()
-        if self._scheduler.changed:
+        scheduler = self._scheduler
+        if scheduler.changed:
             self._moved = True
-            self._cycle_at(max(self._kernel.now, self._last_turn + self._term.options.admission_pause))
+            if scheduler.pending.active or not self._term.universe.quiet:
+                self._cycle_at(max(self._kernel.now, self._last_turn + self._term.options.admission_pause))
+            else:
+                self.watch_deadlines()  # no gang waits for admission
         self._polls.answer()
 
     def _cycle_at(self, when: float) -> None:
@@ -107,7 +111,10 @@ class Loop:
         """Begin the periodic work that there is something for."""
         if self._scheduler.pending.active:
             self.preempt_later()
-        if not self._leasing and len(self._scheduler.leases):
+        # Where nothing fails no lease ends.
+        if not self._leasing and (
+            self._scheduler.placements.abandoned if self._term.universe.quiet else len(self._scheduler.leases)
+        ):
             self._leasing = True
             self._term.after(LEASE_SECONDS, self._expire_leases)
         if not self._comparing and self._scheduler.infeasible.shapes():

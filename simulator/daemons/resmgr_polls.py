@@ -61,14 +61,15 @@ class Polls:
 
     def answer(self) -> None:
         """Answer all for whom there is something now."""
-        for name, polls in self._waiting.items():
-            for poll in [each for each in polls if each.ready()]:
+        for polls in self._waiting.values():
+            for poll in list(polls):
+                if not poll.ready():
+                    continue
                 polls.remove(poll)
                 if poll.timer is not None:
                     poll.timer.cancel()
                 if poll.reply.wanted:
                     poll.reply(answered(poll.answer))
-            self._waiting[name] = polls
 
 
 def answered(answer: Callable[[], Any]) -> Any:

@@ -31,7 +31,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--mutations", action="store_true", help="plant each bug in turn; tell which seed finds it"
     )
     parser.add_argument("--whole", action="store_true", help="do not shrink")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.seeds < 1 or options.first < 0:
+        parser.error("at least one seed is tried, from 0 on")
+    return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,18 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _arguments(argv)
     if options.mutations:
         return _check_mutations(options.first, options.seeds)
-    mutate = MUTATIONS.get(options.mutation or "")
+    mutate, began = MUTATIONS.get(options.mutation or ""), time.monotonic()
     if options.seed is not None:
         plan = _chosen(draw(options.seed), options.faults, options.jobs)
+        tried = f"seed {options.seed}"
         failure = attempt(plan, mutate, options.mutation or "")
-        seeds, began = 1, time.monotonic()
     else:
-        began, seeds = time.monotonic(), options.seeds
-        wanted = range(options.first, options.first + seeds)
+        wanted = range(options.first, options.first + options.seeds)
+        tried = f"seeds {wanted.start} to {wanted.stop - 1}"
         failure = first_failure(wanted, mutate, options.mutation or "")
     if failure is None:
-        seconds = time.monotonic() - began
-        print(f"all invariants hold: seeds {options.first} to {options.first + seeds - 1}, {seconds:.1f} s")
+        print(f"all invariants hold: {tried}, {time.monotonic() - began:.1f} s")
         return 0
     if not options.whole and options.seed is None:
         failure = shrink(failure, mutate)

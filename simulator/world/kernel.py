@@ -72,6 +72,7 @@ class Kernel:
         """Called at each point where a process may crash. May raise Crash."""
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = 0
+        self._stopped = False
 
     def after(self, seconds: float, life: Life, call: Callable[..., None], *args: Any) -> Timer:
         """Call later, unless the process has ended by then."""
@@ -93,9 +94,14 @@ class Kernel:
         """Return the time of the next event; None where there is none."""
         return self._heap[0][0] if self._heap else None
 
+    def stop(self) -> None:
+        """Have the run end after the present event."""
+        self._stopped = True
+
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
-        """Run events up to a time, or until `stop` holds after one."""
+        """Run events up to a time, or until `stop` holds after one, or was called in it."""
         heap = self._heap
+        self._stopped = False
         while heap and heap[0][0] <= until:
             time, order, timer = heappop(heap)
             call, life = timer.call, timer.life
@@ -113,7 +119,7 @@ class Kernel:
                 self.on_crash(crash.life)
             if self.after_each is not None:
                 self.after_each()
-            if stop is not None and stop():
+            if self._stopped or (stop is not None and stop()):
                 return
         if stop is None:
             self.now = max(self.now, until)

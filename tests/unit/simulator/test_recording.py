@@ -1,0 +1,95 @@
+"""Journals of cores: what was recorded is replayed with the same decisions, and another decision is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from peloton.model.ids import PoolId
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import Resources
+from resmgr.core.preemption.decide import Rules
+from resmgr.core.scheduler import Scheduler
+from simulator.daemons.resmgr_term import ResmgrOptions
+from simulator.jobs import SimJob
+from simulator.recording.__main__ import main
+from simulator.recording.cores import CORES, ENDING, Recorder
+from simulator.recording.replay import Replay, replay
+from simulator.recording.texts import text_of
+from simulator.simulation import Options, Simulation
+from simulator.world.agents import HostSpec
+
+
+def pool(name: PoolId) -> PoolConfig:
+    kinds = {"cpu": KindConfig(4000, 8000), "memory": KindConfig(4_000_000, 8_000_000)}
+    return PoolConfig(name, name, "root", kinds)
+
+
+def workload() -> list[SimJob]:
+    """One pool takes all hosts, then the other one wants its part; every fifth job is a gang."""
+    early = [SimJob(f"a{i}", i / 10, "/a", Resources.of(1, 500), 900.0, preemptible=True) for i in range(12)]
+    late = [
+        SimJob(f"b{i}", 60.0 + i, "/b", Resources.of(1, 500), 100.0, 1 + 2 * (not i % 5), preemptible=True)
+        for i in range(40)
+    ]
+    return early + late
+
+
+@pytest.fixture(scope="module")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journals")
+    hosts = [HostSpec(f"host-{number}", Resources.of(4, 4000, 1000)) for number in range(2)]
+    resmgr = ResmgrOptions(rules=Rules(strikes=1), preemption_period=10.0, entitlement_interval=10.0)
+    with ExitStack() as stack:
+        for daemon in CORES:
+            stack.enter_context(Recorder(daemon, folder).recording())
+        simulation = Simulation(hosts, [pool("a"), pool("b")], workload(), Options(resmgr=resmgr))
+        simulation.run(20_000.0)
+    assert len(simulation.ended) == len(workload()) and simulation.resmgr.loop.preempted
+    return folder
+
+
+def found(folder: Path, core: str) -> list[Replay]:
+    return [replay(path) for path in sorted(folder.glob(f"{core}-*{ENDING}"))]
+
+
+@pytest.mark.parametrize("core", sorted(CORES))
+def test_a_replay_decides_the_same(journals: Path, core: str) -> None:
+    replays = found(journals, core)
+    assert [each.difference for each in replays] == [None] * len(replays)
+    calls = sum((each.calls for each in replays), Counter())
+    wanted = {"jobmgr": "run_cycle", "placement": "handle", "resmgr": "__next__"}
+    assert calls[wanted[core]] > 0 and any(each.states for each in replays)
+
+
+def test_another_decision_is_told(
+    journals: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dequeue = Scheduler.dequeue
+    monkeypatch.setattr(Scheduler, "dequeue", lambda core, *args: dequeue(core, *args)[:-1])
+    (replayed,) = found(journals, "resmgr")
+    assert replayed.difference is not None and "dequeue" in replayed.difference.call
+    assert main(["replay", str(journals)]) == 1
+    assert "recorded: …" in capsys.readouterr().out
+
+
+def test_a_journal_that_is_cut_off_is_replayed_up_to_there(journals: Path, tmp_path: Path) -> None:
+    (path,) = journals.glob(f"resmgr-*{ENDING}")
+    whole = replay(path).calls.total()
+    (tmp_path / path.name).write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    half = replay(tmp_path / path.name)
+    assert half.difference is None and 0 < half.calls.total() < whole
+
+
+def test_a_folder_without_journals_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(tmp_path)]) == 1
+    assert "no journal" in capsys.readouterr().err
+
+
+def test_values_without_a_text_of_their_own_are_refused() -> None:
+    with pytest.raises(TypeError, match="object"):
+        text_of(object(), lambda value: None)
+    assert text_of({"b": {2, 1}, "a": (None, 1.5)}, lambda value: None) == "{'b': {1, 2}, 'a': (None, 1.5)}"
