@@ -62,7 +62,7 @@ class LabelClasses:
         `classes` holds each row's class, `rows_of` the rows by hostname.
         """
         mask = self.satisfying(constraint, classes, rows_of)
-        if not mentions(constraint, Kind.HOST, EXCLUSIVE):
+        if any(self._exclusive) and not mentions(constraint, Kind.HOST, EXCLUSIVE):
             mask &= ~np.array(self._exclusive, dtype=bool)[classes]
         return mask
 

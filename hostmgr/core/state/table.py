@@ -54,7 +54,9 @@ class HostTable(HostColumns):
                 (self._life[:n] == HostState.UP) & self._open(want),
             )
             yield Result.NO_OFFER, self._offers[:n] > 0
-            enough = self._holds(want, whole=False) & (self._ports[:n] >= want.ports)
+            enough = self._holds(want, whole=False)
+            if want.ports:
+                enough &= self._ports[:n] >= want.ports
             yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
             if self._kept_rows:
                 yield Result.HELD, self._beside_holds(want)
@@ -67,7 +69,8 @@ class HostTable(HostColumns):
             row = self._row.get(agent_id)
             if row is not None:
                 mask[row] |= claim[row] == ClaimState.RESERVED
-        mask[[row for name in want.closed for row in self._rows_of.get(name, ())]] = False
+        if want.closed:
+            mask[[row for name in want.closed for row in self._rows_of.get(name, ())]] = False
         return mask
 
     def lasting_filters(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
@@ -79,7 +82,9 @@ class HostTable(HostColumns):
         yield Result.MISMATCH_GPU, gpus >= want.minimum.gpu
         eligible = self._labels.eligible(want.constraint, self._class[:n], self._rows_of)
         yield Result.MISMATCH_CONSTRAINTS, eligible
-        enough = self._holds(want, whole=True) & (self.whole_ports() >= want.ports)
+        enough = self._holds(want, whole=True)
+        if want.ports:
+            enough &= self.whole_ports() >= want.ports
         yield Result.INSUFFICIENT_RESOURCES, enough
 
     def _holds(self, want: HostFilter, whole: bool) -> Mask:
@@ -92,7 +97,7 @@ class HostTable(HostColumns):
             revocable = want.revocable and not kind
             free = self._slack[:n] if revocable else self._free[:n, kind]
             total = self._total_slack[:n] if revocable else self._total[:n, kind]
-            passed &= (free >= amount) | (total >= amount) if whole else free >= amount
+            passed &= (np.maximum(free, total) if whole else free) >= amount
         return passed
 
     def _beside_holds(self, want: HostFilter) -> Mask:
