@@ -21,6 +21,7 @@ from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.leases import Leases
 from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.pools import PoolTree
+from resmgr.core.state.strangers import Strangers
 from simulator.recording.journal import Journal, Made, Naming
 from simulator.recording.naming import OfJobmgr, OfPlacement, OfResmgr, Steps, decided
 
@@ -75,6 +76,7 @@ CORES: Mapping[str, RecordedCore] = {
             PoolTree: ("delete", "insert", "replace"),
             Preemptor: ("give_back", "keep", "spare", "steps", "take"),
             Reasons: ("flush", "restart"),
+            Strangers: ("answered", "ask"),
         },
     ),
     "placement": RecordedCore(

@@ -62,7 +62,7 @@ class Named:
 class OfResmgr:
     """A scheduler with its parts."""
 
-    parts = ("leases", "tree", "preemptor", "reasons")
+    parts = ("leases", "preemptor", "reasons", "strangers", "tree")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
