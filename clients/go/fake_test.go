@@ -68,6 +68,7 @@ type fakeServer struct {
 
 	create   func(context.Context, *job.CreateRequest) (*job.CreateResponse, error)
 	get      func(context.Context, *job.GetRequest) (*job.GetResponse, error)
+	query    func(context.Context, *job.QueryRequest) (*job.QueryResponse, error)
 	getTask  func(context.Context, *task.GetRequest) (*task.GetResponse, error)
 	list     func(context.Context, *task.ListRequest) (*task.ListResponse, error)
 	browse   func(context.Context, *task.BrowseSandboxRequest) (*task.BrowseSandboxResponse, error)
@@ -117,6 +118,10 @@ func (s jobServer) Get(ctx context.Context, request *job.GetRequest) (*job.GetRe
 	s.fake.calls.Add(1)
 	s.fake.note(ctx)
 	return s.fake.get(ctx, request)
+}
+
+func (s jobServer) Query(ctx context.Context, request *job.QueryRequest) (*job.QueryResponse, error) {
+	return s.fake.query(ctx, request)
 }
 
 type taskServer struct {

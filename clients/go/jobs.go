@@ -15,6 +15,7 @@ import (
 	apiv0 "peloton.internal/client/api/v0"
 	"peloton.internal/client/api/v0/job"
 	"peloton.internal/client/api/v0/job/instances"
+	"peloton.internal/client/api/v0/query"
 	"peloton.internal/client/api/v0/respool"
 	"peloton.internal/client/api/v0/task"
 	"peloton.internal/client/api/v1alpha"
@@ -137,6 +138,61 @@ func (c *Client) CreateServiceFromYAML(ctx context.Context, poolPath, file strin
 		return "", err
 	}
 	return c.CreateService(ctx, poolPath, spec)
+}
+
+const (
+	mostFound       = 20 // jobs of one name whose ids are told
+	shortestIDStart = 4  // characters
+)
+
+// FindJob returns the id of the job of a name, or whose id begins so (four characters or more), in all pools or in
+// the one at a path. It fails with ErrNotFound where there is none, and with ErrFailedPrecondition, with their ids,
+// where there are several.
+func (c *Client) FindJob(ctx context.Context, reference, poolPath string) (string, error) {
+	answer, err := c.Jobs.Query(ctx, &job.QueryRequest{
+		Spec: &job.QuerySpec{
+			Reference:  reference,
+			Respool:    &respool.ResourcePoolPath{Value: poolPath},
+			Pagination: &query.PaginationSpec{Limit: mostFound + 1},
+		},
+		SummaryOnly: true,
+	})
+	if err == nil {
+		err = Check(answer)
+	}
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, each := range answer.GetResults() { // a server that does not know the field answers with other jobs, too
+		id := each.GetId().GetValue()
+		begins := len(reference) >= shortestIDStart && strings.HasPrefix(id, strings.ToLower(reference))
+		if each.GetName() == reference || begins {
+			found = append(found, id)
+		}
+	}
+	return only(found, reference, poolPath)
+}
+
+// only returns the id where there is one.
+func only(found []string, reference, poolPath string) (string, error) {
+	where := ""
+	if poolPath != "" {
+		where = " in the pool " + poolPath
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) == 0:
+		return "", newError(codes.NotFound, "",
+			fmt.Sprintf("no job%s has the name %q, or an id that begins so", where, reference), nil)
+	}
+	more := ""
+	if len(found) > mostFound {
+		found, more = found[:mostFound], ", …"
+	}
+	return "", newError(codes.FailedPrecondition, "",
+		fmt.Sprintf("%q may be several jobs%s: %s%s", reference, where, strings.Join(found, ", "), more), nil)
 }
 
 // Job returns config and runtime of a batch job.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	apiv0 "peloton.internal/client/api/v0"
 	"peloton.internal/client/api/v0/job"
 	"peloton.internal/client/api/v0/task"
 	"peloton.internal/client/api/v1alpha"
@@ -101,6 +102,37 @@ func podAt(name string, version uint64, state pod.PodState) *pod.PodSummary {
 	return &pod.PodSummary{
 		PodName: &apiv1alpha.PodName{Value: name},
 		Status:  &pod.PodStatus{State: state, Revision: &apiv1alpha.Revision{Version: version}},
+	}
+}
+
+func TestFindJobByNameOrByTheBeginningOfItsID(t *testing.T) {
+	const first, second = "11112222-0000-4000-8000-000000000000", "11113333-0000-4000-8000-000000000000"
+	fake := &fakeServer{}
+	var asked *job.QuerySpec
+	fake.query = func(ctx context.Context, request *job.QueryRequest) (*job.QueryResponse, error) {
+		asked = request.GetSpec()
+		return &job.QueryResponse{Results: []*job.JobSummary{
+			{Id: &apiv0.JobID{Value: first}, Name: "api"},
+			{Id: &apiv0.JobID{Value: second}, Name: "1111"},
+			{Id: &apiv0.JobID{Value: "22223333-0000-4000-8000-000000000000"}, Name: "other"}, // an old server's
+		}}, nil
+	}
+	serve(t, fake)
+	client := connect(t, Config{JobManager: fake.address})
+	for reference, want := range map[string]string{"api": first, "11112": first, "11113333-0000": second, "1111": ""} {
+		id, err := client.FindJob(within(t, minute), reference, "/team")
+		if id != want || (want == "") != errors.Is(err, ErrFailedPrecondition) {
+			t.Errorf("%q: %q, %v", reference, id, err)
+		}
+	}
+	if asked.GetRespool().GetValue() != "/team" || !strings.Contains(asked.String(), "reference:") {
+		t.Error(asked)
+	}
+	for _, reference := range []string{"111", "ap", "none"} {
+		_, err := client.FindJob(within(t, minute), reference, "")
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `no job has the name "`+reference+`"`) {
+			t.Errorf("%q: %v", reference, err)
+		}
 	}
 }
 

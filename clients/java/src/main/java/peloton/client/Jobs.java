@@ -6,6 +6,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
@@ -21,11 +22,15 @@ import peloton.api.v0.job.GetResponse;
 import peloton.api.v0.job.JobConfig;
 import peloton.api.v0.job.JobInfo;
 import peloton.api.v0.job.JobManagerGrpc;
+import peloton.api.v0.job.JobSummary;
+import peloton.api.v0.job.QueryRequest;
+import peloton.api.v0.job.QuerySpec;
 import peloton.api.v0.job.RuntimeInfo;
 import peloton.api.v0.job.instances.InstanceServiceGrpc;
 import peloton.api.v0.job.instances.ReleaseInstancesRequest;
 import peloton.api.v0.peloton.JobID;
 import peloton.api.v0.peloton.ResourcePoolID;
+import peloton.api.v0.query.PaginationSpec;
 import peloton.api.v0.respool.LookupRequest;
 import peloton.api.v0.respool.ResourceManagerGrpc;
 import peloton.api.v0.respool.ResourcePoolPath;
@@ -38,6 +43,8 @@ import peloton.api.v1alpha.pod.PodSummary;
 /** Batch jobs, for people. */
 public final class Jobs {
   private static final int INSTANCES_PER_CALL = 1000;
+  private static final int MOST_FOUND = 20;
+  private static final int SHORTEST_ID_START = 4;
   private static final int TRIES_PER_PAGE = 5;
 
   private final PelotonClient client;
@@ -130,6 +137,47 @@ public final class Jobs {
 
   static JobID id(String id) {
     return JobID.newBuilder().setValue(id).build();
+  }
+
+  /**
+   * Returns the id of the job of a name, or whose id begins so (four characters or more), in the
+   * pool at a path; in all pools where that is empty. Throws {@link PelotonException.NotFound}
+   * where there is none, and {@link PelotonException.FailedPrecondition}, with their ids, where
+   * there are several.
+   */
+  public String find(String reference, String poolPath) {
+    QuerySpec spec =
+        QuerySpec.newBuilder()
+            .setReference(reference)
+            .setRespool(ResourcePoolPath.newBuilder().setValue(poolPath))
+            .setPagination(PaginationSpec.newBuilder().setLimit(MOST_FOUND + 1))
+            .build();
+    QueryRequest request = QueryRequest.newBuilder().setSpec(spec).setSummaryOnly(true).build();
+    List<String> found =
+        client.call(JobManagerGrpc.getQueryMethod(), request).getResultsList().stream()
+            .filter(job -> isMeant(job, reference))
+            .map(job -> job.getId().getValue())
+            .toList();
+    if (found.size() == 1) {
+      return found.get(0);
+    }
+    String where = poolPath.isEmpty() ? "" : " in the pool " + poolPath;
+    if (found.isEmpty()) {
+      String none = "no job" + where + " has the name '" + reference + "', or an id that begins so";
+      throw PelotonException.failure(Status.Code.NOT_FOUND, none, null);
+    }
+    String ids = String.join(", ", found.subList(0, Math.min(found.size(), MOST_FOUND)));
+    String more = found.size() > MOST_FOUND ? ", …" : "";
+    String several = "'" + reference + "' may be several jobs" + where + ": " + ids + more;
+    throw PelotonException.failure(Status.Code.FAILED_PRECONDITION, several, null);
+  }
+
+  /** A server that does not know the field of the reference answers with other jobs, too. */
+  private static boolean isMeant(JobSummary job, String reference) {
+    boolean begins =
+        reference.length() >= SHORTEST_ID_START
+            && job.getId().getValue().startsWith(reference.toLowerCase(Locale.ROOT));
+    return begins || job.getName().equals(reference);
   }
 
   /** Returns config and runtime of a batch job. */

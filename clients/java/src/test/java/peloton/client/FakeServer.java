@@ -21,6 +21,8 @@ import peloton.api.v0.job.GetResponse;
 import peloton.api.v0.job.JobInfo;
 import peloton.api.v0.job.JobManagerGrpc;
 import peloton.api.v0.job.JobState;
+import peloton.api.v0.job.QueryRequest;
+import peloton.api.v0.job.QueryResponse;
 import peloton.api.v0.job.RuntimeInfo;
 import peloton.api.v0.job.UpdateRequest;
 import peloton.api.v0.job.UpdateResponse;
@@ -35,6 +37,7 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
   volatile Metadata headers = new Metadata();
   volatile BiConsumer<GetRequest, StreamObserver<GetResponse>> get = answered(JobState.RUNNING);
   volatile BiConsumer<CreateRequest, StreamObserver<CreateResponse>> create;
+  volatile BiConsumer<QueryRequest, StreamObserver<QueryResponse>> query;
   volatile BiConsumer<UpdateRequest, StreamObserver<UpdateResponse>> update;
   private final Server server;
 
@@ -103,6 +106,11 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
   @Override
   public void create(CreateRequest request, StreamObserver<CreateResponse> to) {
     create.accept(request, to);
+  }
+
+  @Override
+  public void query(QueryRequest request, StreamObserver<QueryResponse> to) {
+    query.accept(request, to);
   }
 
   @Override

@@ -26,6 +26,9 @@ import peloton.api.v0.job.GetResponse;
 import peloton.api.v0.job.JobConfig;
 import peloton.api.v0.job.JobInfo;
 import peloton.api.v0.job.JobState;
+import peloton.api.v0.job.JobSummary;
+import peloton.api.v0.job.QueryRequest;
+import peloton.api.v0.job.QueryResponse;
 import peloton.api.v0.task.BrowseSandboxRequest;
 import peloton.api.v0.task.BrowseSandboxResponse;
 import peloton.api.v0.task.GetRequest;
@@ -55,6 +58,37 @@ class LayerTest {
       server.create = FakeServer.answering(CreateResponse.newBuilder().setError(error).build());
       assertFalse(client.jobs().create("", JobConfig.getDefaultInstance()).isEmpty());
       assertFalse(client.jobs().createAsync("", JobConfig.getDefaultInstance()).join().isEmpty());
+    }
+  }
+
+  @Test
+  void aJobIsFoundByItsNameOrByTheBeginningOfItsId() {
+    String first = "11112222-0000-4000-8000-000000000000";
+    String second = "11113333-0000-4000-8000-000000000000";
+    QueryResponse.Builder found = QueryResponse.newBuilder();
+    found.addResults(JobSummary.newBuilder().setId(Jobs.id(first)).setName("api"));
+    found.addResults(JobSummary.newBuilder().setId(Jobs.id(second)).setName("1111"));
+    List<QueryRequest> asked = new ArrayList<>();
+    try (FakeServer server = new FakeServer();
+        PelotonClient client = FakeServer.clients(server).build()) {
+      server.query =
+          (request, to) -> {
+            asked.add(request);
+            FakeServer.<QueryRequest, QueryResponse>answering(found.build()).accept(request, to);
+          };
+      Jobs jobs = client.jobs();
+      assertEquals(first, jobs.find("api", "/team"));
+      assertEquals("/team", asked.get(0).getSpec().getRespool().getValue());
+      assertEquals("api", asked.get(0).getSpec().getReference());
+      assertEquals(first, jobs.find("11112", ""));
+      assertEquals(second, jobs.find("11113333-0000", ""));
+      var several =
+          assertThrows(
+              PelotonException.FailedPrecondition.class, () -> jobs.find("1111", "/team"));
+      assertTrue(several.getMessage().contains(first + ", " + second), several.getMessage());
+      for (String reference : List.of("111", "ap", "none")) {
+        assertThrows(PelotonException.NotFound.class, () -> jobs.find(reference, ""));
+      }
     }
   }
 
