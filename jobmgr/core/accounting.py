@@ -7,7 +7,7 @@ whatever was interrupted or corrected in between: what comes late counts in the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.measured import NANOSECONDS
@@ -128,6 +128,12 @@ class Ledger:
         """Forget a job that has ended and whose row is stored."""
         assert job_id not in self.unstored, f"{job_id}: its account is not stored"
         self._rows.pop(job_id, None)
+
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Forget jobs whose rows another instance writes from now on; what came of them stays counted."""
+        for rows in (self._rows, self.unstored):
+            for job_id in [job_id for job_id in rows if dropped(job_id)]:
+                del rows[job_id]
 
     def take_fresh(self) -> Mapping[PoolId, Amounts]:
         """Return what has come by pool since the last call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from peloton.model.accounting import MICRO, NOTHING, Amounts
 from peloton.model.course import Course
@@ -40,6 +40,11 @@ class JobCourses:
         course.add(at, _mean(total.minus(before), at - last))
         self._last[job_id] = at, total
         self._courses.move_to_end(job_id)
+
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Forget jobs whose courses another instance follows from now on."""
+        for job_id in [job_id for job_id in self._courses if dropped(job_id)]:
+            del self._courses[job_id], self._last[job_id]
 
     def points(self, job_id: JobId) -> Iterator[tuple[float, Sequence[float]]]:
         """Yield when each point ends, and cores held and used, MB held and used; none of an unknown job."""

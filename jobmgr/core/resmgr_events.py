@@ -46,7 +46,8 @@ def on_compared(active: ActiveJobs, cycle: Cycle, event: Compared) -> None:
     change = active.change(cycle, event.job_id)
     if change is None:
         return
-    change.in_flight.comparing -= 1
+    if change.in_flight.comparing:  # none where the job was forgotten since, and read again
+        change.in_flight.comparing -= 1
     change.in_flight.missing.update(
         instance for instance, run in event.missing if change.task(instance).run == run
     )

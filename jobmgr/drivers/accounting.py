@@ -104,6 +104,13 @@ class Accountant:
         """Note the total of a job whose end was corrected."""
         self.note_end(CachedJob(job_id, spec, runtime))
 
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Forget jobs whose account another instance keeps from now on."""
+        self._ledger.drop(dropped)
+        self.courses.drop(dropped)
+        self._new = {job_id for job_id in self._new if not dropped(job_id)}
+        self._ended = {job_id: total for job_id, total in self._ended.items() if not dropped(job_id)}
+
     async def settle(self, jobs: Collection[JobId]) -> None:
         """Store the accounts of jobs that have ended. It is repeated until that succeeds."""
         delays = backoff()
@@ -181,8 +188,8 @@ class Accountant:
         await self._know(job.job_id for job in jobs)
         seen = 0
         for job in jobs:
-            if job.job_id in self._ended:
-                continue  # it has ended meanwhile
+            if job.job_id in self._ended or self._lanes.job(job.job_id) is None:
+                continue  # it has ended meanwhile, or moved
             self._take_total(job.job_id, self._total(job, at), at)
             seen += len(job.tasks)
             if seen >= TASKS_AT_ONCE:

@@ -45,8 +45,13 @@ class HoldKeeper:
         hostmgr: Holds,
         job: Callable[[JobId], CachedJob | None],
         kills: Bucket,
+        takes: Callable[[JobId], bool] = lambda job_id: True,
     ) -> None:
-        """`job` returns an active job as it is stored; `kills` bounds the rate of kills."""
+        """`job` returns an active job as it is stored; `kills` bounds the rate of kills.
+
+        `takes` returns whether all jobs of a job's shard are in memory here: other holds are not ours.
+        """
+        self._takes = takes
         self._hostmgr = hostmgr
         self._job = job
         self._kills = kills
@@ -145,7 +150,7 @@ class HoldKeeper:
             job_id, instance = parse_task_id(hold.task_id)
         except InvalidArgument:
             return False  # not by a job manager
-        return self._awaited(job_id, instance) != hold.host
+        return self._takes(job_id) and self._awaited(job_id, instance) != hold.host
 
     async def _report(self, what: str, count: int, call: Awaitable[str]) -> None:
         """Make a call, and log why some of it failed."""

@@ -12,7 +12,7 @@ from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.draining import DrainingHosts
 from jobmgr.drivers.holds import HoldKeeper
 from jobmgr.drivers.kill import Killer
-from jobmgr.drivers.launch import Launcher
+from jobmgr.drivers.launch import Concerns, Launcher
 from jobmgr.drivers.meetings import Meetings
 from jobmgr.drivers.readings import RunReadings
 from jobmgr.drivers.retry import Bucket
@@ -20,9 +20,12 @@ from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.held_shards import Opened
 from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.ports.hostmgr import Hostmgr
+
+Sources = Callable[[str, Opened], Hostmgr]
 
 
 class HostDrivers:
@@ -39,14 +42,16 @@ class HostDrivers:
         shut_downs: Bucket,
         access: TaskAccess | None = None,
         hosts_address: str = "",
+        sources: Sources | None = None,
     ) -> None:
-        """Get the host manager of a cluster by `hostmgrs`.
+        """Get the host manager of a cluster by `hostmgrs`; by `sources` to read events of some shards.
 
         Hosts are drained while `kill_gate` is open. `access` is what tasks call Peloton with. Tasks are told
         `hosts_address` for all hosts, or where it is empty the names of these.
         """
         self._engine = engine
         self._hostmgrs = hostmgrs
+        self._sources = sources or (lambda cluster, opened: hostmgrs(cluster))
         self._follower = follower
         self._labels = labels
         self._kill_gate = kill_gate
@@ -69,14 +74,21 @@ class HostDrivers:
             engine.store.secrets,
             self._access,
             self._meetings,
+            engine.shards.holds,
         )
         self._launchers[cluster] = launcher
         killer = Killer(hostmgr, self._kills, self._shut_downs)
-        keeper = HoldKeeper(hostmgr, lanes.job, self._kills)
-        stream = StatusStream(hostmgr, engine, cluster)
+        keeper = HoldKeeper(hostmgr, lanes.job, self._kills, engine.shards.takes)
         draining = DrainingHosts(hostmgr, lanes.post, self._kill_gate, cluster)
         readings = RunReadings(hostmgr, lanes.post, cluster)
-        destroyer = VolumeDestroyer(hostmgr, engine.store, engine.clock, cluster=cluster)
+        destroyer = VolumeDestroyer(
+            hostmgr, engine.store, engine.clock, cluster=cluster, holds=engine.shards.holds
+        )
+        while_open = engine.shards.while_open
+
+        async def read_statuses(opened: Opened) -> None:
+            await StatusStream(self._sources(cluster, opened), engine, cluster).run()
+
         drivers = {
             "launch": launcher.launch(outbox.launch),
             "release": launcher.release(),
@@ -84,21 +96,21 @@ class HostDrivers:
             "kill and hold": keeper.kill(outbox.kill_and_hold),
             "release holds": keeper.release(outbox.release_holds),
             "renew holds": keeper.renew(outbox.renew_holds),
-            "check holds": engine.recovery.run_after(keeper.check),
+            "check holds": while_open(lambda opened: keeper.check()),
             "shut down": killer.shut_down(outbox.shut_down),
             "reconcile": killer.reconcile(outbox.reconcile),
-            "event stream": engine.recovery.run_after(stream.run),
-            "draining hosts": engine.recovery.run_after(draining.run),
-            "usage": engine.recovery.run_after(readings.run),
+            "event stream": while_open(read_statuses),
+            "draining hosts": while_open(lambda opened: draining.run()),
+            "usage": while_open(lambda opened: readings.run()),
             "daemon hosts": self._follower.follow(cluster, hostmgr),
-            "destroy volumes": destroyer.run(outbox.destroy),
+            "destroy volumes": while_open(lambda opened: destroyer.run(outbox.destroy)),
         }
         async with asyncio.TaskGroup() as group:
             for name, driver in drivers.items():
                 group.create_task(driver, name=f"{name} {cluster}".rstrip())
 
-    async def finish_launches(self) -> None:
-        """Wait until no launches are queued or under way."""
+    async def finish_launches(self, concerns: Concerns = lambda launch: True) -> None:
+        """Wait until no launches that `concerns` are queued or under way."""
         outbox = self._engine.outbox
         for cluster, launcher in self._launchers.items():
-            await launcher.finish(outbox.of_cluster(cluster).launch)
+            await launcher.finish(outbox.of_cluster(cluster).launch, concerns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jobmgr.engine.accounts import Accounts
 from jobmgr.engine.engine import ADOPTION_DELAYS, Engine
@@ -18,21 +18,29 @@ RETIREMENTS_AT_ONCE = 100
 log = logging.getLogger(__name__)
 
 
-async def retire(store: Store, queue: Queue[JobId], accounts: Accounts) -> None:
+Holds = Callable[[JobId], bool]
+"""Returns whether this instance owns the shard of a job: else the job is left to its owner."""
+
+
+async def retire(
+    store: Store, queue: Queue[JobId], accounts: Accounts, holds: Holds = lambda job_id: True
+) -> None:
     """Take finished jobs out of the active set, once their accounts are stored; run for ever."""
     while True:
         jobs = dict.fromkeys(await queue.take(RETIREMENTS_AT_ONCE), True)
         await accounts.settle(list(jobs))
-        await asyncio.gather(*(_retire(store, job_id) for job_id in jobs))
+        await asyncio.gather(*(_retire(store, job_id, holds) for job_id in jobs))
 
 
-async def _retire(store: Store, job_id: JobId) -> None:
+async def _retire(store: Store, job_id: JobId, holds: Holds) -> None:
     delays = backoff()
     while True:
         try:
             await store.jobs.retire(job_id)
             return
         except TRANSIENT as error:
+            if not holds(job_id):
+                return
             log.warning("cannot retire job %s: %s", job_id, error)
         await delays.wait()
 
@@ -47,6 +55,8 @@ async def delete(engine: Engine, queue: Queue[JobId]) -> None:
                     await engine.remove(job_id)
                     break
                 except TRANSIENT as error:
+                    if not engine.shards.holds(job_id):
+                        break
                     log.warning("cannot delete job %s: %s", job_id, error)
                 await pause.wait()
 
@@ -71,5 +81,7 @@ async def _adopted(engine: Engine, job_id: JobId) -> bool:
         except NotFound:
             return False
         except TRANSIENT as error:
+            if not engine.shards.holds(job_id):
+                return True  # its owner finds it among the active jobs
             log.warning("it is unknown whether job %s is stored: %s", job_id, error)
         await delays.wait()

@@ -48,6 +48,7 @@ LAUNCHES_AT_ONCE = 64
 """Hosts. Their calls are made together, a number of hosts in each."""
 RELEASES_PER_CALL = 500
 RUNS_PER_SETTLEMENT = 5000
+Concerns = Callable[[Launch], bool]
 log = logging.getLogger(__name__)
 
 
@@ -62,8 +63,9 @@ class Placements:
         self._stopped = False
         self._backlog = Backlog(RUNS_UNSTORED)
 
-    async def run(self) -> None:
-        """Pull placements for ever."""
+    async def run(self, resmgr: PlacedTasks | None = None) -> None:
+        """Pull placements for ever, from `resmgr`, or as before."""
+        self._resmgr = resmgr or self._resmgr
         await for_ever("placements", self._step)
 
     async def stop(self) -> None:
@@ -100,7 +102,10 @@ class Launcher:
         secrets: Secrets,
         access: TaskAccess | None = None,
         meetings: Meetings | None = None,
+        holds: Callable[[JobId], bool] = lambda job_id: True,
     ) -> None:
+        """Launch the current runs of `jobs` that this instance `holds`."""
+        self._holds = holds
         self._hostmgr = hostmgr
         self._meetings = meetings or Meetings()
         self._releases = releases
@@ -109,13 +114,15 @@ class Launcher:
         self._labels = labels
         self._secrets = secrets
         self._access = access
-        self._under_way = 0
+        self._under_way: dict[int, Launch] = {}
+        """By a number of their own."""
+        self._count = 0
         self._ended = asyncio.Event()
         """Set whenever a launch has ended."""
 
-    async def finish(self, queue: Queue[Launch]) -> None:
-        """Wait until nothing is under way, nor queued unless a lockdown holds it back."""
-        while (len(queue) and not queue.held) or self._under_way:
+    async def finish(self, queue: Queue[Launch], concerns: Concerns = lambda launch: True) -> None:
+        """Wait until no launch that `concerns` is under way, nor queued unless a lockdown holds it back."""
+        while (not queue.held and queue.any(concerns)) or any(map(concerns, self._under_way.values())):
             self._ended.clear()
             await self._ended.wait()
 
@@ -141,7 +148,9 @@ class Launcher:
     async def _work(self, queue: Queue[Launch]) -> None:
         while True:
             for launch in await queue.take(1):
-                self._under_way += 1
+                self._count += 1
+                number = self._count
+                self._under_way[number] = launch
                 begun = TRACES.now()
                 try:
                     outcome = await self._launch(launch)
@@ -149,7 +158,7 @@ class Launcher:
                         _trace(launch, outcome, begun)
                     self._post(outcome)
                 finally:
-                    self._under_way -= 1
+                    del self._under_way[number]
                     self._ended.set()
 
     async def _launch(self, launch: Launch) -> Event:
@@ -175,6 +184,8 @@ class Launcher:
                 failures += not isinstance(error, TRANSIENT)
                 log.warning("launch on %s: %s", launch.hostname, error)
             await delays.wait()
+            if not all(self._holds(run.job_id) for run in launch.runs):
+                break  # the next owner finds out what became of its runs, as this one does of the others
         return LaunchUncertain(launch.runs)
 
     async def _with_secrets(self, launch: Launch, secrets: SecretFiles) -> Launch:

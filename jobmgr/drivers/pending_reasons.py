@@ -23,8 +23,10 @@ class PendingReasonStream:
         self._leader = ""
         self._last = 0
 
-    async def run(self) -> None:
-        """Pull reasons for ever."""
+    async def run(self, resmgr: WaitingReasons | None = None) -> None:
+        """Pull all reasons, and what changes in them, for ever; from `resmgr`, or as before."""
+        self._resmgr = resmgr or self._resmgr
+        self._stream, self._last = "", 0
         await for_ever("pending reasons", self._step)
 
     async def _step(self) -> None:

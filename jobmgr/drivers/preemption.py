@@ -29,8 +29,9 @@ class PreemptionStream:
         self._resmgr = resmgr
         self._post = post
 
-    async def run(self) -> None:
-        """Pull preempted tasks for ever."""
+    async def run(self, resmgr: PreemptedTasks | None = None) -> None:
+        """Pull preempted tasks for ever, from `resmgr`, or as before."""
+        self._resmgr = resmgr or self._resmgr
         await for_ever("preemption", self._step)
 
     async def _step(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jobmgr.core.state.events import Statuses
 from jobmgr.drivers.backlog import Backlog
@@ -103,9 +103,21 @@ class StatusStream:
         for part in parts.values():
             self._parts.add(part)
             part.add_done_callback(self._parts.discard)
-        self._unstored.append(_Batch(events, parts))
+        self._unstored.append(_Batch(self._taken(events), parts))
         self._next = events.end
         await self._backlog.add(parts, events.count)
+
+    def _taken(self, events: StatusBatch) -> StatusBatch:
+        """Return the events that the lanes have taken: no others are acknowledged before they are purged."""
+        shards = self._engine.shards
+        if shards.takes_all:
+            return events
+        taken = [
+            (offset, each)
+            for offset, each in zip(events.offsets, events.runs, strict=True)
+            if shards.takes(each[0].job_id)
+        ]
+        return replace(events, offsets=[offset for offset, _ in taken], runs=[each for _, each in taken])
 
     async def _store(self, lane: int, answer: asyncio.Future[list[tuple[Run, TaskStatus]]]) -> None:
         """Wait until a lane has stored its part, then apply late updates of jobs that have ended."""
@@ -118,6 +130,7 @@ class StatusStream:
                     return
                 except PelotonError as error:
                     log.warning("%d late updates are not stored: %s", len(ended), error)
+                ended = [each for each in ended if self._engine.shards.holds(each[0].job_id)]
                 await delays.wait()
 
     def _purge_offset(self) -> int:
@@ -144,8 +157,9 @@ class StatusStream:
     def _offsets(self, batch: _Batch, lanes: set[int]) -> Iterable[int]:
         """Yield the offsets of events that belong to these lanes."""
         lane_of, events = self._engine.lanes.lane_of, batch.events
+        takes = self._engine.shards.takes
         for offset, (run, _) in zip(events.offsets, events.runs, strict=True) if lanes else ():
-            if lane_of(run.job_id) in lanes:
+            if lane_of(run.job_id) in lanes and takes(run.job_id):
                 yield offset
 
     async def _open(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from jobmgr.engine.outbox import Queue
@@ -13,6 +14,7 @@ from jobmgr.ports.hostmgr import Volumes
 from peloton.clock import Clock
 from peloton.errors import NotFound, PelotonError
 from peloton.model.cluster import UNNAMED, cluster_of
+from peloton.model.ids import JobId
 from peloton.model.volume import Volume, VolumeId, VolumeState
 from storage.interface import Store
 
@@ -37,8 +39,10 @@ class VolumeDestroyer:
         clock: Clock,
         retry_seconds: float = RETRY_SECONDS,
         cluster: str = UNNAMED,
+        holds: Callable[[JobId], bool] = lambda job_id: True,
     ) -> None:
-        """Destroy the volumes of the Mesos cluster of this host manager."""
+        """Destroy the volumes of this host manager's Mesos cluster, of jobs that this instance `holds`."""
+        self._holds = holds
         self._hostmgr = hostmgr
         self._store = store
         self._clock = clock
@@ -52,7 +56,7 @@ class VolumeDestroyer:
         self._problems: dict[VolumeId, str] = {}
 
     async def run(self, queue: Queue[Volume]) -> None:
-        """Destroy volumes; run for ever."""
+        """Destroy volumes, first those that are stored as deleted; run for ever."""
         await self._read()
         while True:
             with contextlib.suppress(TimeoutError):
@@ -60,7 +64,10 @@ class VolumeDestroyer:
                     taken = await queue.take(VOLUMES_AT_ONCE)
                     self._waiting.update((each.id, each) for each in taken)
             for volume in list(self._waiting.values()):
-                await self._try(volume)
+                if self._holds(volume.job_id):
+                    await self._try(volume)
+                else:
+                    self._forget(volume)
 
     async def _read(self) -> None:
         delays = backoff()
@@ -72,7 +79,7 @@ class VolumeDestroyer:
                 log.warning("cannot read volumes, will try again: %s", error)
             await delays.wait()
         own = (each for each in stored if cluster_of(each.hostname) == self._cluster)
-        self._waiting.update((each.id, each) for each in own if each.to_destroy)
+        self._waiting.update((each.id, each) for each in own if each.to_destroy and self._holds(each.job_id))
 
     async def _try(self, volume: Volume) -> None:
         try:
@@ -83,11 +90,14 @@ class VolumeDestroyer:
         except PelotonError as error:
             self._note(volume, str(error))
             return
+        self._forget(volume)
+        log.info("volume %s on %s is destroyed", volume.id, volume.hostname)
+
+    def _forget(self, volume: Volume) -> None:
         del self._waiting[volume.id]
         self._sent.discard(volume.id)
         self._unseen.pop(volume.id, None)
         self._problems.pop(volume.id, None)
-        log.info("volume %s on %s is destroyed", volume.id, volume.hostname)
 
     async def _destroyed(self, volume: Volume) -> bool:
         """Have a volume destroyed; return whether it is gone. Raises PelotonError where nobody can tell."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from jobmgr.core.state.cache import CachedJob
@@ -25,6 +25,10 @@ class Accounts(Protocol):
         """Note the total of a job that had ended, and whose end was corrected."""
         ...
 
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Forget jobs whose account another instance keeps from now on."""
+        ...
+
     async def settle(self, jobs: Collection[JobId]) -> None:
         """Store the accounts of jobs that have ended."""
         ...
@@ -40,6 +44,9 @@ class NoAccounts:
         """Do nothing."""
 
     def note_correction(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
+        """Do nothing."""
+
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
         """Do nothing."""
 
     async def settle(self, jobs: Collection[JobId]) -> None:

@@ -7,7 +7,7 @@ from memory, which is always what is stored; any job with `load`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
@@ -25,7 +25,8 @@ from jobmgr.core.state.limits import Limits
 from jobmgr.engine import job_log
 from jobmgr.engine.accounts import Accounts, NoAccounts
 from jobmgr.engine.finished_jobs import FinishedJobs
-from jobmgr.engine.lane import JobFence, unfenced_job
+from jobmgr.engine.held_shards import HeldShards
+from jobmgr.engine.lane import MOVED, Drops, JobFence, unfenced_job
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.engine.outbox import Outbox, Queue
@@ -39,6 +40,7 @@ from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
+from peloton.model.shard import shard_of
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
 from peloton.model.volume import VolumeId, VolumeState
@@ -66,14 +68,21 @@ class Engine:
         lanes: int = 1,
         fence: JobFence = unfenced_job,
         ahead: ReadAhead | None = None,
+        shards: HeldShards | None = None,
     ) -> None:
-        """Recover from the store, and from what was read ahead of the term."""
+        """Recover from the store, and from what was read ahead of the term.
+
+        Without `shards`, the engine has all of them. With them, it has those that are opened, and calls about
+        jobs of others raise Unavailable.
+        """
         self.store = store
         self.clock = clock or SystemClock()
         self.lockdown = Lockdown(store)
         self.limits = limits or Limits()
         self.outbox = Outbox(self.lockdown)
-        self.lanes = Lanes(lanes, self.limits, store, self.clock, self.outbox, fence)
+        self.shards = shards or HeldShards()
+        self.lanes = Lanes(lanes, self.limits, store, self.clock, self.outbox, fence, shards=self.shards)
+        self.lanes.on_drop = self._forgotten
         self.recovery = Recovery(store, self.lanes, ahead=ahead)
         self.unconfirmed: Queue[JobId] = Queue()
         """Jobs that may be stored although their creation failed."""
@@ -83,6 +92,8 @@ class Engine:
         """Is told of new jobs, and of those that have ended."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
+        self.finish_launches: Callable[[int], Awaitable[None]] = _finished
+        """Waits until no launch of a shard is queued or under way; the drivers set it."""
 
     async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Store a new job (`spec.version` 1) and start it; the rows of its tasks follow in the background.
@@ -113,6 +124,7 @@ class Engine:
 
         Raises AlreadyExists.
         """
+        await self.shards.check(job_id)
         creating = asyncio.create_task(self._create(job_id, spec, runtime, workflow, secrets))
         self._creating[creating] = job_id
         creating.add_done_callback(self._creating.pop)
@@ -135,6 +147,8 @@ class Engine:
         except Unavailable:
             self.unconfirmed.put([job_id])
             raise
+        if not self.shards.holds(job_id):
+            raise Unavailable(f"job {job_id} is created, and moves to another job manager")
         self.lanes.create(job_id, spec, runtime, workflow)
         self.accounts.note_creation(job_id)
         job_log.created(job_id, spec)
@@ -238,6 +252,7 @@ class Engine:
         Nothing changes where it is deleted already. Raises NotFound, and Refused while a run uses it.
         """
         volume = await self.store.volumes.get(volume_id)
+        await self.shards.check(volume.job_id)
         if volume.goal is VolumeState.DELETED:
             return
         if await self._is_active(volume.job_id):
@@ -258,7 +273,7 @@ class Engine:
 
         Raises NotFound("job not found") and Refused("Job is not in a terminal state: <state>").
         """
-        await self.recovery.read(job_id)
+        await self._read(job_id)
         job = self.job(job_id)
         try:
             state = job.runtime.state if job else (await self.store.jobs.runtime(job_id)).state
@@ -321,14 +336,14 @@ class Engine:
 
         A job is adopted that is stored but not in memory, because the outcome of its creation was unknown.
         """
-        await self.recovery.read(job_id)
+        await self._read(job_id)
         if self.job(job_id) is None and not (await self.store.jobs.runtime(job_id)).state.terminal:
             await self.lanes.run_between_cycles(job_id, lambda: self._adopt(job_id))
         return self.job(job_id)
 
     async def load(self, job_id: JobId) -> CachedJob:
         """Return any job with all its tasks, from the store where it has ended. Raises NotFound."""
-        await self.recovery.read(job_id)
+        await self._read(job_id)
         return self.job(job_id) or await self._finished.load(job_id)
 
     async def summary(self, job_id: JobId) -> JobSummary:
@@ -366,10 +381,47 @@ class Engine:
         runtime = await self.store.jobs.runtime(job_id)
         raise Refused(f"cannot {verb} a job that has ended: it is {runtime.state.name}")
 
+    async def _read(self, job_id: JobId) -> None:
+        """Have an active job in memory. Raises Unavailable where it is another instance's."""
+        if not self.shards.takes_all:
+            await self.shards.check(job_id)
+        await self.recovery.read(job_id)
+        if not self.shards.holds(job_id):
+            raise Unavailable(MOVED)
+
     async def _adopt(self, job_id: JobId) -> None:
         if self.job(job_id) is None:
-            self.lanes.lane(job_id).core.recover(await read_job(self.store, job_id))
+            job = await read_job(self.store, job_id)
+            if not self.shards.holds(job_id):
+                raise Unavailable(MOVED)
+            self.lanes.lane(job_id).core.recover(job)
 
     async def _read_again(self, job_id: JobId) -> None:
         if self.job(job_id) is not None:
-            self.lanes.lane(job_id).core.refresh(await read_job(self.store, job_id))
+            job = await read_job(self.store, job_id)
+            if self.job(job_id) is not None:
+                self.lanes.lane(job_id).core.refresh(job)
+
+    # --- shards ---
+
+    async def finish(self, shard: int) -> None:
+        """Take no more events and calls of a shard, and finish what was begun for it."""
+        self.shards.drain(shard)
+        creating = [task for task, job_id in self._creating.items() if shard_of(job_id) == shard]
+        await asyncio.gather(*creating, return_exceptions=True)
+        await self.lanes.flush_shard(shard)
+        await self.finish_launches(shard)
+        await self.lanes.flush_shard(shard)
+
+    def drop(self, shard: int) -> None:
+        """Forget a shard, whether anything is under way for it or not."""
+        self.shards.drop(shard)
+        self.lanes.drop(shard)
+
+    def _forgotten(self, drops: Drops) -> None:
+        self._finished.drop(drops.drops)
+        self.accounts.drop(drops.drops)
+
+
+async def _finished(shard: int) -> None:
+    """Have no launches."""

@@ -13,7 +13,7 @@ from jobmgr.core.state.revisions import pod_event
 from jobmgr.core.task.late_updates import corrections, held_by
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.recovery import read_job
-from peloton.errors import NotFound
+from peloton.errors import Fenced, NotFound
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.task import TaskStatus
@@ -70,6 +70,11 @@ class FinishedJobs:
         if job is not None:
             self._tasks -= len(job.tasks)
 
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Remove jobs that another instance may change from now on."""
+        for job_id in [job_id for job_id in self._held if dropped(job_id)]:
+            self.remove(job_id)
+
     async def load(self, job_id: JobId) -> CachedJob:
         """Return a job with all its tasks, from the store where it is not in memory. Raises NotFound."""
         job = self._held.get(job_id)
@@ -96,13 +101,16 @@ class FinishedJobs:
     async def apply_late_updates(self, statuses: Iterable[tuple[Run, TaskStatus]]) -> None:
         """Correct the ends of runs. Raises Unavailable; the call can then be repeated."""
         for run, status in statuses:
-            if run.job_id in self._deleting:
+            if run.job_id in self._deleting or not self._lanes.shards.holds(run.job_id):
                 continue
             self._updating[run.job_id] += 1
             try:
                 await self._apply(run, status)
             except NotFound:
                 log.debug("late update of %s, which is not stored", run)
+            except Fenced:
+                if self._lanes.shards.holds(run.job_id):
+                    raise
             finally:
                 self._updating[run.job_id] -= 1
                 if not self._updating[run.job_id]:

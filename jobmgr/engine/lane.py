@@ -11,6 +11,7 @@ import logging
 from collections import Counter as Counts
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import Counter, Histogram
@@ -23,6 +24,7 @@ from jobmgr.core.state.events import Event, Now, PendingReasons
 from jobmgr.core.state.instructions import Instruction
 from jobmgr.engine import job_log
 from jobmgr.engine.event_weight import weight
+from jobmgr.engine.split import part_of
 from jobmgr.engine.traces import TracedRuns
 from jobmgr.engine.transient import backoff
 from peloton.clock import Clock
@@ -30,6 +32,7 @@ from peloton.daemon.tracing import TRACES
 from peloton.errors import Fenced, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.shard import shard_of
 from peloton.model.states import TaskState
 from peloton.model.workflow import Workflow
 from storage.interface import Store
@@ -52,10 +55,30 @@ _STEPS = {state: STEPS.labels(state.name) for state in TaskState}
 
 NO_EVENT = PendingReasons(())
 """Changes nothing."""
+MOVED = "the job moves to another job manager"
 Answer = asyncio.Future[Any]
 Send = Callable[[Sequence[Instruction]], None]
 JobFence = Callable[[JobId], None]
 """Raises where nothing may be written of a job: Fenced, or Unavailable while that is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """The jobs of a shard that is held no more."""
+
+    shard: int
+
+    def drops(self, job_id: JobId) -> bool:
+        """Return whether a job is one of them."""
+        return shard_of(job_id) == self.shard
+
+    def keeps(self, job_id: JobId) -> bool:
+        """Return whether a job is none of them."""
+        return shard_of(job_id) != self.shard
+
+
+async def _nothing() -> None:
+    """Do nothing, between two cycles."""
 
 
 def unfenced_job(job_id: JobId) -> None:
@@ -83,6 +106,16 @@ class Lane:
         self._inbox: deque[tuple[Event, Answer | None]] = deque()
         self._actions: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
         self._wake = asyncio.Event()
+        self.on_fenced: Callable[[JobId, Fenced], bool] = lambda job_id, error: False
+        """Called with a job that may not be written any more. Returns whether `drop` was called with its
+        shard, so that the lane goes on without it; else the lane ends."""
+        self.on_drop: Callable[[Drops], None] = lambda drops: None
+        """Called when jobs are forgotten by `drop`, with that."""
+        self._drops: list[Drops] = []
+        """What is to be forgotten when the cycle under way is over."""
+        self._fenced: set[JobId] = set()
+        """Jobs whose part of the cycle under way is not stored."""
+        self._storing = False
         self._batch: list[tuple[Event, Answer | None]] = []
         self._closed = ""
         self._runs = TracedRuns()
@@ -125,6 +158,35 @@ class Lane:
         self._wake.set()
         await answer
 
+    def drop(self, drops: Drops) -> None:
+        """Forget jobs that are not this instance's any more, as soon as the cycle under way is over.
+
+        Requests that are not handled yet are answered with Unavailable.
+        """
+        inbox, self._inbox = self._inbox, deque()
+        for event, answer in inbox:
+            kept = part_of(event, drops.keeps, drops.keeps, self.job)
+            if kept is not None:
+                self._inbox.append((kept, answer))
+            else:
+                _answer(answer, Unavailable(MOVED) if hasattr(event, "job_id") else None)
+        self._drops.append(drops)
+        if not self._storing:
+            self._forget()
+
+    async def dropped(self) -> None:
+        """Wait until all that was dropped is forgotten."""
+        while self._drops:
+            await self.run_between_cycles(_nothing)
+
+    def _forget(self) -> None:
+        """Forget what was dropped."""
+        drops, self._drops = self._drops, []
+        for each in drops:
+            for job_id in [job_id for job_id in self.core.active.jobs if each.drops(job_id)]:
+                self.core.forget(job_id)
+            self.on_drop(each)
+
     async def run(self) -> None:
         """Repeat the cycle for ever. Raises Fenced where another instance leads."""
         try:
@@ -143,8 +205,12 @@ class Lane:
         self._batch = batch = self._gather()
         now = Now(self._clock.wall(), self._clock.monotonic())
         with CYCLE_SECONDS.time():
+            self._storing = True
             cycle = self.core.run_cycle([event for event, _ in batch], now)
             await self._store(cycle)
+            self._storing = False
+        if self._fenced:
+            self._leave_out(cycle)
         if TRACES.on:
             self._runs.observe(cycle)
         job_log.tell(cycle)
@@ -159,8 +225,19 @@ class Lane:
         self._send(cycle.instructions)
         for (_, answer), reply in zip(batch, cycle.replies, strict=True):
             _answer(answer, reply)
+        if self._drops:
+            self._forget()
         if cycle.more:
             self._wake.set()
+
+    def _leave_out(self, cycle: Cycle) -> None:
+        """Leave out of a cycle the jobs that could not be stored: another instance has them."""
+        fenced, self._fenced = self._fenced, set()
+        for job_id in fenced:
+            del cycle.changes[job_id]
+        for at, (event, _) in enumerate(self._batch):
+            if getattr(event, "job_id", None) in fenced:
+                cycle.replies[at] = Unavailable(MOVED)
 
     def _gather(self) -> list[tuple[Event, Answer | None]]:
         batch, size = [], 0
@@ -199,6 +276,11 @@ class Lane:
             except Unavailable as error:
                 self.problem = f"cannot store: {error}"
                 log.warning("cannot store job %s, will try again: %s", change.job_id, error)
+            except Fenced as error:
+                if not self.on_fenced(change.job_id, error):
+                    raise
+                self._fenced.add(change.job_id)
+                return
             await delays.wait()
 
     async def _wait_for_event(self) -> None:

@@ -15,14 +15,15 @@ from prometheus_client import Gauge
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import Event, Placed
+from jobmgr.core.state.events import Compared, Event, Placed
 from jobmgr.core.state.limits import Limits
+from jobmgr.engine.held_shards import HeldShards
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
-from jobmgr.engine.lane import NO_EVENT, Answer, JobFence, Lane, unfenced_job
+from jobmgr.engine.lane import MOVED, NO_EVENT, Answer, Drops, JobFence, Lane, unfenced_job
 from jobmgr.engine.outbox import Outbox
-from jobmgr.engine.split import split
+from jobmgr.engine.split import part_of, split
 from peloton.clock import Clock
-from peloton.errors import Fenced
+from peloton.errors import Fenced, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.shard import shard_of
@@ -49,13 +50,23 @@ class Lanes:
         outbox: Outbox,
         fence: JobFence = unfenced_job,
         patience: float = PATIENCE_SECONDS,
+        shards: HeldShards | None = None,
     ) -> None:
-        """Make `count` lanes; `patience` is how many seconds the launch of a host waits for slow lanes."""
+        """Make `count` lanes; `patience` is how many seconds the launch of a host waits for slow lanes.
+
+        Without `shards`, all of them are held.
+        """
+        self.shards = shards or HeldShards()
         self.store = store
         self.unread: dict[JobId, None] = {}
-        """Active jobs that are not in memory yet."""
+        """Active jobs of shards that are held, which are not in memory yet."""
+        self._outbox = outbox
+        self.on_drop: Callable[[Drops], None] = lambda drops: None
+        """Called when the jobs of a shard are forgotten."""
         self._launches = HostLaunches(outbox.send, self.post, patience)
         self._lanes = [Lane(Core(limits), store, clock, self._launches.send, fence) for _ in range(count)]
+        for lane in self._lanes:
+            lane.on_drop = self._forgotten
         ACTIVE_JOBS.set_function(lambda: float(len(self.jobs())))
         SILENT_WORKFLOWS.set_function(lambda: float(len(self.silent())))
 
@@ -94,6 +105,33 @@ class Lanes:
         """Set the function to call with each cycle that is stored; None: no function."""
         for lane in self._lanes:
             lane.on_commit = call
+
+    def on_fenced(self, call: Callable[[JobId, Fenced], bool]) -> None:
+        """Set the function to call with a job that may not be written: see `Lane.on_fenced`."""
+        for lane in self._lanes:
+            lane.on_fenced = call
+
+    def drop(self, shard: int) -> None:
+        """Forget the jobs of a shard, as soon as the cycle under way in its lane is over."""
+        for job_id in [job_id for job_id in self.unread if shard_of(job_id) == shard]:
+            del self.unread[job_id]
+        self._lane_of_shard(shard).drop(Drops(shard))
+
+    async def dropped(self, shard: int) -> None:
+        """Wait until the jobs of a shard that was dropped are forgotten."""
+        await self._lane_of_shard(shard).dropped()
+
+    async def flush_shard(self, shard: int) -> None:
+        """Wait until all events that were handed over are stored by the lane of a shard."""
+        await self._lane_of_shard(shard).submit(NO_EVENT)
+
+    def _lane_of_shard(self, shard: int) -> Lane:
+        return self._lanes[shard % len(self._lanes)]
+
+    def _forgotten(self, drops: Drops) -> None:
+        for comparison in self._outbox.drop(drops.drops):  # the core counts those that are not answered
+            self._lane_of_shard(drops.shard).post(Compared(comparison.job_id, ()))
+        self.on_drop(drops)
 
     def job(self, job_id: JobId) -> CachedJob | None:
         """Return an active job that is in memory."""
@@ -136,8 +174,10 @@ class Lanes:
 
     async def request(self, event: Event) -> Any:
         """Hand over an event of one job; return, once it is stored, the core's answer, or raise its error."""
-        (answer,) = self.submit(event).values()
-        return await answer
+        answers = list(self.submit(event).values())
+        if not answers:
+            raise Unavailable(MOVED)
+        return await answers[0]
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
@@ -168,6 +208,11 @@ class Lanes:
             raise
 
     def _split(self, event: Event) -> Mapping[int, Event]:
+        if not self.shards.takes_all:
+            part = part_of(event, self.shards.takes, self.shards.holds, self.job)
+            if part is None:
+                return {}
+            event = part
         if len(self._lanes) == 1:
             return {0: event}
         if isinstance(event, Placed):

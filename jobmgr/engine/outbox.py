@@ -28,7 +28,7 @@ from jobmgr.core.state.instructions import (
 )
 from jobmgr.engine.lockdown import Gate, Lockdown
 from peloton.model.cluster import UNNAMED, cluster_of
-from peloton.model.ids import JobId, Run, TaskId
+from peloton.model.ids import JobId, Run, TaskId, parse_task_id
 from peloton.model.lockdown import Component
 from peloton.model.states import TaskState
 from peloton.model.volume import Volume
@@ -53,11 +53,22 @@ class Queue(Generic[T]):
         """Whether the items are held back."""
         return self._gate is not None and self._gate.closed
 
+    def any(self, wanted: Callable[[T], bool]) -> bool:
+        """Return whether there is such an item."""
+        return any(map(wanted, self._items))
+
     def put(self, items: Iterable[T]) -> None:
         """Append items."""
         self._items.extend(items)
         if self._items:
             self._some.set()
+
+    def drop(self, dropped: Callable[[T], bool]) -> list[T]:
+        """Remove and return items that are not to be carried out any more."""
+        out = [item for item in self._items if dropped(item)]
+        if out:
+            self._items = deque(item for item in self._items if not dropped(item))
+        return out
 
     async def take(self, limit: int) -> list[T]:
         """Wait for items; remove and return at most `limit` of them, in order."""
@@ -67,7 +78,7 @@ class Queue(Generic[T]):
             if not self._items:
                 self._some.clear()
                 await self._some.wait()
-        items = self._items
+        items = self._items  # no await from here on: `drop` may replace it
         return [items.popleft() for _ in range(min(limit, len(items)))]
 
 
@@ -84,6 +95,15 @@ class ClusterOutbox:
         self.shut_down: Queue[tuple[Run, str]] = Queue(killing)
         self.reconcile: Queue[tuple[Run, str]] = Queue()
         self.destroy: Queue[Volume] = Queue(killing)
+
+    def drop(self, dropped: Callable[[JobId], bool]) -> None:
+        """Forget what is to be done for jobs, except launches, which may have runs of others."""
+        self.kill.drop(lambda run: dropped(run.job_id))
+        for runs in (self.kill_and_hold, self.shut_down, self.reconcile):
+            runs.drop(lambda each: dropped(each[0].job_id))
+        self.release_holds.drop(lambda each: dropped(parse_task_id(each)[0]))
+        self.renew_holds.drop(lambda each: dropped(each.job_id))
+        self.destroy.drop(lambda each: dropped(each.job_id))
 
 
 class Outbox:
@@ -149,6 +169,23 @@ class Outbox:
         outbox = self.of_cluster(kill.cluster)
         outbox.kill.put(run for run in kill.runs if run not in held)
         outbox.kill_and_hold.put(kill.held)
+
+    def drop(self, dropped: Callable[[JobId], bool]) -> list[Compare]:
+        """Forget what is to be done for jobs; return the comparisons among it, which somebody waits for.
+
+        The launch of a host stays, since it may have runs of other jobs.
+        """
+        for cluster in self._clusters.values():
+            cluster.drop(dropped)
+        self.keep.drop(lambda run: dropped(run.job_id))
+        self.settle.drop(lambda each: dropped(each[0].job_id))
+        for enqueuing in (self.enqueue, self.enqueue_again):
+            enqueuing.drop(lambda each: dropped(each.job_id))
+        self.withdraw.drop(lambda each: dropped(each.job_id))
+        self.prune.drop(lambda each: dropped(each.job_id))
+        for ids in (self.retire, self.delete, self.follow):
+            ids.drop(dropped)
+        return self.compare.drop(lambda each: dropped(each.job_id))
 
     def send(self, instructions: Iterable[Instruction]) -> None:
         """Put instructions into their queues."""

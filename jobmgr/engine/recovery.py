@@ -1,14 +1,15 @@
 """Reads jobs from the store: the active ones when a term begins, finished ones on request.
 
-A leader begins with the list of active jobs. Their tasks are read in the background, those of a requested job
-first. Until all are read no statuses and no placements are taken: they may be of any job.
+A shard begins with the list of its active jobs. Their tasks are read in the background, those of a requested
+job first. Until all are read no statuses and no placements of the shard are taken: they may be of any of its
+jobs. Shards that begin together are read together, as all of them are where an engine has all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from prometheus_client import Gauge
 
@@ -20,6 +21,7 @@ from peloton.daemon.progress import TELL_SECONDS, Gauges, Progress
 from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
+from peloton.model.shard import shard_of
 from peloton.model.volume import VolumeState
 from storage.interface import Store
 
@@ -93,46 +95,55 @@ class Recovery:
         self._done = asyncio.Event()
         SETTLED.set_function(lambda: float(self.settled))
 
+    def add(self, shard: int, active: Iterable[JobId]) -> None:
+        """Hold a shard, whose active jobs are these: calls can be answered, and the jobs are to be read."""
+        self._lanes.shards.begin(shard)
+        self._lanes.unread.update(dict.fromkeys(active))
+
     @property
     def settled(self) -> bool:
         """Whether all jobs are read, evaluated and compared with what resmgr holds."""
-        return self._done.is_set() and self._lanes.settled
+        return self._done.is_set() and not self._lanes.shards.reading and self._lanes.settled
 
     async def begin(self) -> None:
-        """Read the list of active jobs, after which calls can be answered."""
-        jobs = await self._store.jobs.active()
-        self._lanes.unread.update(dict.fromkeys(jobs))
-        self._progress = Progress(GAUGES, log, asyncio.get_running_loop().time, len(jobs), self._log_interval)
+        """Read the list of active jobs of an engine that has all shards; then calls can be answered."""
+        self._lanes.unread.update(dict.fromkeys(await self._store.jobs.active()))
 
     async def run(self) -> None:
-        """Read all jobs in the background. Raises as `read_all`."""
+        """Read the jobs of all shards that begin, in the background; run for ever. Raises as `read_all`."""
         try:
-            await self.read_all()
-            await asyncio.Event().wait()
+            while True:
+                await self.read_all()
+                await self._lanes.shards.some_reading()
         finally:
             for reading in self._reading.values():
                 reading.cancel()
 
     async def run_after(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Run an action once all active jobs are in memory."""
+        """Run an action once all active jobs of the first shards are in memory."""
         await self._done.wait()
         await action()
 
     async def read_all(self) -> int:
-        """Read the jobs that are not in memory yet; return how many were found in all.
+        """Read the jobs that are not in memory yet, and open their shards; return how many were found in all.
 
         A job that is active and not stored was being deleted: it is retired. Anything else that is missing or
         cannot be read raises, and leadership is given up.
         """
-        jobs = iter(list(self._lanes.unread))
+        shards = self._lanes.shards
+        reading, unread = shards.reading, list(self._lanes.unread)
+        self._progress = Progress(
+            GAUGES, log, asyncio.get_running_loop().time, len(unread), self._log_interval
+        )
+        jobs = iter(unread)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(JOBS_AT_ONCE):
                     group.create_task(self._read_each(jobs))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
-        if self._progress is not None:
-            self._progress.done()
+        self._progress.done()
+        shards.opened(reading)
         self._done.set()
         return self._found
 
@@ -154,12 +165,18 @@ class Recovery:
                     await self.read(job_id)
                     break
                 except TRANSIENT as error:
+                    if not self._lanes.shards.holds(job_id):
+                        break
                     log.warning("cannot read job %s, will try again: %s", job_id, error)
                 await delays.wait()
 
     async def _read(self, job_id: JobId) -> None:
+        shards, shard = self._lanes.shards, shard_of(job_id)
+        opening = shards.opening(shard)
         job = await self._stored(job_id)
-        del self._lanes.unread[job_id]
+        if shards.opening(shard) != opening:
+            return  # it was dropped meanwhile, and what was read may be old
+        self._lanes.unread.pop(job_id, None)
         if job is not None:
             self._lanes.recover(job)
             self._found += 1

@@ -10,41 +10,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from jobmgr.engine.shard_work import StoredTerms
 from peloton.clock import Clock
 from peloton.daemon.shard_owner import ShardOwner
 from peloton.errors import Fenced, Unavailable
-from peloton.membership.interface import Member, Role
+from peloton.membership.interface import Member
 from peloton.membership.shard_registry import ShardRegistry
 from peloton.model.amounts import duration
 from peloton.model.ids import JobId
 from peloton.model.shard import SHARDS, shard_of
-from peloton.sharding.claims import claim_of
 from storage.interface import Fence, Store
 
 WAIT_SECONDS = 20.0
 """How long the session of an earlier leader is waited for: longer than it lasts without a sign of life."""
 log = logging.getLogger(__name__)
-
-
-class StoredTerms:
-    """Begins terms of shards in the store, all those together that are to begin at one moment."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiting: dict[int, int] = {}
-        self._beginning: asyncio.Task[None] | None = None
-
-    async def begin(self, shard: int, term: int) -> None:
-        """Begin the term of a shard. Raises as `Store.begin_shards`, for all that begin with it."""
-        self._waiting[shard] = term
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin(), name="terms of shards")
-        await asyncio.shield(self._beginning)
-
-    async def _begin(self) -> None:
-        await asyncio.sleep(0)  # others that are to begin now come meanwhile
-        terms, self._waiting, self._beginning = self._waiting, {}, None
-        await self._store.begin_shards(Role.JOBMGR.value, terms)
 
 
 class LeaderShards:
@@ -83,7 +62,7 @@ class LeaderShards:
     @property
     def claim(self) -> str:
         """What calls to other daemons say of the shards that are owned."""
-        return claim_of(self._owner.terms)
+        return self._owner.claim
 
     async def own_all(self) -> None:
         """Return when all shards are owned.

@@ -1,14 +1,16 @@
-"""Split events that name runs of several jobs into one event per lane."""
+"""Split events that name runs of several jobs: into one event per lane, and by the jobs of an instance."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from operator import is_
+from typing import Any, TypeVar
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
+    Compared,
     Draining,
     Event,
     Launched,
@@ -29,6 +31,7 @@ from peloton.model.ids import JobId, Run
 LaneOf = Callable[[JobId], int]
 Jobs = Callable[[JobId], CachedJob | None]
 T = TypeVar("T")
+E = TypeVar("E")
 
 
 def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Event]:
@@ -59,6 +62,52 @@ def split(event: Event, lanes: int, lane_of: LaneOf, jobs: Jobs) -> Mapping[int,
             return dict.fromkeys(range(lanes), event)
         case _:
             return {lane_of(event.job_id): event}
+
+
+Concerned = Callable[[JobId], bool]
+
+
+def part_of(event: Event, takes: Concerned, holds: Concerned, jobs: Jobs) -> Event | None:
+    """Return the part of an event that an instance takes; None where there is none.
+
+    What others report, at any time, counts for jobs that it `takes`; what was asked for, and the ends of what
+    was begun, for those that it `holds`. A placement without runs is kept: its claim is to be released.
+    """
+    match event:
+        case Statuses():
+            return _of(event, "statuses", [each for each in event.statuses if takes(each[0].job_id)])
+        case PendingReasons():
+            return _of(event, "deltas", [each for each in event.deltas if takes(each[0].job_id)])
+        case Sampled():
+            return _of(event, "readings", [each for each in event.readings if takes(each[0].job_id)])
+        case Preempted():
+            return _of(event, "runs", [each for each in event.runs if takes(each[0].job_id)])
+        case Draining():
+            return _of(event, "runs", [run for run in event.runs if takes(run.job_id)])
+        case Launched() | LaunchRefused() | LaunchUncertain() | SecretMissing():
+            return _of(event, "runs", [run for run in event.runs if holds(run.job_id)])
+        case Placed():
+            parts = [
+                split_placement(each, lambda job_id: 0 if takes(job_id) else 1, jobs).get(0)
+                for each in event.placements
+            ]
+            return _of(event, "placements", [part for part in parts if part is not None])
+        case ResmgrChanged() | Compared():  # the core counts the answers to its comparisons
+            return event
+        case _:
+            return event if holds(event.job_id) else None
+
+
+def _of(event: E, items: str, kept: list[Any]) -> E | None:
+    """Return an event with some of its items, None where it has none of those that it had."""
+    had = getattr(event, items)
+    if len(kept) == len(had) and all(map(is_, kept, had)):
+        return event
+    if not kept:
+        return None
+    cut: Any = event
+    changed: E = replace(cut, **{items: type(had)(kept)})
+    return changed
 
 
 def split_placement(placement: Placement, lane_of: LaneOf, jobs: Jobs) -> Mapping[int, Placement]:

@@ -19,6 +19,7 @@ from peloton.membership.interface import Member
 from peloton.membership.lease import Standing
 from peloton.membership.shard_registry import OwnerSession, ShardRegistry, Shards
 from peloton.sharding.assignment import assign
+from peloton.sharding.claims import claim_of
 from peloton.sharding.ownership import Drain, Drop, HandOver, Instruction, Open, Ownership, Resume
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -81,6 +82,8 @@ class ShardOwner:
         """What opens or drains a shard."""
         self._look = asyncio.Event()
         """Set where something is to be looked at again, though the registry has not changed."""
+        self._claim: str | None = None
+        """The claim, until what is owned changes."""
         self._hand_over: HandOver | None = None
         """What is to be written; a newer one replaces it."""
         self._to_write = asyncio.Event()
@@ -109,9 +112,21 @@ class ShardOwner:
         """The terms of the shards for which something may be done, by number."""
         return {} if self._ownership is None else self._ownership.terms
 
+    @property
+    def claim(self) -> str:
+        """What calls to other daemons say of the shards that are owned; empty where there are none."""
+        if self._claim is None:
+            self._claim = claim_of(self.terms)
+        return self._claim
+
     def assign_again(self) -> None:
         """Look again: this instance has begun to lead."""
         self._look.set()
+
+    def give_up(self, error: Fenced) -> None:
+        """End the session, and begin another one: one of its shards turned out to be another session's."""
+        if self._session is not None and not self._failed.done():
+            self._failed.set_exception(error)
 
     async def leave(self) -> None:
         """Hand all shards over; return when there is none left, or where nobody is there to take them.
@@ -171,7 +186,7 @@ class ShardOwner:
 
     def _drop_all(self) -> None:
         ownership, self._ownership, self._session = self._ownership, None, None
-        self._hand_over = None
+        self._hand_over = self._claim = None
         for shard in ownership.held if ownership is not None else ():
             self._drop(shard)
 
@@ -242,6 +257,7 @@ class ShardOwner:
         return seen.sessions.keys() - _leaving(seen) - {session.name}
 
     def _carry_out(self, ownership: Ownership, instructions: list[Instruction]) -> None:
+        self._claim = None
         for instruction in instructions:
             match instruction:
                 case Open(shard, term):

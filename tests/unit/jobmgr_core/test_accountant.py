@@ -37,6 +37,9 @@ class Jobs:
     def in_memory(self) -> list[CachedJob]:
         return self.jobs
 
+    def job(self, job_id: str) -> CachedJob | None:
+        return next((each for each in self.jobs if each.job_id == job_id), None)
+
 
 def running(job_id: str = JOB, owner: str = "team", since: int = START) -> CachedJob:
     """A job of one core and 100 MB that runs since a time in seconds."""

@@ -105,6 +105,8 @@ async def test_it_owns_all_and_the_store_knows_by_one_write(
     await one.shards.own_all()
     assert one.owned == set(range(SHARDS))
     assert begun == [dict.fromkeys(range(SHARDS), 4)], "above the leader's term"
+    assert one.shards.claim == "4:0-63"
+    assert one.shards.claim is one.shards.claim, "it is made once, until an owner changes"
     one.shards.fence(JOB)
     await one.store.write_all(JOB, {0: task_runtime(1)})
     assert not one.given_up
@@ -115,6 +117,7 @@ async def test_the_next_leader_owns_all_in_newer_terms(house: House) -> None:
     await one.shards.own_all()
     await one.shards.close()
     assert not one.given_up, "it has left in order"
+    assert not one.shards.claim
     with pytest.raises(Fenced):
         one.shards.fence(JOB)
     other = await house.leader("b", 2)

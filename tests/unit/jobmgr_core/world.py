@@ -12,6 +12,7 @@ from jobmgr.clients.launches import HostLaunch, older_request_of
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.held_shards import Opened
 from jobmgr.engine.task_access import TaskAccess
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.host import host_pb2
@@ -371,9 +372,16 @@ class Running:
     """An engine with its drivers, over a world."""
 
     def __init__(
-        self, engine: Engine, world: World, finish_within: float = 10.0, access: TaskAccess | None = None
+        self,
+        engine: Engine,
+        world: World,
+        finish_within: float = 10.0,
+        access: TaskAccess | None = None,
+        resmgr_sources: Callable[[Opened], ResmgrClient] | None = None,
+        hostmgr_sources: Callable[[str, Opened], HostmgrClient] | None = None,
     ) -> None:
-        """`access` is what tasks get that ask for a token."""
+        """`access` is what tasks get that ask for a token; the rest as in `start_drivers`."""
+        self._sources = resmgr_sources, hostmgr_sources
         self.engine = engine
         self._access = access
         self._finish_within = finish_within
@@ -391,6 +399,8 @@ class Running:
             hostmgrs=lambda cluster: HostmgrClient(world),
             finish_within=self._finish_within,
             access=self._access,
+            resmgr_sources=self._sources[0],
+            hostmgr_sources=self._sources[1],
         )
         return self
 
