@@ -128,7 +128,10 @@ async def leading(
         usage = daemon.settings.usage
         accountant = Accountant(store, engine.lanes, daemon.clock, usage.labels, usage.interval)
         engine.accounts = accountant
-        claim = shards.claim
+
+        def claim() -> str:
+            return shards.claim
+
         resmgr, hostmgrs = daemon.client(Role.RESMGR, shards=claim), daemon.hostmgrs(claim)
         finish = start_background(daemon, engine, resmgr, hostmgrs, access)
         daemon.spawn("accounts", engine.recovery.run_after(accountant.run))

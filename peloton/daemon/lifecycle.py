@@ -31,7 +31,7 @@ from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Group, Member, Role
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import EPOCH, INSTANCE, SHARDS, TOKEN, VERSION
+from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN, VERSION
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
@@ -111,17 +111,17 @@ class Daemon(Generic[S]):
         """Return the processes of which one leads, to which this one belongs."""
         return Group(self.role, self.cluster)
 
-    def client(self, role: Role, cluster: str = UNNAMED, shards: str = "") -> LeaderClient:
+    def client(
+        self, role: Role, cluster: str = UNNAMED, shards: Callable[[], str] | None = None
+    ) -> LeaderClient:
         """Return a client that follows the leader of `role`, and calls as this instance in its term.
 
-        `cluster` is the Mesos cluster whose host manager is called, `shards` the claim to shards of jobs
-        (`peloton.sharding.claims`) that calls make.
+        `cluster` is the Mesos cluster whose host manager is called. `shards` returns the claim to shards of
+        jobs (`peloton.sharding.claims`) that a call makes.
         """
         metadata = [(INSTANCE, f"{self.role.value}/{self.id}"), (VERSION, __version__)]
         if (leadership := self._terms.leadership) is not None:
             metadata.append((EPOCH, f"{self.group}:{leadership.term}"))
-        if shards:
-            metadata.append((SHARDS, shards))
         if self._token:
             metadata.append((TOKEN, self._token))
         metadata += [
@@ -129,9 +129,11 @@ class Daemon(Generic[S]):
             ("rpc-service", role.service),
             ("rpc-encoding", "proto"),
         ]
-        return LeaderClient(self.membership, self._channels, role, tuple(metadata), self.fence, cluster)
+        return LeaderClient(
+            self.membership, self._channels, role, tuple(metadata), self.fence, cluster, shards
+        )
 
-    def hostmgrs(self, shards: str = "") -> ClusterClient:
+    def hostmgrs(self, shards: Callable[[], str] | None = None) -> ClusterClient:
         """Return a client that calls the leading host managers of all Mesos clusters, as `client` does."""
         return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster, shards), RULES)
 

@@ -11,12 +11,12 @@ import grpc
 from peloton import __version__
 from peloton.backoff import shortened
 from peloton.calls.rpc import Answer, Request, Rpc
-from peloton.errors import PelotonError, Refused, Unavailable
+from peloton.errors import Conflict, PelotonError, Refused, Unavailable
 from peloton.leaders import DAEMON, JITTER, PROGRAM, Failure, Tries, failure_of, left
 from peloton.membership.interface import Group, Membership, Role, groups
 from peloton.model.cluster import UNNAMED
 from peloton.model.versions import mismatch
-from peloton.rpc.caller import INSTANCE, Metadata
+from peloton.rpc.caller import INSTANCE, SHARDS, Metadata
 from peloton.rpc.errors import error_of
 from peloton.rpc.server import OPTIONS
 from peloton.rpc.tls import Tls
@@ -124,11 +124,16 @@ class LeaderClient:
         metadata: Metadata,
         fence: Callable[[], None] = lambda: None,
         cluster: str = UNNAMED,
+        shards: Callable[[], str] | None = None,
     ) -> None:
         """Call `fence` before each call; it raises where the caller may not act as leader now.
 
-        `cluster` is the Mesos cluster whose host manager is called.
+        `cluster` is the Mesos cluster whose host manager is called. `shards` returns the claim to shards of
+        jobs that a call is to make; while that is empty no call is made.
         """
+        self._shards = shards
+        self._claiming: tuple[str, Metadata] = "", ()
+        """The last claim, and the metadata with it."""
         self._membership = membership
         self._channels = channels
         self._group = Group(role, cluster)
@@ -183,11 +188,16 @@ class LeaderClient:
         call = self._calls.get(rpc.path)
         if call is None:
             call = self._calls[rpc.path] = channel.unary_unary(rpc.path, rpc.serialize, rpc.parse)
+        claim, metadata = self._claims()
         try:
-            answer: Answer = await call(request, timeout=seconds, metadata=self._metadata)
+            answer: Answer = await call(request, timeout=seconds, metadata=metadata)
             return answer
         except grpc.RpcError as error:
-            raise self._failed(error, leader.target, rpc.name) from None
+            failed = self._failed(error, leader.target, rpc.name)
+            if self._shards is not None and isinstance(failed.error, Conflict) and self._shards() != claim:
+                # A shard has moved since: the call was refused, and is made again with what is owned now.
+                raise _Failed(Failure.NOT_BEGUN, Unavailable(str(failed.error))) from None
+            raise failed from None
         except grpc.aio.UsageError as error:
             if channel is self._channels.existing(leader.target):
                 raise PelotonError(f"{rpc.name}: {error}") from None
@@ -196,6 +206,17 @@ class LeaderClient:
             if _cancelled():
                 raise
             raise _deposed(Failure.GONE, leader.target, rpc.name) from None
+
+    def _claims(self) -> tuple[str, Metadata]:
+        """Return the present claim to shards, and metadata with it. Raises Unavailable for none."""
+        if self._shards is None:
+            return "", self._metadata
+        claim = self._shards()
+        if not claim:
+            raise Unavailable("this instance owns no shards now")
+        if claim != self._claiming[0]:
+            self._claiming = claim, (*self._metadata, (SHARDS, claim))
+        return self._claiming
 
     def _failed(self, error: grpc.RpcError, target: str, name: str) -> _Failed:
         """Return how a try has failed at a server."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -21,10 +21,11 @@ class _OneLeader:
         return self._address
 
 
-def claiming(client: LeaderClient, shards: str) -> LeaderClient:
+def claiming(client: LeaderClient, shards: Callable[[], str]) -> LeaderClient:
     """Return what calls as `client` does, and as the owner of shards of jobs."""
-    metadata = (*client._metadata, ("peloton-shards", shards))
-    return LeaderClient(client._membership, client._channels, client._group.role, metadata)
+    return LeaderClient(
+        client._membership, client._channels, client._group.role, client._metadata, shards=shards
+    )
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -17,12 +17,14 @@ from jobmgr.core.launch_answers import LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
 from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, StreamBroken
 from mesos.v1 import mesos_pb2
-from peloton.errors import Conflict
+from peloton.calls.jobmgr import INIT_STREAM
+from peloton.errors import Conflict, Unavailable
 from peloton.membership.interface import Role
 from peloton.model.ids import Run, task_id
 from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
+from peloton.private.eventstream.eventstream_pb2 import InitStreamRequest
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
@@ -73,12 +75,16 @@ class Served:
 
     def __init__(self, made: served.Served, client: LeaderClient) -> None:
         self._made = made
-        self._client = client
+        self.client = client
         self.port: Hostmgr = HostmgrClient(client)
 
     def owner(self, shards: str) -> Hostmgr:
         """Return the port as it is for an owner of shards."""
-        return HostmgrClient(claiming(self._client, shards))
+        return self.owner_by(lambda: shards)
+
+    def owner_by(self, shards: Callable[[], str]) -> Hostmgr:
+        """Return the port as it is for an owner of shards that change."""
+        return HostmgrClient(claiming(self.client, shards))
 
     def report(self, job_id: str, run: int) -> None:
         """Let Mesos report a run as running."""
@@ -177,6 +183,20 @@ async def test_owners_of_shards_get_their_events_and_let_them_go_alone() -> None
         await made.owner("6:31").open_stream()
         with pytest.raises(Conflict, match="shard 31: term 5 is over"):
             await one.open_stream()
+
+
+async def test_a_call_is_made_again_where_a_shard_of_its_claim_has_moved_meanwhile() -> None:
+    async with serving() as made:
+        stream, begin = await made.owner("6:31").open_stream()
+        claims = ["5:0-31"]
+        port = made.owner_by(lambda: claims.pop(0) if len(claims) > 1 else claims[0])
+        with pytest.raises(Conflict, match="shard 31: term 5 is over"):
+            await port.open_stream()
+        claims[:] = ["5:0-31", "5:0-30"]
+        assert await port.open_stream() == (stream, begin)
+        claims[:] = [""]
+        with pytest.raises(Unavailable, match="owns no shards"):
+            await claiming(made.client, lambda: "").call(INIT_STREAM, InitStreamRequest(), timeout=0.05)
 
 
 async def test_whoever_gets_all_shards_begins_where_any_owner_has_ended() -> None:
