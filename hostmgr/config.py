@@ -14,6 +14,7 @@ from hostmgr.core.runs.launches import LaunchLimits
 from hostmgr.core.state.columns import CONCURRENT_LAUNCHES
 from hostmgr.core.state.host_filter import Ranking
 from hostmgr.kubernetes.core.nodes import parse_toleration
+from peloton.config.addresses import is_loopback
 from peloton.config.base import Settings
 from peloton.config.encryption import AgentSettings, ServerTlsSettings
 from peloton.config.settings import DaemonSettings
@@ -101,6 +102,27 @@ class MesosSettings(Settings):
         return value
 
 
+class SandboxSettings(Settings):
+    """Where the leader serves logs of tasks and runs commands beside them, as an agent of Mesos does.
+
+    Callers are asked for the credentials of `agents`, and it speaks TLS where `agents.tls` is true, with the
+    certificate of `tls`.
+    """
+
+    port: int = Field(0, ge=0, le=65535)
+    """Port; 0: they are not served."""
+    host: str = Field("127.0.0.1", min_length=1)
+    """Address to listen on."""
+    advertise: str = ""
+    """Address at which callers find it. Where empty: `host`."""
+
+    @model_validator(mode="after")
+    def _found(self) -> Self:
+        if self.port and not self.advertise and self.host in ("0.0.0.0", "::"):
+            raise ValueError(f"host {self.host} is no address that others find: give advertise, too")
+        return self
+
+
 class KubernetesSettings(Settings):
     """A Kubernetes cluster in place of a Mesos master."""
 
@@ -134,6 +156,8 @@ class KubernetesSettings(Settings):
     """Most calls that create or delete pods at a time."""
     timeout: float = Field(30.0, gt=0)
     """Longest time of a call of the API server, in seconds."""
+    sandboxes: SandboxSettings = SandboxSettings()
+    """Logs of tasks, and commands beside them."""
 
     @field_validator("ports")
     @classmethod
@@ -326,6 +350,18 @@ class HostmgrSettings(DaemonSettings):
     @classmethod
     def _slack(cls, value: str) -> str:
         return _known_kinds(value, "CPU")
+
+    @model_validator(mode="after")
+    def _sandboxes_are_closed(self) -> Self:
+        if self.kubernetes is None or not self.kubernetes.sandboxes.port:
+            return self
+        host = self.kubernetes.sandboxes.host
+        if not (is_loopback(host) or self.agents.principal or self.insecure):
+            raise ValueError(
+                f"kubernetes.sandboxes.host {host} is beyond loopback: give agents.principal and "
+                "agents.secret_file, since callers run commands beside tasks, or insecure: true"
+            )
+        return self
 
     @property
     def cluster_name(self) -> str:

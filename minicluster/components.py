@@ -29,6 +29,8 @@ WEB = "web"
 MODULES = {**{daemon: daemon for daemon in DAEMONS}, WEB: "peloton.web"}
 """Python modules of the processes that have a configuration file."""
 ETCD, API_SERVER, KUBELET = "etcd", "kube-apiserver", "kubelet"
+SANDBOXES = "sandboxes"
+"""The name of the port of hostmgr's by which logs of pods are read."""
 PROTOCOLS = {ZOOKEEPER: "zk", CASSANDRA: "cql", API_SERVER: "https"}
 """Protocol of a component's first port, where that is not HTTP."""
 
@@ -127,6 +129,8 @@ def _kubernetes(cluster: ClusterSettings, layout: Layout, ports: Ports) -> Itera
             f"--work-dir={layout.work_of(name)}",
             f"--ready-file={layout.ready_of(name)}",
         ]
+        if cluster.kubernetes == OWN:
+            flags += kubernetes.kubelet_flags(layout.work_of(API_SERVER))
         yield Component(name, KUBELET, 0, 0, {}, (*flags, *([f"--labels={labels}"] if labels else [])))
 
 
@@ -315,7 +319,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
     own: dict[str, Tree] = {
         "hostmgr": {
             **store,
-            **_cluster_manager(master, cluster, layout),
+            **_cluster_manager(master, cluster, layout, ports),
             **_launch_limit(cluster),
             **_agents(cluster, layout),
             **_sampling(cluster),
@@ -365,14 +369,14 @@ def _master_security(cluster: ClusterSettings, layout: Layout) -> list[str]:
     ]
 
 
-def _cluster_manager(master: str, cluster: ClusterSettings, layout: Layout) -> Tree:
+def _cluster_manager(master: str, cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
     """Return the settings by which the first host manager calls Mesos, or Kubernetes."""
     if not cluster.kubernetes:
         return _mesos({"master": master}, cluster, layout)
     own: Tree = {"default_image": PROCESS} if cluster.has_kubelets else {}
-    return {
-        "kubernetes": {"kubeconfig": kubeconfig(cluster, layout), "namespace": kubernetes.NAMESPACE, **own}
-    }
+    served = {"port": ports(SANDBOXES, SANDBOXES, 0)[0]}
+    access = {"kubeconfig": kubeconfig(cluster, layout), "namespace": kubernetes.NAMESPACE}
+    return {"kubernetes": {**access, "sandboxes": served, **own}}
 
 
 def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:

@@ -22,6 +22,7 @@ BASE_PORTS = {
     "mesos-master": (5050, 0),
     "etcd": (2379, 2380),
     "kube-apiserver": (6443, 0),
+    "sandboxes": (5056, 0),
     "jobmgr": (5292, 5392),
     "resmgr": (5290, 5394),
     "hostmgr": (5291, 5391),

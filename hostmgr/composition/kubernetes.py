@@ -7,10 +7,13 @@ from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
 from hostmgr.kubernetes.core.nodes import parse_toleration
 from hostmgr.kubernetes.manifest import PodRules
+from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, SandboxRules
 from peloton.config.errors import ConfigError
 from peloton.daemon.lifecycle import Daemon
+from peloton.identity.agents import agent_access
 from peloton.kubernetes.access import Access, from_kubeconfig, in_cluster
 from peloton.kubernetes.client import ApiClient
+from peloton.rpc.tls import Tls
 
 FOLLOWERS = 4
 """Connections beside those that create and delete pods: two watches, leases and reads."""
@@ -51,4 +54,18 @@ def kubernetes_backend(
         daemon.clock,
         settings.concurrency,
         daemon.fence,
+        sandboxes_of(daemon.settings, daemon.servers.tls),
     )
+
+
+def sandboxes_of(settings: HostmgrSettings, tls: Tls | None) -> SandboxRules:
+    """Return where sandboxes are served, and to whom. Raises ConfigError."""
+    assert settings.kubernetes is not None
+    given = settings.kubernetes.sandboxes
+    if not given.port:
+        return NOT_SERVED
+    if settings.agents.tls and tls is None:
+        raise ConfigError("agents.tls: tls.certificate_file is missing, by which sandboxes are served")
+    context = tls.http() if settings.agents.tls and tls is not None else None
+    advertised = given.advertise or given.host
+    return SandboxRules(given.host, given.port, advertised, agent_access(settings.agents), context)

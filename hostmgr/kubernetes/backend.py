@@ -33,6 +33,7 @@ from hostmgr.kubernetes.maintenance import NodeMaintenance
 from hostmgr.kubernetes.manifest import PodRules, pod_manifest
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
 from hostmgr.kubernetes.quotas import read_quota
+from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
 from hostmgr.kubernetes.writing import PodWriter
 from peloton.clock import Clock
 from peloton.config.errors import ConfigError
@@ -69,6 +70,7 @@ class KubernetesBackend:
         clock: Clock,
         concurrency: int = 32,
         fence: Callable[[], None] = lambda: None,
+        sandboxes: SandboxRules = NOT_SERVED,
     ) -> None:
         """`framework_id` is the stored one: the uid of the namespace; empty: none is known.
 
@@ -82,7 +84,8 @@ class KubernetesBackend:
         self._clock = clock
         self._fence = fence
         self._core = KubernetesCluster(rules)
-        self._messages = HostMessages(cluster, framework_id)
+        self._messages = HostMessages(cluster, framework_id, sandboxes.pid)
+        self._sandboxes = self._sandboxes_of(sandboxes) if sandboxes.port else None
         self._writer = PodWriter(client, self._core, rules.namespace, concurrency, fence, self._wake_up)
         self._leases = Leases(client)
         self._maintenance = NodeMaintenance(client, self._core, self._messages, fence)
@@ -101,8 +104,17 @@ class KubernetesBackend:
         """Set the receiver of events."""
         self._listener = listener
 
+    def _sandboxes_of(self, rules: SandboxRules) -> Sandboxes:
+        framework, now = lambda: self._framework_id, self._clock.monotonic
+        return Sandboxes(rules, self._client.access, self._rules.namespace, self._core, framework, now)
+
     async def run(self) -> NoReturn:
-        """Follow the cluster, again after each interruption."""
+        """Follow the cluster, again after each interruption, and serve the sandboxes of its runs."""
+        works = [self._follow()] if self._sandboxes is None else [self._follow(), self._sandboxes.serve()]
+        await until_first_ends(*works)
+        raise AssertionError("these works do not end")
+
+    async def _follow(self) -> NoReturn:
         failures = 0
         async with self._client:
             while True:

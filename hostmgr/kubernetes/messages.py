@@ -22,7 +22,7 @@ from peloton.model.resources import MILLI, Resources
 from peloton.wire.mesos import task_status
 
 NO_FILES = 0
-"""The port of a node that serves neither logs nor files of tasks."""
+"""The port of a node: itself it serves neither logs nor files of tasks."""
 NEARBY_NANOSECONDS = 5 * NANOSECONDS
 """Kubernetes writes times in whole seconds: one that is as near is taken for the present, which is exact."""
 
@@ -60,9 +60,13 @@ def _time(text: str, now: int) -> int:
 class HostMessages:
     """Translate nodes and their rooms. The labels of a node are encoded once."""
 
-    def __init__(self, cluster: str, framework_id: str = "") -> None:
-        """Name hosts as those of a cluster, which may have no name."""
+    def __init__(self, cluster: str, framework_id: str = "", pid: str = "") -> None:
+        """Name hosts as those of a cluster, which may have no name.
+
+        `pid` tells where sandboxes are served; empty: nowhere.
+        """
         self._cluster = cluster
+        self._pid = pid
         self.framework_id = framework_id
         self._labels: dict[tuple[Label, ...], tuple[list[mesos_pb2.Attribute], tuple[bytes, ...]]] = {}
 
@@ -97,7 +101,7 @@ class HostMessages:
     def agent(self, node: Node, allocated: Resources, ports: Sequence[PortRange]) -> Agent:
         """Return a node as an agent."""
         labels = self.labels(node)
-        wire = master_pb2.Response.GetAgents.Agent(active=True)
+        wire = master_pb2.Response.GetAgents.Agent(active=True, version="", pid=self._pid)
         wire.agent_info.id.value, wire.agent_info.hostname = node.name, self.hostname(node.name)
         wire.agent_info.port = NO_FILES
         wire.agent_info.attributes.extend(self._attributes(labels)[0])

@@ -6,10 +6,13 @@ and knows one token, of an administrator.
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import secrets
+import shutil
 import ssl
+import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,12 +24,15 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from peloton.config.private import write_private
 from peloton.errors import PelotonError, Unavailable
+from peloton.identity.certs import LONGEST_DAYS, authority_in, issue, make_authority
 
 VERSION = "1.35.4"
 HOST = "127.0.0.1"
 NAMESPACE = "peloton"
 REQUEST_SECONDS = 5.0
 _KEY_BITS = 2048
+_SERVER, _CALLER = "kubelet", "apiserver"
+"""Names of certificates: that of all kubelets, and that by which the API server calls them."""
 
 
 class Missing(PelotonError):
@@ -51,8 +57,9 @@ def etcd_command(folder: Path, port: int, peer_port: int) -> list[str]:
 
 
 def configure(folder: Path) -> None:
-    """Make the key of service accounts and the administrator's token, where they are not there."""
+    """Make keys, certificates of kubelets and the administrator's token, where they are not there."""
     folder.mkdir(parents=True, exist_ok=True)
+    _certify(folder)
     if not _key(folder).exists():
         key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
         pem = key.private_bytes(
@@ -63,6 +70,29 @@ def configure(folder: Path) -> None:
         write_private(_key(folder), pem.decode())
     if not _tokens(folder).exists():
         write_private(_tokens(folder), f"{secrets.token_urlsafe(24)},admin,admin,system:masters\n")
+
+
+def _certify(folder: Path) -> None:
+    """Make the authority of kubelets, and certificates for them and for the API server as their caller."""
+    kubelets = _kubelets(folder)
+    if kubelets.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        now = datetime.datetime.now(datetime.UTC)
+        make_authority(Path(made), "kubelets", now)
+        for name in (_SERVER, _CALLER):
+            issue(Path(made), name, (HOST,), LONGEST_DAYS, now)
+        shutil.copytree(made, kubelets)
+
+
+def kubelet_flags(folder: Path) -> list[str]:
+    """Return the flags of a kubelet that this API server calls, whose folder is configured."""
+    kubelets = _kubelets(folder)
+    return [
+        f"--tls-certificate={kubelets / f'{_SERVER}.crt'}",
+        f"--tls-key={kubelets / f'{_SERVER}.key'}",
+        f"--tls-client-ca={authority_in(kubelets).certificate}",
+    ]
 
 
 def command(folder: Path, port: int, etcd_port: int) -> list[str]:
@@ -80,6 +110,10 @@ def command(folder: Path, port: int, etcd_port: int) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={_key(folder)}",
         f"--service-account-signing-key-file={_key(folder)}",
+        f"--kubelet-certificate-authority={authority_in(_kubelets(folder)).certificate}",
+        f"--kubelet-client-certificate={_kubelets(folder) / f'{_CALLER}.crt'}",
+        f"--kubelet-client-key={_kubelets(folder) / f'{_CALLER}.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--endpoint-reconciler-type=none",
         # Nothing makes the service account that it would ask for: no controller runs.
@@ -154,6 +188,10 @@ def _call(folder: Path, port: int, method: str, path: str, body: object = None) 
 
 def _key(folder: Path) -> Path:
     return folder / "service-accounts.pem"
+
+
+def _kubelets(folder: Path) -> Path:
+    return folder / "kubelets"
 
 
 def _tokens(folder: Path) -> Path:

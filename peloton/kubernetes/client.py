@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from peloton.plainjson import parse_json
 
 if TYPE_CHECKING:
     import httpx2
+    from httpx2.websockets import AsyncWebSocketSession
 
 Object = Mapping[str, Any]
 """An object of Kubernetes, as JSON has it."""
@@ -23,6 +25,8 @@ IDLE_SECONDS = 100.0
 """Longest silence of a watch: an API server sends a bookmark about every minute."""
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Largest event of a watch. etcd holds no object over 1.5 MiB by default."""
+MAX_MESSAGE_BYTES = 1024 * 1024
+"""Largest message of a WebSocket; an API server sends pieces of 32 KiB."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 _TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
@@ -44,7 +48,7 @@ class ApiClient:
 
     def __init__(self, access: Access, connections: int = 64, timeout: float = CALL_SECONDS) -> None:
         """Open up to `connections` connections; a call takes `timeout` seconds at most."""
-        self._access = access
+        self.access = access
         self._connections = connections
         self._timeout = timeout
         self._http: httpx2.AsyncClient | None = None
@@ -52,15 +56,15 @@ class ApiClient:
     @property
     def server(self) -> str:
         """The URL of the API server."""
-        return self._access.server
+        return self.access.server
 
     async def __aenter__(self) -> ApiClient:
         import httpx2  # slow to import, and only clusters of Kubernetes need it
 
         limits = httpx2.Limits(max_connections=self._connections, max_keepalive_connections=self._connections)
         self._http = httpx2.AsyncClient(
-            base_url=self._access.server,
-            verify=self._access.tls or False,
+            base_url=self.access.server,
+            verify=self.access.tls or False,
             timeout=self._timeout,
             limits=limits,
             trust_env=False,
@@ -128,16 +132,70 @@ class ApiClient:
         except (httpx2.HTTPError, OSError) as error:
             raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
 
+    async def stream(self, path: str, **params: str | int | bool) -> AsyncGenerator[bytes]:
+        """Yield what is at a path as it comes, such as a log that is followed. Raises as `call`."""
+        import httpx2
+
+        assert self._http is not None, "use the client as a context manager"
+        timeout = httpx2.Timeout(self._timeout, read=None)
+        stream = self._http.stream(
+            "GET",
+            path,
+            params=_query(params),
+            headers={**self._headers(), "Accept": "*/*", "Accept-Encoding": "identity"},
+            timeout=timeout,
+            extensions=self._names(),
+        )
+        try:
+            async with stream as answer:
+                if answer.status_code != 200:
+                    _checked(self.server, answer.status_code, await answer.aread())
+                async for piece in answer.aiter_raw():
+                    yield piece
+        except (httpx2.HTTPError, OSError) as error:
+            raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, protocols: Sequence[str], params: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[AsyncWebSocketSession]:
+        """Open a WebSocket, with one of some protocols, the first best. Raises as `call`."""
+        import httpx2
+        from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
+
+        assert self._http is not None, "use the client as a context manager"
+        opened = self._http.websocket(
+            f"{self.server}{path}",
+            max_message_size_bytes=MAX_MESSAGE_BYTES,
+            subprotocols=list(protocols),
+            params=httpx2.QueryParams(list(params)),
+            headers=self._headers(),
+            extensions=self._names(),
+        )
+        try:
+            async with opened as session:
+                yield session
+        except WebSocketUpgradeError as error:
+            answer = error.response
+            _checked(self.server, max(answer.status_code, 300), await answer.aread())
+        except (httpx2.HTTPError, OSError, HTTPXWSException) as error:
+            raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+        except BaseExceptionGroup as group:  # of the tasks of the session
+            rest = group.split((httpx2.HTTPError, OSError, HTTPXWSException))[1]
+            if rest is not None:
+                raise rest from None
+            raise Unavailable(f"{self.server}: the connection broke") from None
+
     def _headers(self) -> dict[str, str]:
         try:
-            token = self._access.bearer()
+            token = self.access.bearer()
         except ConfigError as error:  # it may be written anew at the moment
             raise Unavailable(str(error)) from None
         accept = {"Accept": "application/json"}
         return {**accept, "Authorization": f"Bearer {token}"} if token else accept
 
     def _names(self) -> dict[str, Any]:
-        return {"sni_hostname": self._access.server_name} if self._access.server_name else {}
+        return {"sni_hostname": self.access.server_name} if self.access.server_name else {}
 
 
 async def _lines(parts: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:

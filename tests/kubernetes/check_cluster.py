@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from tests.cluster.conftest import Harness, harness_of
+from tests.cluster.conftest import Harness
 from tests.cluster.kubernetes_jobs import *  # noqa: F403 - its tests are those of this module
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +33,3 @@ def test_an_example_runs_as_on_mesos(harness: Harness, name: str) -> None:
     assert harness.runtime(job).state in (job_pb2.SUCCEEDED, job_pb2.RUNNING)
     request = task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job))
     harness.client.task_svc.Stop(request, timeout=30)
-
-
-@pytest.fixture(scope="module")
-def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    with harness_of(tmp_path_factory, kubernetes="own") as held:
-        yield held

@@ -38,6 +38,9 @@ class RealKubernetes(Kubernetes):
         for host, ready in [(host, self.start_kubelet(host)) for host in HOSTS]:
             self.children.wait_ready(ready, host)
 
+    def kubelet_flags(self) -> list[str]:
+        return kubernetes.kubelet_flags(self._folder)
+
     def stop(self) -> None:
         self.children.stop()
         for process in self._servers.values():

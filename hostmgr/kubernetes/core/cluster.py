@@ -285,6 +285,11 @@ class KubernetesCluster:
         if self._connected:
             self._out.statuses.append(status)
 
+    def over(self, run: MesosTaskId) -> bool | None:
+        """Return whether the container of a run has ended; None where there is no pod of it."""
+        pod = self._pods.get((self._rules.namespace, run))
+        return None if pod is None or not pod.ours else pod.over or pod.container.state == "terminated"
+
     # Launches.
 
     def launch(self, node: str, run: MesosTaskId, resources: Resources, ports: Iterable[int] = ()) -> None:

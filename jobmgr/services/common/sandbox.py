@@ -92,8 +92,8 @@ def address_of(agent: AgentAddress) -> tuple[str, str]:
     """
     if not agent.pid and not agent.port:
         raise Refused(
-            f"host {agent.hostname} is a node of Kubernetes: logs and files of its tasks are not served; "
-            "`kubectl logs` with the id of the run shows the log"
+            f"host {agent.hostname} is a node of Kubernetes, and logs of its tasks are not served: hostmgr's "
+            "setting kubernetes.sandboxes.port is 0; `kubectl logs` with the id of the run shows the log"
         )
     host, colon, port = agent.pid.rpartition("@")[2].rpartition(":")
     if colon and host and port.isdigit():

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import signal
+import ssl
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import NoReturn
 from minicluster.kubernetes.kubelet.node import node_object, register, renew_lease
 from minicluster.kubernetes.kubelet.pods import Pods
 from minicluster.kubernetes.kubelet.processes import Processes
+from minicluster.kubernetes.kubelet.server import KubeletServer
 from minicluster.kubernetes.kubelet.translation import CannotBeRun, quantity
 from minicluster.mesos.agent.isolation import NOTHING
 from minicluster.mesos.agent.launcher import Images, Launcher
@@ -25,8 +27,10 @@ from minicluster.mesos.common import resource_notation
 from minicluster.mesos.common.modes import PASSABLE
 from minicluster.mesos.common.server_process import (
     CannotRun,
+    listen,
     prepare_directory,
     run,
+    server_tls,
     tell,
     write_ready_file,
 )
@@ -55,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--storage", default="20000Mi", help="ephemeral storage")
     add("--ports", default="", help="ports that Peloton's tasks may take: FIRST-LAST, with commas between")
     add("--labels", default="", help="labels of the node: KEY=VALUE, with commas between them")
+    add("--tls-certificate", type=Path, help="PEM file: serve logs and commands to the API server")
+    add("--tls-key", type=Path, help="PEM file of its key")
+    add("--tls-client-ca", type=Path, help="PEM file of the authority of callers, which need a certificate")
     add("--work-dir", type=Path, required=True, help="where sandboxes and records are kept")
     add("--ready-file", type=Path, help="written once the node is registered: JSON with pid and node")
     return parser
@@ -105,7 +112,12 @@ async def _serve(options: argparse.Namespace) -> None:
         pods = Pods(client, allocatable, options.ip, say)
         processes = Processes(layout, _launcher(layout, allocatable), options.node, pods)
         pods.attach(processes)
-        node = node_object(options.node, amounts, labels, options.ip, options.ports)
+        server, port = KubeletServer(processes, pods.uid_of), 0
+        if (tls := _tls(options)) is not None:
+            listener = listen(options.ip, 0)
+            port = int(listener.getsockname()[1])
+            await server.serve(listener, tls)
+        node = node_object(options.node, amounts, labels, options.ip, options.ports, port)
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -115,7 +127,14 @@ async def _serve(options: argparse.Namespace) -> None:
             _follow(client, options.node, pods),
             pods.write(),
         )
+        await server.stop()
         processes.close()
+
+
+def _tls(options: argparse.Namespace) -> ssl.SSLContext | None:
+    if options.tls_certificate and not options.tls_client_ca:
+        raise CannotRun("--tls-certificate: --tls-client-ca is missing: who calls may run commands here")
+    return server_tls(options.tls_certificate, options.tls_key, options.tls_client_ca)
 
 
 async def _live(client: ApiClient, node: dict[str, object], ready_file: Path | None) -> NoReturn:

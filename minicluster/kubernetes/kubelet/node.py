@@ -17,9 +17,12 @@ _CONFLICT, _NOT_FOUND = 409, 404
 
 
 def node_object(
-    name: str, amounts: Mapping[str, str], labels: Mapping[str, str], ip: str, ports: str = ""
+    name: str, amounts: Mapping[str, str], labels: Mapping[str, str], ip: str, ports: str = "", port: int = 0
 ) -> dict[str, Any]:
-    """Return a node that is ready, with these amounts. `ports` are those for tasks of Peloton."""
+    """Return a node that is ready, with these amounts.
+
+    `ports` are those for tasks of Peloton, `port` is that of the kubelet's server; 0: it has none.
+    """
     all_amounts = {**amounts, "pods": str(MOST_PODS)}
     return {
         "apiVersion": "v1",
@@ -29,6 +32,7 @@ def node_object(
             "capacity": all_amounts,
             "allocatable": all_amounts,
             "addresses": [{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }

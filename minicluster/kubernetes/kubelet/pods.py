@@ -72,6 +72,15 @@ class Pods(Listener):
         elif isinstance(change, Removed):
             self._remove(change.object["metadata"]["uid"])
 
+    def uid_of(self, namespace: str, name: str, container: str) -> str:
+        """Return the uid of a pod with this container; empty where it is not on this node."""
+        for uid, held in self._held.items():
+            metadata = held.wire["metadata"]
+            if (metadata["namespace"], metadata["name"]) == (namespace, name):
+                names = [each["name"] for each in held.wire["spec"]["containers"]]
+                return uid if container in names else ""
+        return ""
+
     def _put(self, wire: Object) -> None:
         uid = wire["metadata"]["uid"]
         held = self._held.get(uid)

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import signal
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,14 @@ class Process:
     pidfd: int = -1
     stopped: bool = False
     running: bool = False
+    companions: set[Callable[[], None]] = field(default_factory=set)
+    """What ends the commands beside it, with which they end."""
+
+
+def _join_streams(sandbox: Path) -> None:
+    """Let both streams of a process be one file: a container of Kubernetes has one log, in their order."""
+    (sandbox / "stderr").unlink()
+    (sandbox / "stderr").hardlink_to(sandbox / "stdout")
 
 
 class Listener:
@@ -71,8 +80,8 @@ class Processes:
         self._supervisors: Supervisors[Process] = Supervisors(
             layout.work_dir, self._on_event, launcher.isolation.encloses
         )
-        companions = Companions(layout, launcher.isolation, launcher.in_docker)
-        self._health = HealthChecks(self._on_health, companions)
+        self.companions = Companions(layout, launcher.isolation, launcher.in_docker)
+        self._health = HealthChecks(self._on_health, self.companions)
 
     def start(self, uid: str, task: mesos.TaskInfo) -> None:
         """Start the process of a pod, or find it again, running or ended."""
@@ -83,6 +92,7 @@ class Processes:
         sandbox = self._sandbox(task, uid)
         if not sandbox.is_dir():
             make_sandbox(self._layout, self._node, FRAMEWORK, task.task_id.value, uid)
+            _join_streams(sandbox)
         process = Process(uid, task, RunLocation(self._node, FRAMEWORK, uid, sandbox))
         self._live[uid] = process
         Path(self._layout.claim(uid, 0)).touch(0o600)
@@ -96,6 +106,19 @@ class Processes:
 
     def _sandbox(self, task: mesos.TaskInfo, uid: str) -> Path:
         return self._layout.executor(self._node, FRAMEWORK, task.task_id.value) / uid
+
+    def running(self, uid: str) -> Process | None:
+        """Return the process of a pod that runs."""
+        process = self._live.get(uid)
+        return process if process is not None and process.running else None
+
+    def live(self, uid: str) -> bool:
+        """Return whether a pod has a process, or is about to have one."""
+        return uid in self._live
+
+    def log_of(self, uid: str, name: str) -> Path:
+        """Return the file with the log of a pod, which may not be there (yet)."""
+        return self._layout.executor(self._node, FRAMEWORK, name) / uid / "stdout"
 
     def _find(self, process: Process) -> None:
         """Wait for the end of a process that an earlier kubelet started."""
@@ -149,6 +172,9 @@ class Processes:
         self._listener.on_end(process.uid, outcome)
 
     def _over(self, process: Process) -> None:
+        process.running = False
+        for end in list(process.companions):
+            end()
         self._health.stop((FRAMEWORK, process.uid))
         if process.pidfd >= 0:
             asyncio.get_running_loop().remove_reader(process.pidfd)

@@ -62,8 +62,6 @@ def task_of(pod: Object) -> mesos.TaskInfo:
     for name, value in variables.items():
         task.command.environment.variables.add(name=name, value=value)
     _set_command(task.command, container, variables)
-    task.container.type = mesos.ContainerInfo.DOCKER
-    task.container.docker.image = container.get("image") or ""
     _set_amounts(task, requested(pod))
     _set_check(task.health_check, container.get("livenessProbe"), task.command)
     if not container.get("livenessProbe"):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mesos.v1 import mesos_pb2 as mesos
-from minicluster.mesos.agent.location import file_and_argv
+from minicluster.mesos.agent.location import RunLocation, file_and_argv
 from minicluster.mesos.agent.run import Run
 from minicluster.mesos.agent.task_commands import Companions
 
@@ -124,6 +124,20 @@ class TerminalInput:
         asyncio.get_running_loop().remove_writer(self._master)
 
 
+class Located(Protocol):
+    """A task that a command runs beside."""
+
+    @property
+    def task(self) -> mesos.TaskInfo:
+        """What runs."""
+        ...
+
+    @property
+    def place(self) -> RunLocation:
+        """Where it runs."""
+        ...
+
+
 @dataclass(slots=True)
 class Session:
     """One command. ``status`` is its raw wait status when it has ended."""
@@ -180,7 +194,7 @@ class Session:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    async def run(self, run: Run, companions: Companions) -> None:
+    async def run(self, run: Located, companions: Companions) -> None:
         """Run the command to its end."""
         try:
             await self._start(run, companions)
@@ -255,7 +269,7 @@ class Session:
             self.output.write("STDOUT", piece)
             await self.output.writable()
 
-    async def _start(self, run: Run, companions: Companions) -> None:
+    async def _start(self, run: Located, companions: Companions) -> None:
         options: dict[str, Any] = {
             "cwd": run.place.sandbox,
             "env": companions.environment(run.task, run.place),

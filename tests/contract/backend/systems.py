@@ -186,9 +186,12 @@ class Kubernetes:
         self.children.work_dirs.append(work)
         self.children.start(
             host, "minicluster.kubernetes.kubelet", f"--kubeconfig={self.kubeconfig}", f"--node={host}",
-            "--labels=zone=a", f"--work-dir={work}", f"--ready-file={ready}",
+            "--labels=zone=a", f"--work-dir={work}", f"--ready-file={ready}", *self.kubelet_flags(),
         )  # fmt: skip
         return ready
+
+    def kubelet_flags(self) -> list[str]:
+        return []
 
     def stop(self) -> None:
         self.children.stop()

@@ -1,0 +1,15 @@
+"""One cluster with all four daemons, for all tests that need one: to bring it up takes longest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import Harness, harness_of
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with harness_of(tmp_path_factory, kubernetes="own") as held:
+        yield held
