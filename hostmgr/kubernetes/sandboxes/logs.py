@@ -66,8 +66,11 @@ class _Copy:
 
     async def _take(self, *, follow: bool) -> None:
         """Add what a log has beyond what is known of it."""
-        skip, params = self.size, {"container": self._container, "limitBytes": MOST_BYTES + 1}
-        async with aclosing(self._client.stream(self._path, follow=follow, **params)) as stream:
+        skip = self.size
+        stream = self._client.stream(
+            self._path, follow=follow, container=self._container, limitBytes=MOST_BYTES + 1
+        )
+        async with aclosing(stream):
             async for piece in stream:
                 if skip >= len(piece):
                     skip -= len(piece)

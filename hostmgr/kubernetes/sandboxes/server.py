@@ -222,9 +222,13 @@ def _size(tty: dict[str, Any]) -> tuple[int, int]:
     """Return rows and columns."""
     size = tty.get("window_size") or {"rows": 24, "columns": 80}
     rows, columns = size.get("rows"), size.get("columns")
-    if not all(isinstance(each, int) and 0 < each < 1 << 16 for each in (rows, columns)):
-        raise BadCall(f"'window_size' of {rows} rows and {columns} columns")
-    return rows, columns
+    if (
+        isinstance(rows, int)
+        and isinstance(columns, int)
+        and 0 < min(rows, columns) <= max(rows, columns) < 1 << 16
+    ):
+        return rows, columns
+    raise BadCall(f"'window_size' of {rows} rows and {columns} columns")
 
 
 def _container(call: dict[str, Any]) -> tuple[str, str]:

@@ -68,7 +68,11 @@ class KubeletServer:
         over = lambda: not self._processes.live(uid)  # noqa: E731 - one condition
         task = asyncio.get_running_loop().create_task(send(connection, path, wanted, over))
         self._keep(task)
-        connection.on_lost = task.cancel
+
+        def lost() -> None:
+            task.cancel()
+
+        connection.on_lost = lost
         return None
 
     def _execute(self, uid: str, request: Request, connection: Connection) -> Response | None:
