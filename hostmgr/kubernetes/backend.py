@@ -30,10 +30,11 @@ from hostmgr.kubernetes.core.nodes import node_of
 from hostmgr.kubernetes.core.pods import pod_of
 from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
-from hostmgr.kubernetes.manifest import PodRules, pod_manifest
+from hostmgr.kubernetes.manifest import PodRules, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
+from hostmgr.kubernetes.secrets import SecretSweeper
 from hostmgr.kubernetes.writing import PodWriter
 from peloton.clock import Clock
 from peloton.config.errors import ConfigError
@@ -88,6 +89,7 @@ class KubernetesBackend:
         self._sandboxes = self._sandboxes_of(sandboxes) if sandboxes.port else None
         self._writer = PodWriter(client, self._core, rules.namespace, concurrency, fence, self._wake_up)
         self._leases = Leases(client)
+        self._sweeper = SecretSweeper(client, self._core, rules.namespace, fence)
         self._maintenance = NodeMaintenance(client, self._core, self._messages, fence)
         self._listener: Listener | None = None
         self._wake = asyncio.Event()
@@ -176,7 +178,11 @@ class KubernetesBackend:
         self._core.connected()
         self._wake.set()
         await until_first_ends(
-            self._take_turns(), self._let_time_pass(), self._read_leases(), self._writer.work()
+            self._take_turns(),
+            self._let_time_pass(),
+            self._read_leases(),
+            self._writer.work(),
+            self._sweeper.run(),
         )
 
     # What the API server reports.
@@ -264,9 +270,9 @@ class KubernetesBackend:
         self._create(agent_id, launches)
 
     def _create(self, node: str, launches: Sequence[Launch]) -> None:
-        manifests = [pod_manifest(each, node, self._pods) for each in launches]
-        for launch, manifest in zip(launches, manifests, strict=True):
-            self._writer.describe(launch.mesos_task_id, manifest)
+        manifests = [(pod_manifest(each, node, self._pods), secret_of(each, self._pods)) for each in launches]
+        for launch, (pod, secret) in zip(launches, manifests, strict=True):
+            self._writer.describe(launch.mesos_task_id, pod, secret)
             self._core.launch(node, launch.mesos_task_id, launch.resources, launch.ports.values())
         self._wake.set()
 

@@ -15,6 +15,14 @@ from typing import Any
 from hostmgr.kubernetes.core.nodes import Toleration
 from hostmgr.kubernetes.core.pods import CONTAINER, MANAGED_BY, PELOTON
 from hostmgr.kubernetes.core.quantities import GPU, MEMORY, amounts_of
+from hostmgr.kubernetes.secrets import (
+    SANDBOX,
+    mount_of,
+    secret_manifest,
+    secret_variables,
+    secret_volumes,
+    volume_of,
+)
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.config.sources import merged
@@ -93,6 +101,14 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
     )
 
 
+def secret_of(launch: Launch, rules: PodRules) -> Manifest | None:
+    """Return the Secret that the pod of a launch uses; None where it uses none. Raises InvalidArgument."""
+    config = launch.payload
+    if not isinstance(config, task_pb2.TaskConfig):
+        raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
+    return secret_manifest(launch, config, rules.namespace)
+
+
 def _refuse(launch: Launch, config: task_pb2.TaskConfig) -> None:
     """Raise InvalidArgument for what tasks cannot have on Kubernetes."""
     if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
@@ -119,11 +135,6 @@ def _refuse(launch: Launch, config: task_pb2.TaskConfig) -> None:
         raise InvalidArgument("container.docker.parameters", key, "no option of `docker run`, on Kubernetes")
     if config.command.user and not config.command.user.isdecimal():
         raise InvalidArgument("command.user", config.command.user, "the number of a user, on Kubernetes")
-    for variable in config.command.environment.variables:
-        if variable.type == mesos_pb2.Environment.Variable.SECRET:
-            raise InvalidArgument(
-                f"command.environment[{variable.name}]", "a secret", "a plain value, on Kubernetes"
-            )
 
 
 def _labels(config: task_pb2.TaskConfig) -> list[tuple[str, str]]:
@@ -140,6 +151,10 @@ def _valid(label: tuple[str, str]) -> bool:
 
 def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRules) -> Manifest:
     volumes, mounts = _volumes(config.container)
+    secrets = dict(secret_volumes(config))
+    if secrets:
+        volumes.append(volume_of(launch.mesos_task_id))
+        mounts += [mount_of(key, volume) for key, volume in secrets.items()]
     spec: Manifest = {
         "nodeName": node,
         "restartPolicy": "Never",
@@ -178,7 +193,7 @@ def _container(
         "name": CONTAINER,
         "image": image,
         **_command(config.command),
-        "env": [{"name": name, "value": value} for name, value in _environment(launch, config)],
+        "env": [*_environment(launch, config)],
         "resources": _amounts(launch, rules),
     }
     if config.container.docker.force_pull_image:
@@ -227,11 +242,24 @@ def _command(command: mesos_pb2.CommandInfo) -> Manifest:
     return {"command": [literal(command.value), *arguments[1:]]}  # Mesos' first argument is argv[0]
 
 
-def _environment(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[tuple[str, str]]:
+def _environment(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[Manifest]:
     """Yield variables: those of Peloton after the user's, since of two with one name the later counts."""
-    run = parse_mesos_task_id(launch.mesos_task_id)
+    keys = {variable.name: key for key, variable in secret_variables(config)}
     for variable in config.command.environment.variables:
-        yield variable.name, literal(variable.value)
+        key = keys.get(variable.name)
+        if key is None or variable.type != mesos_pb2.Environment.Variable.SECRET:
+            yield {"name": variable.name, "value": literal(variable.value)}
+        else:
+            reference = {"name": launch.mesos_task_id, "key": key}
+            yield {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
+    if any(not volume.container_path.startswith("/") for _, volume in secret_volumes(config)):
+        yield {"name": "MESOS_SANDBOX", "value": SANDBOX}
+    for name, value in _own_variables(launch, config):
+        yield {"name": name, "value": value}
+
+
+def _own_variables(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[tuple[str, str]]:
+    run = parse_mesos_task_id(launch.mesos_task_id)
     yield "PELOTON_JOB_ID", run.job_id
     yield "PELOTON_INSTANCE_ID", str(run.instance)
     yield "PELOTON_TASK_ID", task_id(run.job_id, run.instance)
@@ -269,6 +297,8 @@ def _volumes(container: _Container) -> tuple[list[Manifest], list[Manifest]]:
     volumes, mounts = [], []
     for number, each in enumerate(container.volumes):
         path = f"container.volumes[{number}]"
+        if each.source.type == mesos_pb2.Volume.Source.SECRET:
+            continue
         if each.HasField("source"):
             kind = mesos_pb2.Volume.Source.Type.Name(each.source.type)
             raise InvalidArgument(f"{path}.source.type", kind, "a host_path, on Kubernetes")

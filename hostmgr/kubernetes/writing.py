@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 from prometheus_client import Counter
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Create, Delete
+from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, Instruction
 from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
 from hostmgr.kubernetes.core.states import RunState
+from hostmgr.kubernetes.secrets import own
 from peloton.errors import Unavailable
 from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.tasks import until_first_ends
@@ -45,20 +46,23 @@ class PodWriter:
         self._core = core
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
         self._concurrency = concurrency
         self._fence = fence
         self._wake = wake
-        self._manifests: dict[MesosTaskId, dict[str, Any]] = {}
-        self._queue: deque[Create | Delete] = deque()
+        self._manifests: dict[MesosTaskId, tuple[dict[str, Any], dict[str, Any] | None]] = {}
+        self._queue: deque[Instruction] = deque()
         self._added = asyncio.Event()
         self._roomy = asyncio.Event()
         self._roomy.set()
 
-    def describe(self, run: MesosTaskId, manifest: dict[str, Any]) -> None:
-        """Keep the pod of a run until it is created."""
-        self._manifests[run] = manifest
+    def describe(
+        self, run: MesosTaskId, manifest: dict[str, Any], secret: dict[str, Any] | None = None
+    ) -> None:
+        """Keep the pod of a run, and its Secret, until they are created."""
+        self._manifests[run] = manifest, secret
 
-    def add(self, instructions: Iterable[Create | Delete]) -> None:
+    def add(self, instructions: Iterable[Instruction]) -> None:
         """Queue instructions."""
         self._queue.extend(instructions)
         if self._queue:
@@ -94,25 +98,50 @@ class PodWriter:
             self._measure()
             if isinstance(instruction, Create):
                 await self._create(instruction.run)
+            elif isinstance(instruction, DeleteSecret):
+                await self._delete_secret(instruction.run)
             else:
                 await self._delete(instruction)
             self._wake()
 
     async def _create(self, run: MesosTaskId) -> None:
-        manifest = self._manifests.pop(run, None)
+        manifest, secret = self._manifests.pop(run, (None, None))
         if manifest is None or not self._core.wanted(run):
             self._core.dropped(run)
             return
         try:
+            if secret is not None:
+                await self._create_secret(secret)
             answer = await self._again("POST", self._path, manifest)
         except ApiError as error:
-            await self._not_created(run, error)
+            if not await self._exists(run, error) and secret is not None:
+                await self._delete_secret(run)
             return
         CALLS.labels("create", "done").inc()
         self._core.created(pod_of(answer, self._namespace))
+        if secret is not None:
+            await own(self._client, self._namespace, answer)
 
-    async def _not_created(self, run: MesosTaskId, error: ApiError) -> None:
-        """Take over a pod of this name, which is ours by an earlier try; report anything else as refused."""
+    async def _create_secret(self, secret: dict[str, Any]) -> None:
+        """Make a Secret; one of this name is there by an earlier try, as the namespace is Peloton's alone."""
+        try:
+            await self._again("POST", self._secrets, secret)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _delete_secret(self, run: MesosTaskId) -> None:
+        try:
+            await self._again("DELETE", f"{self._secrets}/{run}")
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                log.error("the secrets of %s were not deleted: %s", run, error)
+
+    async def _exists(self, run: MesosTaskId, error: ApiError) -> bool:
+        """Return whether there is a pod in spite of an error; report else that it was refused.
+
+        Take over a pod of this name, which is ours by an earlier try.
+        """
         if error.status == _CONFLICT and error.reason == "AlreadyExists":
             try:
                 found = await self._again("GET", f"{self._path}/{run}")
@@ -122,7 +151,7 @@ class PodWriter:
                 if (found["metadata"].get("labels") or {}).get(MANAGED_BY) == PELOTON:
                     CALLS.labels("create", "exists").inc()
                     self._core.created(pod_of(found, self._namespace))
-                    return
+                    return True
         CALLS.labels("create", "refused").inc()
         log.warning("the pod of %s was not created: %s", run, error)
         text = f"Kubernetes has refused the pod: {error}"
@@ -134,6 +163,7 @@ class PodWriter:
             self._core.refused(run, RunState.LOST, "INVALID_OFFERS", text)
         else:
             self._core.refused(run, RunState.ERROR, "TASK_INVALID", text)
+        return False
 
     async def _delete(self, instruction: Delete) -> None:
         options: dict[str, Any] = {"preconditions": {"uid": instruction.uid}} if instruction.uid else {}

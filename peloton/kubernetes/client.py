@@ -83,6 +83,7 @@ class ApiClient:
         path: str,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
         **params: str | int | bool,
     ) -> dict[str, Any]:
         """Make a call and return the object that answers it.
@@ -94,7 +95,7 @@ class ApiClient:
 
         assert self._http is not None, "use the client as a context manager"
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = {**self._headers(), "Content-Type": content_type}
+        headers = {**self._headers(), "Content-Type": content_type, "Accept": accept}
         try:
             answer = await self._http.request(
                 method,

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from minicluster.settings import DaemonSettings
 from tests.cluster.conftest import Harness, harness_of
 
 
 @pytest.fixture(scope="session")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    with harness_of(tmp_path_factory, kubernetes="own") as held:
+    settings = DaemonSettings(jobmgr={"enable_secrets": True, "debug": True}, hostmgr={"debug": True})
+    with harness_of(tmp_path_factory, kubernetes="own", settings=settings) as held:
         yield held

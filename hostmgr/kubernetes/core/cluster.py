@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hostmgr.kubernetes.core.instructions import Create, Delete, Room, Turn
+from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, Instruction, Room, Turn
 from hostmgr.kubernetes.core.nodes import DOWN, Node, Toleration, repels
 from hostmgr.kubernetes.core.pods import Key, Pod
 from hostmgr.kubernetes.core.ports import PortRange, without
@@ -58,7 +58,7 @@ class _Out:
     withdrawn: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     statuses: list[RunStatus] = field(default_factory=list)
-    instructions: list[Create | Delete] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
 
 
 class KubernetesCluster:
@@ -210,6 +210,8 @@ class KubernetesCluster:
         if before is not None and before.uid != pod.uid:
             self.remove_pod(before)
         self._forget_launch(pod.name if pod.ours else "")
+        if pod.secret and pod.over and (before is None or not before.over):
+            self._out.instructions.append(DeleteSecret(pod.name))
         self._pods[pod.key] = pod
         if before is not None and before.node != pod.node:
             self._on.get(before.node, set()).discard(pod.key)
@@ -231,6 +233,8 @@ class KubernetesCluster:
         if not pod.ours:
             return
         run = pod.name
+        if pod.secret and not pod.over:
+            self._out.instructions.append(DeleteSecret(run))
         reported = self._reported.pop(run, None)
         reason = self._failing.pop(run, "")
         if reported is None or not reported.state.terminal:
@@ -289,6 +293,11 @@ class KubernetesCluster:
         """Return whether the container of a run has ended; None where there is no pod of it."""
         pod = self._pods.get((self._rules.namespace, run))
         return None if pod is None or not pod.ours else pod.over or pod.container.state == "terminated"
+
+    def needs_no_secret(self, run: MesosTaskId) -> bool:
+        """Return whether there is neither a pod that may read the secrets of a run, nor will there be one."""
+        pod = self._pods.get((self._rules.namespace, run))
+        return run not in self._launching and (pod is None or pod.over)
 
     # Launches.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hostmgr.kubernetes.core.ports import PortRange
 from hostmgr.kubernetes.core.states import RunStatus
@@ -28,6 +29,16 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteSecret:
+    """Delete the secrets of a run that needs them no more."""
+
+    run: MesosTaskId
+
+
+Instruction: TypeAlias = Create | Delete | DeleteSecret
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """What a node has free for tasks."""
 
@@ -47,7 +58,7 @@ class Turn:
     """Nodes that are gone."""
     rooms: tuple[Room, ...] = ()
     statuses: tuple[RunStatus, ...] = ()
-    instructions: tuple[Create | Delete, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.withdrawn or self.lost or self.rooms or self.statuses or self.instructions)

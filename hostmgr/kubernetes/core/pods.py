@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,8 @@ class Pod:
     checked: bool = False
     """Whether its health is checked."""
     container: Container = Container()
+    secret: bool = False
+    """Whether a Secret of its name was made for it."""
 
     @property
     def key(self) -> Key:
@@ -88,7 +90,20 @@ def pod_of(wire: Mapping[str, Any], namespace: str) -> Pod:
         conditions.get("DisruptionTarget") == "True",
         any("livenessProbe" in each for each in spec.get("containers") or ()),
         _container(status.get("containerStatuses") or ()) if ours else Container(),
+        ours and metadata["name"] in _secrets(spec),
     )
+
+
+def _secrets(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the Secrets that a pod uses."""
+    for volume in spec.get("volumes") or ():
+        if "secret" in volume:
+            yield volume["secret"].get("secretName") or ""
+    for container in spec.get("containers") or ():
+        for variable in container.get("env") or ():
+            reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
+            if reference:
+                yield reference.get("name") or ""
 
 
 def requests_of(spec: Mapping[str, Any]) -> Resources:

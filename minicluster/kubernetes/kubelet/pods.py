@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,14 @@ from typing import Any, NoReturn
 
 from minicluster.kubernetes.kubelet.pod_status import Progress, exit_code_of, status_of
 from minicluster.kubernetes.kubelet.processes import Listener, Processes
-from minicluster.kubernetes.kubelet.translation import CannotBeRun, Object, requested, task_of
+from minicluster.kubernetes.kubelet.translation import (
+    CannotBeRun,
+    Object,
+    Secrets,
+    requested,
+    secrets_of,
+    task_of,
+)
 from peloton.errors import Unavailable
 from peloton.kubernetes.client import MERGE, ApiClient, ApiError
 from peloton.kubernetes.reflector import Change, Changed, Removed, Replaced
@@ -28,6 +36,8 @@ class _Held:
     wire: Object
     progress: Progress = field(default_factory=Progress)
     stopping: bool = False
+    waiting: asyncio.Task[None] | None = None
+    """What waits for its Secrets; its process has not begun then."""
 
 
 class Pods(Listener):
@@ -93,12 +103,38 @@ class Pods(Listener):
         if wire["metadata"].get("deletionTimestamp") and not held.stopping:
             held.stopping = True
             grace = wire["metadata"].get("deletionGracePeriodSeconds") or 0
+            if held.waiting is not None:
+                held.waiting.cancel()
+                self._ended(uid, 137, "Error", "deleted before it began")
             self._running.stop(uid, float(grace))
             self._write(uid)
 
     def _begin(self, uid: str, held: _Held) -> None:
+        names = secrets_of(held.wire)
+        if names and not self._running.known(uid):
+            held.waiting = asyncio.get_running_loop().create_task(self._begin_with(uid, held, names))
+            self._write(uid)
+        else:
+            self._start(uid, held, None if names else {})
+
+    async def _begin_with(self, uid: str, held: _Held, names: set[str]) -> None:
+        """Start a pod once its Secrets are there, however long that takes, as a kubelet does."""
+        secrets = {}
+        for name in names:
+            path = f"/api/v1/namespaces/{held.wire['metadata']['namespace']}/secrets/{name}"
+            while name not in secrets:
+                try:
+                    data = (await self._client.call("GET", path)).get("data") or {}
+                    secrets[name] = {key: base64.b64decode(text) for key, text in data.items()}
+                except (ApiError, Unavailable) as error:
+                    self._tell(f"pod {held.wire['metadata']['name']} waits for secret {name}: {error}")
+                    await asyncio.sleep(RETRY_SECONDS)
+        held.waiting = None
+        self._start(uid, held, secrets)
+
+    def _start(self, uid: str, held: _Held, secrets: Secrets | None) -> None:
         try:
-            task = task_of(held.wire)
+            task = task_of(held.wire, secrets)
             self._admit(uid, held)
         except CannotBeRun as error:
             held.progress.refusal = ("UnexpectedAdmissionError", str(error))
@@ -123,7 +159,9 @@ class Pods(Listener):
 
     def _remove(self, uid: str) -> None:
         """Forget a pod that is gone; what still runs of it is killed."""
-        self._held.pop(uid, None)
+        held = self._held.pop(uid, None)
+        if held is not None and held.waiting is not None:
+            held.waiting.cancel()
         task = asyncio.get_running_loop().create_task(self._running.forget(uid))
         self._forgetting.add(task)
         task.add_done_callback(self._forgetting.discard)

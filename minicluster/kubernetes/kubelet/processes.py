@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
+from minicluster.mesos.agent import secret_files
 from minicluster.mesos.agent.cleanup import end_container, identity_of
 from minicluster.mesos.agent.health_checks import HealthChecks
 from minicluster.mesos.agent.launcher import Launcher, LaunchError, make_sandbox
@@ -85,7 +86,7 @@ class Processes:
 
     def start(self, uid: str, task: mesos.TaskInfo) -> None:
         """Start the process of a pod, or find it again, running or ended."""
-        if any(os.path.exists(path) for path in (self._layout.pid_file(uid), self._layout.exit_file(uid))):  # noqa: PTH110
+        if self.known(uid):
             place = RunLocation(self._node, FRAMEWORK, uid, self._sandbox(task, uid))
             self._find(Process(uid, task, place))
             return
@@ -93,6 +94,7 @@ class Processes:
         if not sandbox.is_dir():
             make_sandbox(self._layout, self._node, FRAMEWORK, task.task_id.value, uid)
             _join_streams(sandbox)
+        task = secret_files.keep(self._layout, uid, task)
         process = Process(uid, task, RunLocation(self._node, FRAMEWORK, uid, sandbox))
         self._live[uid] = process
         Path(self._layout.claim(uid, 0)).touch(0o600)
@@ -173,6 +175,7 @@ class Processes:
 
     def _over(self, process: Process) -> None:
         process.running = False
+        secret_files.drop(self._layout, process.uid)
         for end in list(process.companions):
             end()
         self._health.stop((FRAMEWORK, process.uid))
@@ -207,6 +210,10 @@ class Processes:
     def _end(self, uid: str) -> None:
         end_container(self._layout, uid)
         Path(self._layout.exit_file(uid)).unlink(missing_ok=True)
+
+    def known(self, uid: str) -> bool:
+        """Return whether the process of a pod has begun, as the records say."""
+        return any(os.path.exists(path) for path in (self._layout.pid_file(uid), self._layout.exit_file(uid)))  # noqa: PTH110
 
     def recorded(self) -> set[str]:
         """Return the uids of pods whose processes have begun, as the records say."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -49,8 +50,28 @@ def requested(pod: Object) -> dict[str, Fraction]:
     return amounts
 
 
-def task_of(pod: Object) -> mesos.TaskInfo:
-    """Return the task of a pod's only container. Raise CannotBeRun for what a process cannot be."""
+SANDBOX = "/mnt/mesos/sandbox"
+"""Where pods of Peloton have what belongs into the sandbox; a process has it there."""
+Secrets = Mapping[str, Mapping[str, bytes]]
+"""What the Secrets of a pod hold, by their names and keys."""
+
+
+def secrets_of(pod: Object) -> set[str]:
+    """Return the names of the Secrets that a pod uses."""
+    spec = pod["spec"]
+    found = {each["secret"]["secretName"] for each in spec.get("volumes") or () if "secret" in each}
+    for container in spec.get("containers") or ():
+        for variable in container.get("env") or ():
+            if "secretKeyRef" in (variable.get("valueFrom") or {}):
+                found.add(variable["valueFrom"]["secretKeyRef"]["name"])
+    return found
+
+
+def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> mesos.TaskInfo:
+    """Return the task of a pod's only container; without `secrets`, with empty ones.
+
+    Raise CannotBeRun for what a process cannot be.
+    """
     spec = pod["spec"]
     containers: Sequence[Object] = spec.get("containers") or ()
     if len(containers) != 1 or spec.get("initContainers"):
@@ -58,24 +79,60 @@ def task_of(pod: Object) -> mesos.TaskInfo:
     container = containers[0]
     task = mesos.TaskInfo(name=pod["metadata"]["name"])
     task.task_id.value = pod["metadata"]["name"]
-    variables = _environment(container.get("env") or ())
+    variables = _environment(container.get("env") or (), secrets)
     for name, value in variables.items():
         task.command.environment.variables.add(name=name, value=value)
     _set_command(task.command, container, variables)
     _set_amounts(task, requested(pod))
+    _set_secret_files(task, spec, container, secrets)
     _set_check(task.health_check, container.get("livenessProbe"), task.command)
     if not container.get("livenessProbe"):
         task.ClearField("health_check")
     return task
 
 
-def _environment(wires: Iterable[Object]) -> dict[str, str]:
+def _environment(wires: Iterable[Object], secrets: Secrets | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in wires:
         if "valueFrom" in each:
-            raise CannotBeRun(f"variable {each['name']}: a process kubelet knows no valueFrom")
+            found[each["name"]] = _secret_text(each["name"], each["valueFrom"], secrets)
+            continue
+        if (each["name"], each.get("value")) == ("MESOS_SANDBOX", SANDBOX):
+            continue
         found[each["name"]] = expanded(each.get("value") or "", found)
     return found
+
+
+def _secret_text(name: str, source: Object, secrets: Secrets | None) -> str:
+    reference = source.get("secretKeyRef")
+    if not reference:
+        raise CannotBeRun(f"variable {name}: a process kubelet knows valueFrom.secretKeyRef only")
+    return _secret(reference["name"], reference["key"], secrets).decode("utf-8", "replace")
+
+
+def _secret(name: str, key: str, secrets: Secrets | None) -> bytes:
+    if secrets is None:
+        return b""
+    try:
+        return secrets[name][key]
+    except KeyError:
+        raise CannotBeRun(f"secret {name} has no {key}") from None
+
+
+def _set_secret_files(task: mesos.TaskInfo, spec: Object, container: Object, secrets: Secrets | None) -> None:
+    names = {
+        each["name"]: each["secret"]["secretName"] for each in spec.get("volumes") or () if "secret" in each
+    }
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] in names:
+            if not mount.get("subPath"):
+                raise CannotBeRun(
+                    f"mount {mount['mountPath']}: a process kubelet mounts single files of secrets"
+                )
+            volume = task.container.volumes.add(container_path=mount["mountPath"].removeprefix(f"{SANDBOX}/"))
+            volume.source.type = mesos.Volume.Source.SECRET
+            volume.source.secret.type = mesos.Secret.VALUE
+            volume.source.secret.value.data = _secret(names[mount["name"]], mount["subPath"], secrets)
 
 
 def _set_command(command: mesos.CommandInfo, container: Object, variables: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from peloton.kubernetes.access import Access
 from peloton.kubernetes.client import ApiClient
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
+from peloton.wire.secrets import add_secret
 from tests.contract.backend.recorder import Recorder, leading
 from tests.servers.api_server import ApiServer
 
@@ -86,7 +88,9 @@ def api() -> Iterator[ApiServer]:
 @pytest.fixture
 def server(api: ApiServer) -> Iterator[Server]:
     """Give a server without the pods of the tests before."""
-    for key in [key for key in api.objects if key[0] in ("pods", "leases", "resourcequotas", "nodes")]:
+    for key in [
+        key for key in api.objects if key[0] in ("pods", "leases", "resourcequotas", "nodes", "secrets")
+    ]:
         api.remove(key)
     yield Server(api)
     api.fail_next.clear()
@@ -256,3 +260,58 @@ async def test_what_only_mesos_has_is_refused(leader: Recorder) -> None:
     statuses = leader.backend.killed_with_framework([(leader.run(), "n1")], "f", 1_000_000_000)
     (status,) = statuses
     assert status.status.reason == "FRAMEWORK_REMOVED"  # type: ignore[union-attr]
+
+
+# Secrets.
+
+
+def secret_task(leader: Recorder, instance: int = 0) -> Any:
+    task = leader.task("x", instance)
+    add_secret(task.payload, "/etc/key", b"content")
+    return task
+
+
+async def test_secrets_are_there_before_the_pod_and_gone_at_its_end(server: Server, leader: Recorder) -> None:
+    run = leader.run()
+    begin = len(server.api.calls)
+    leader.launch(secret_task(leader))
+    await leader.until(lambda: server.has(run), "the pod is created")
+    posts = [path.rpartition("/")[2] for method, path in server.api.calls[begin:] if method == "POST"]
+    assert posts == ["secrets", "pods"]
+    secret = server.api.objects["secrets", "peloton", run]
+    assert secret["data"] == {"file-0": base64.b64encode(b"content").decode()}
+    uid = server.pod(run)["metadata"]["uid"]
+    await leader.until(lambda: owner(server, run) == uid, "the pod owns it")
+    server.runs(run)
+    await leader.runs(run)
+    assert ("secrets", "peloton", run) in server.api.objects
+    server.ends(run)
+    await leader.ends(run)
+    await leader.until(lambda: ("secrets", "peloton", run) not in server.api.objects, "it is gone")
+
+
+def owner(server: Server, run: str) -> str:
+    references = server.api.objects["secrets", "peloton", run]["metadata"].get("ownerReferences") or [{}]
+    return str(references[0].get("uid"))
+
+
+async def test_a_pod_that_is_refused_leaves_no_secret(server: Server, leader: Recorder) -> None:
+    server.api.fail_next.append(("POST", 422, "not such a pod"))
+    run = leader.run()
+    leader.launch(secret_task(leader))
+    end = await leader.ends(run)
+    assert end.status.reason == "TASK_INVALID" and "content" not in end.status.message
+    await leader.until(lambda: ("secrets", "peloton", run) not in server.api.objects, "it is gone")
+
+
+async def test_secrets_without_a_pod_are_swept(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hostmgr.kubernetes.secrets.SWEEP_SECONDS", 0.05)
+    left, held = "left-0-1", "held-0-1"
+    for name in (left, held):
+        labels = {"app.kubernetes.io/managed-by": "peloton"}
+        server.api.put(("secrets", "peloton", name), {"metadata": {"labels": labels}})
+    pod = {"metadata": {"labels": labels}, "spec": {"nodeName": "n1", "containers": []}, "status": {}}
+    server.api.put(("pods", "peloton", held), pod)
+    async with leading(server) as leader:
+        await leader.until(lambda: ("secrets", "peloton", left) not in server.api.objects, "it is swept")
+        assert ("secrets", "peloton", held) in server.api.objects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Create, Delete
+from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, Turn
 from hostmgr.kubernetes.core.nodes import Taint, parse_toleration
 from hostmgr.kubernetes.core.pods import Container
 from hostmgr.kubernetes.core.states import RunState
@@ -404,3 +404,39 @@ def test_a_pod_without_a_label_of_ours_is_never_touched() -> None:
     turn = cluster.take()
     assert not turn.instructions
     assert states(turn) == [("web-0", "LOST", "RECONCILIATION")]
+
+
+# Secrets.
+
+
+def deletions(turn: Turn) -> list[str]:
+    return [each.run for each in turn.instructions if isinstance(each, DeleteSecret)]
+
+
+def test_secrets_go_when_their_run_has_ended() -> None:
+    cluster = connected()
+    cluster.put_pod(running(secret=True))
+    assert not deletions(cluster.take()) and not cluster.needs_no_secret(RUN)
+    cluster.put_pod(ended(secret=True))
+    cluster.put_pod(ended(secret=True, reason="another change"))
+    assert deletions(cluster.take()) == [RUN]
+    assert cluster.needs_no_secret(RUN)
+    cluster.remove_pod(ended(secret=True))
+    assert not deletions(cluster.take())
+
+
+def test_secrets_go_with_a_pod_that_is_deleted() -> None:
+    cluster = connected()
+    cluster.put_pod(running(secret=True))
+    cluster.remove_pod(running(secret=True))
+    assert deletions(cluster.take()) == [RUN]
+    cluster.put_pod(running())
+    cluster.remove_pod(running())
+    assert not deletions(cluster.take())
+
+
+def test_secrets_of_what_is_being_launched_are_needed() -> None:
+    cluster = connected()
+    assert cluster.needs_no_secret(RUN)
+    cluster.launch("n1", RUN, ONE)
+    assert not cluster.needs_no_secret(RUN)

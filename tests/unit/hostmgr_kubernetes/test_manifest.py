@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
 import pytest
 
 from hostmgr.kubernetes.core.nodes import parse_toleration
-from hostmgr.kubernetes.manifest import PodRules, literal, pod_manifest
+from hostmgr.kubernetes.manifest import PodRules, literal, pod_manifest, secret_of
 from mesos.v1 import mesos_pb2
-from minicluster.kubernetes.kubelet.translation import expanded
+from minicluster.kubernetes.kubelet.translation import CannotBeRun, expanded, task_of
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.resources import Resources
 from peloton.model.task import Launch
 from peloton.model.volume import VolumeMount
+from peloton.wire.secrets import add_secret
 from tests.unit.hostmgr_kubernetes.objects import JOB, RUN
 
 RULES = PodRules("peloton", "debian:12")
@@ -159,14 +161,13 @@ def test_the_template_and_tolerations_of_the_site() -> None:
 
 def refused() -> list[tuple[str, task_pb2.TaskConfig, dict[str, Any]]]:
     """Return what has no form on Kubernetes here, with the path that is told."""
-    uris, user, secret, volume = config(), config(), config(), config()
+    uris, user, volume = config(), config(), config()
     uris.command.uris.add(value="http://x/y")
     user.command.user = "nobody"
-    secret.command.environment.variables.add(name="S", type=mesos_pb2.Environment.Variable.SECRET)
     volume.container.type = mesos_pb2.ContainerInfo.MESOS
     volume.container.volumes.add(
         mode=mesos_pb2.Volume.RO, container_path="/s"
-    ).source.type = mesos_pb2.Volume.Source.SECRET
+    ).source.type = mesos_pb2.Volume.Source.HOST_PATH
     signal = config()
     signal.workload.stop_signal = "SIGUSR1"
     executor = config()
@@ -183,7 +184,6 @@ def refused() -> list[tuple[str, task_pb2.TaskConfig, dict[str, Any]]]:
         ("container.docker.parameters", parameters, {}),
         ("command.uris", uris, {}),
         ("command.user", user, {}),
-        (r"command.environment\[S\]", secret, {}),
         (r"container.volumes\[0\].source.type", volume, {}),
         ("workload.stop_signal", signal, {}),
         ("executor.type", executor, {}),
@@ -200,3 +200,75 @@ def test_what_cannot_be_kept_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgument, match=f"^{path}: "):
         manifest(made, **changes)
+
+
+# Secrets.
+
+
+def with_secrets() -> task_pb2.TaskConfig:
+    made = config()
+    add_secret(made, "/etc/secrets/key", b"file content")
+    add_secret(made, ".peloton/token", b"token content")
+    variable = made.command.environment.variables.add(name="S", type=mesos_pb2.Environment.Variable.SECRET)
+    variable.secret.type, variable.secret.value.data = mesos_pb2.Secret.VALUE, b"variable content"
+    made.command.environment.variables.add(name="T", value="plain")
+    return made
+
+
+def test_the_pod_names_its_secret_and_holds_no_content() -> None:
+    found = manifest(with_secrets())
+    (container,) = found["spec"]["containers"]
+    volume = {"name": "secrets", "secret": {"secretName": RUN, "defaultMode": 0o444}}
+    assert found["spec"]["volumes"] == [volume]
+    places = {each["mountPath"]: (each["subPath"], each["readOnly"]) for each in container["volumeMounts"]}
+    assert places == {
+        "/etc/secrets/key": ("file-0", True),
+        "/mnt/mesos/sandbox/.peloton/token": ("file-1", True),
+    }
+    variables = {each["name"]: each for each in container["env"]}
+    reference = {"secretKeyRef": {"name": RUN, "key": "variable-0"}}
+    assert variables["S"] == {"name": "S", "valueFrom": reference}
+    assert variables["MESOS_SANDBOX"]["value"] == "/mnt/mesos/sandbox"
+    text = json.dumps(found)
+    for content in (b"file content", b"token content", b"variable content"):
+        assert content.decode() not in text
+        assert base64.b64encode(content).decode() not in text
+
+
+def test_the_secret_of_a_run() -> None:
+    launch = Launch(RUN, Resources.of(cpu=1), with_secrets())
+    found = secret_of(launch, RULES)
+    assert found is not None
+    assert found["metadata"]["name"] == RUN and found["immutable"]
+    contents = {key: base64.b64decode(text) for key, text in found["data"].items()}
+    assert contents == {
+        "file-0": b"file content",
+        "file-1": b"token content",
+        "variable-0": b"variable content",
+    }
+    assert secret_of(Launch(RUN, Resources.of(cpu=1), config()), RULES) is None
+
+
+def test_secrets_that_cannot_be_kept_are_refused() -> None:
+    long, reference = config(), config()
+    add_secret(long, "/s", b"x" * (1024 * 1024 + 1))
+    reference.command.environment.variables.add(name="S", type=mesos_pb2.Environment.Variable.SECRET)
+    for made, path in ((long, "secrets"), (reference, "variable-0")):
+        with pytest.raises(InvalidArgument, match=f"^{path}: "):
+            secret_of(Launch(RUN, Resources.of(cpu=1), made), RULES)
+
+
+def test_a_process_has_the_same_secrets() -> None:
+    """The process kubelet puts them where Mesos has them."""
+    pod = manifest(with_secrets())
+    secret = secret_of(Launch(RUN, Resources.of(cpu=1), with_secrets()), RULES)
+    assert secret is not None
+    data = {key: base64.b64decode(text) for key, text in secret["data"].items()}
+    task = task_of(pod, {RUN: data})
+    files = {each.container_path: each.source.secret.value.data for each in task.container.volumes}
+    assert files == {"/etc/secrets/key": b"file content", ".peloton/token": b"token content"}
+    variables = {each.name: each.value for each in task.command.environment.variables}
+    assert (variables["S"], variables["T"]) == ("variable content", "plain")
+    assert "MESOS_SANDBOX" not in variables
+    with pytest.raises(CannotBeRun, match="has no variable-0"):
+        task_of(pod, {RUN: {}})
