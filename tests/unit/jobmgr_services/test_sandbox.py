@@ -203,7 +203,9 @@ def test_address_is_the_pid_else_the_name() -> None:
 
 
 def test_a_node_of_kubernetes_serves_no_files() -> None:
-    with pytest.raises(Refused, match=r"host n1 is a node of Kubernetes, .*sandboxes.port is 0; `kubectl logs`"):
+    with pytest.raises(
+        Refused, match=r"host n1 is a node of Kubernetes, .*sandboxes.port is 0; `kubectl logs`"
+    ):
         address_of(AgentAddress("n1", "", "n1", 0))
 
 
