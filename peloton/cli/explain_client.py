@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from peloton.cli.failures import CallFailed
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
     from peloton.api.v0.task.task_pb2 import TaskInfo
     from peloton.private.resmgr.explain.explain_pb2 import Explanation, Group
+
+
+MOST_ENDS = 5
+"""Groups of failed instances of which one is asked how its run ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,10 @@ def explain_task(session: Session, job_id: str, instance: int) -> TaskWhy:
     if state not in why.ENDED:
         found, failure = _explanation(session, job_id, instance)
     job = _job(session, job_id) if state == "INITIALIZED" and found is None else None
-    return TaskWhy(why.explain_task(info, found, job, time.time(), failure), info, found)
+    told = why.explain_task(info, found, job, time.time(), failure)
+    if end := _end_of_run(session, job_id, info):
+        told.lines.append(end)
+    return TaskWhy(told, info, found)
 
 
 def explain_job(session: Session, job_id: str) -> JobWhy:
@@ -59,7 +67,39 @@ def explain_job(session: Session, job_id: str) -> JobWhy:
         for state in why.states_to_read(job)
     }
     groups = why.job_groups(job, waiting, failure, read)
+    _add_ends(session, job_id, groups, read.values())
     return JobWhy(job, groups, _hints(session, job) if any(map(_lacks_memory, groups)) else [])
+
+
+def _add_ends(
+    session: Session, job_id: str, groups: Iterable[why.Group], read: Iterable[Iterable[TaskInfo]]
+) -> None:
+    """Add how the run of one instance ended to groups of instances that wait for their next run."""
+    tasks = {task.instanceId: task for tasks in read for task in tasks}
+    failed = (group for group in groups if group.state in why.ENDED and group.instances)
+    for group in islice(failed, MOST_ENDS):
+        instance = group.instances[0]
+        if instance in tasks and (end := _end_of_run(session, job_id, tasks[instance])):
+            group.lines.append(f"instance {instance}: {end}")
+
+
+def _end_of_run(session: Session, job_id: str, info: TaskInfo) -> str:
+    """Return how a run ended whose instance waits for the next one; empty where its message tells it."""
+    from peloton.api.v0 import peloton_pb2
+    from peloton.api.v0.task import task_pb2
+
+    if not why.waits_for_next_run(info.runtime):
+        return ""
+    request = task_pb2.GetPodEventsRequest(
+        jobId=peloton_pb2.JobID(value=job_id),
+        instanceId=info.instanceId,
+        runId=info.runtime.mesosTaskId.value,
+        limit=1,
+    )
+    try:
+        return why.end_of_run(info.runtime, session.call(RPCS.task_svc.GetPodEvents, request).result)
+    except CallFailed as failure:
+        return f"how the run ended is not known: {failure}"
 
 
 def _lacks_memory(group: why.Group) -> bool:

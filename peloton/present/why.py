@@ -16,7 +16,7 @@ from peloton.present.times import run_time, short_time
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
-    from peloton.api.v0.task.task_pb2 import QueryRequest, RuntimeInfo, TaskInfo
+    from peloton.api.v0.task.task_pb2 import PodEvent, QueryRequest, RuntimeInfo, TaskInfo
     from peloton.model.job import JobSpec
     from peloton.private.resmgr.explain.explain_pb2 import Explanation, Share
     from peloton.private.resmgr.explain.explain_pb2 import Group as ResmgrGroup
@@ -141,6 +141,22 @@ def message_text(runtime: RuntimeInfo) -> str:
     """Return message and reason of a run as one text."""
     parts = dict.fromkeys(clean(part) for part in (runtime.message, runtime.reason) if part)
     return "; ".join(parts)
+
+
+def waits_for_next_run(runtime: RuntimeInfo) -> bool:
+    """Return whether a run has failed and a next one is to come: its message may tell of the wait alone."""
+    state = state_name(runtime.state)
+    return state in ENDED and state != "SUCCEEDED" and state_name(runtime.goalState) == "RUNNING"
+
+
+def end_of_run(runtime: RuntimeInfo, events: Iterable[PodEvent]) -> str:
+    """Return what the events of a run tell of its end, and its message does not; empty where nothing."""
+    state, told = state_name(runtime.state), message_text(runtime)
+    for event in events:
+        message = clean(event.message)
+        if event.actualState == state and message and message not in told:
+            return f"the run ended: {message}"
+    return ""
 
 
 def ended(runtime: RuntimeInfo) -> str:

@@ -22,9 +22,8 @@ MOST_COPIES = 64
 KEEP_SECONDS = 60.0
 """After how long a copy that nobody reads is given up."""
 PIECE_BYTES = 64 * 1024
-_GONE = 404
-_NOT_STARTED = "waiting to start"
-"""What a kubelet says of a container whose log is not there yet."""
+_GONE, _BAD_REQUEST = 404, 400
+"""The latter is what a kubelet answers as long as a container has not started."""
 
 
 class _Copy:
@@ -155,7 +154,7 @@ class Logs:
         except ApiError as error:
             if error.status == _GONE:
                 raise NotFound(f"there is no log of {pod}: {error}") from None
-            if _NOT_STARTED in str(error):
+            if error.status == _BAD_REQUEST and not over:
                 return
             raise Refused(f"the log of {pod}: {error}") from None
 

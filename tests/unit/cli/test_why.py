@@ -386,3 +386,41 @@ def test_a_killed_task_says_who_killed_it(killed_for: str, cause: str) -> None:
     end.reason = task_pb2.TerminationStatus.TERMINATION_STATUS_REASON_KILLED_ON_REQUEST
     end.signal = "Terminated"
     assert explain_task(task, None, None, NOW).cause == cause
+
+
+# Services whose instances wait for their next run.
+
+THROTTLED = "Task throttled due to failure"
+
+
+def crashed(daemons: FakeDaemons, message: str) -> None:
+    """Answer with an instance whose message tells that it waits; its events tell how its run ended."""
+    task = info("FAILED", goalState=task_pb2.RUNNING, message=THROTTLED, reason="CONTAINER_LAUNCH_FAILED")
+    daemons.answers["Get"] = task_pb2.GetResponse(result=task)
+    events = [
+        task_pb2.PodEvent(actualState="FAILED", message=THROTTLED),
+        task_pb2.PodEvent(actualState="FAILED", message=message),
+        task_pb2.PodEvent(actualState="STARTING", message="begins"),
+    ]
+    daemons.answers["GetPodEvents"] = task_pb2.GetPodEventsResponse(result=events)
+    daemons.answers["Query"] = query([task])
+    daemons.answers["ExplainJob"] = pb.ExplainJobResponse()
+
+
+def test_how_a_run_ended_is_told_while_its_instance_waits(run: Run, daemons: FakeDaemons) -> None:
+    crashed(daemons, "the image cannot be pulled: no such tag")
+    assert "  the run ended: the image cannot be pulled: no such tag" in run("task", "why", JOB, "0").out
+    daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job({"FAILED": 1}))
+    assert (
+        "  instance 0: the run ended: the image cannot be pulled: no such tag" in run("job", "why", JOB).out
+    )
+    assert [each.limit for each in daemons.requests("GetPodEvents")] == [1, 1]
+
+
+def test_events_that_cannot_be_read_hide_nothing_else(run: Run, daemons: FakeDaemons) -> None:
+    crashed(daemons, "")
+    assert "the run ended" not in run("task", "why", JOB, "0").out
+    daemons.answers["GetPodEvents"] = (grpc.StatusCode.UNAVAILABLE, "no store")
+    outcome = run("task", "why", JOB, "0")
+    assert outcome.code == 0 and THROTTLED in outcome.out
+    assert "how the run ended is not known: " in outcome.out
