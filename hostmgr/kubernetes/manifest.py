@@ -293,18 +293,33 @@ def _probe(check: _Check) -> Manifest:
 
 
 def _volumes(container: _Container) -> tuple[list[Manifest], list[Manifest]]:
-    """Return volumes and their mounts. Raises InvalidArgument for other volumes than folders of the host."""
+    """Return volumes and their mounts: folders of the host, and folders that end with the pod.
+
+    Raises InvalidArgument for other volumes.
+    """
     volumes, mounts = [], []
     for number, each in enumerate(container.volumes):
         path = f"container.volumes[{number}]"
         if each.source.type == mesos_pb2.Volume.Source.SECRET:
             continue
-        if each.HasField("source"):
+        if _is_own(each):
+            volumes.append({"name": f"v{number}", "emptyDir": {}})
+        elif each.HasField("source"):
             kind = mesos_pb2.Volume.Source.Type.Name(each.source.type)
             raise InvalidArgument(f"{path}.source.type", kind, "a host_path, on Kubernetes")
-        if not each.host_path.startswith("/"):
-            raise InvalidArgument(f"{path}.host_path", each.host_path, "an absolute path")
-        volumes.append({"name": f"v{number}", "hostPath": {"path": each.host_path}})
+        else:
+            volumes.append({"name": f"v{number}", "hostPath": {"path": each.host_path}})
         mount = {"name": f"v{number}", "mountPath": each.container_path}
         mounts.append({**mount, "readOnly": True} if each.mode == mesos_pb2.Volume.RO else mount)
     return volumes, mounts
+
+
+def _is_own(volume: mesos_pb2.Volume) -> bool:
+    """Return whether a volume is a folder of the sandbox: it is empty at first, and ends with the run."""
+    if volume.HasField("source"):
+        own = mesos_pb2.Volume.Source.SandboxPath.SELF
+        return (
+            volume.source.type == mesos_pb2.Volume.Source.SANDBOX_PATH
+            and volume.source.sandbox_path.type == own
+        )
+    return not volume.host_path.startswith("/")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Create, Delete, Room, Turn
+from hostmgr.kubernetes.core.instructions import Delete, Instruction, Room, Turn
 from hostmgr.kubernetes.core.pods import Container, Key, Pod
 from hostmgr.kubernetes.core.states import RunState, RunStatus
 from peloton.model.resources import ZERO, Resources
@@ -46,7 +46,7 @@ class World:
         self.pods: dict[Key, Pod] = {}
         self.news: list[tuple[str, Pod]] = []
         """Events of the watch that the core has not seen yet."""
-        self.calls: list[Create | Delete] = []
+        self.calls: list[Instruction] = []
         self.rooms: dict[str, Room] = {}
         self.placed: dict[str, str] = {}
         self.told: dict[str, list[RunStatus]] = {}

@@ -267,7 +267,7 @@ async def test_what_only_mesos_has_is_refused(leader: Recorder) -> None:
 
 def secret_task(leader: Recorder, instance: int = 0) -> Any:
     task = leader.task("x", instance)
-    add_secret(task.payload, "/etc/key", b"content")
+    add_secret(task.payload, "/etc/key", b"content")  # type: ignore[arg-type]
     return task
 
 

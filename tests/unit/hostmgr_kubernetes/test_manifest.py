@@ -272,3 +272,20 @@ def test_a_process_has_the_same_secrets() -> None:
     assert "MESOS_SANDBOX" not in variables
     with pytest.raises(CannotBeRun, match="has no variable-0"):
         task_of(pod, {RUN: {}})
+
+
+def test_folders_of_the_sandbox_end_with_the_pod() -> None:
+    """They are what v1alpha calls EMPTY_DIR."""
+    made = config()
+    made.container.type = mesos_pb2.ContainerInfo.MESOS
+    own = made.container.volumes.add(mode=mesos_pb2.Volume.RW, container_path="/scratch")
+    own.source.type = mesos_pb2.Volume.Source.SANDBOX_PATH
+    own.source.sandbox_path.type = mesos_pb2.Volume.Source.SandboxPath.SELF
+    own.source.sandbox_path.path = "scratch"
+    made.container.volumes.add(mode=mesos_pb2.Volume.RO, host_path="cache", container_path="/cache")
+    spec = manifest(made)["spec"]
+    assert spec["volumes"] == [{"name": "v0", "emptyDir": {}}, {"name": "v1", "emptyDir": {}}]
+    assert spec["containers"][0]["volumeMounts"] == [
+        {"name": "v0", "mountPath": "/scratch"},
+        {"name": "v1", "mountPath": "/cache", "readOnly": True},
+    ]
