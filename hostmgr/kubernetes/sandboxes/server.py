@@ -228,7 +228,7 @@ def _size(tty: dict[str, Any]) -> tuple[int, int]:
         and 0 < min(rows, columns) <= max(rows, columns) < 1 << 16
     ):
         return rows, columns
-    raise BadCall(f"'window_size' of {rows} rows and {columns} columns")
+    raise BadCall(f"'window_size': {rows} by {columns} is no size of a terminal")
 
 
 def _container(call: dict[str, Any]) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from typing import Protocol
 from minicluster.kubernetes.kubelet.spdy_dictionary import DICTIONARY
 
 MOST_STREAMS = 16
-LARGEST_FRAME = 1024 * 1024
-"""Bytes of the longest frame that is taken; the client of Kubernetes sends 32 KiB of data in one."""
-LARGEST_HEADERS = 64 * 1024
+LARGEST_FRAME_BYTES = 1024 * 1024
+"""The longest frame that is taken; the client of Kubernetes sends 32 KiB of data in one."""
+LARGEST_HEADER_BYTES = 64 * 1024
 _VERSION = 3
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _CONTROL = 0x8000
@@ -89,7 +89,7 @@ class SpdyConnection:
         if len(self._buffer) < 8:
             return None
         size = 8 + int.from_bytes(self._buffer[5:8], "big")
-        if size > LARGEST_FRAME:
+        if size > LARGEST_FRAME_BYTES:
             raise Malformed(f"a frame of {size} bytes")
         return size if len(self._buffer) >= size else None
 
@@ -126,7 +126,7 @@ class SpdyConnection:
             self._receiver.on_data(stream, b"", True)
 
     def _headers(self, block: bytes) -> dict[str, str]:
-        plain = self._inflate.decompress(block, LARGEST_HEADERS)
+        plain = self._inflate.decompress(block, LARGEST_HEADER_BYTES)
         if self._inflate.unconsumed_tail:
             raise Malformed("headers that are too long")
         (count,), at, words = struct.unpack_from(">I", plain), 4, []
