@@ -18,6 +18,7 @@ from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.kubernetes.client import MERGE, ApiClient, ApiError
+from peloton.model.amounts import byte_size
 from peloton.model.task import Launch
 
 SANDBOX = "/mnt/mesos/sandbox"
@@ -47,7 +48,7 @@ def secret_manifest(launch: Launch, config: task_pb2.TaskConfig, namespace: str)
             raise InvalidArgument(key, "a reference", "the secret itself: Kubernetes resolves none of Mesos")
     size = sum(len(secret.value.data) for secret in contents.values())
     if size > MOST_BYTES:
-        raise InvalidArgument("secrets", f"{size} bytes", f"at most {MOST_BYTES} bytes in all, on Kubernetes")
+        raise InvalidArgument("secrets", byte_size(size), f"at most {byte_size(MOST_BYTES)}, on Kubernetes")
     if not contents:
         return None
     return {
