@@ -20,6 +20,8 @@ class PelotonError(Exception):
 
     reason = ""
     """A code for programs, where the kind of failure alone does not say what to do."""
+    details = ""
+    """What the server said, where a call failed: without the method, the address and the status."""
 
 
 class InvalidArgument(PelotonError):

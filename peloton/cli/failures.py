@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from peloton.errors import PelotonError
 from peloton.model.amounts import duration
+from peloton.present.failures import connection_failure
 from peloton.present.refusals import check as check
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
     from peloton.client.failures import reason
 
     code, details = error.code().name, str(error.details() or "").strip()
-    if code == "UNAVAILABLE" and _connection_failure(details):
+    if code == "UNAVAILABLE" and connection_failure(details):
         text = (
-            f"cannot reach {role} at {address} ({_connection_failure(details)}): start a cluster with "
+            f"cannot reach {role} at {address} ({connection_failure(details)}): start a cluster with "
             f"`peloton minicluster up`, or give its address with {FLAGS[role]}"
         )
     elif code == "DEADLINE_EXCEEDED":
@@ -49,14 +50,3 @@ def call_failed(error: grpc.RpcError, method: str, role: str, address: str, time
         text = details or f"{method} at {role} {address} failed"
         text = f"{text} ({code})"
     return CallFailed(code, " ".join(text.split()), reason(error))
-
-
-def _connection_failure(details: str) -> str:
-    lower = details.lower()
-    if "connection refused" in lower:
-        return "connection refused"
-    if "dns resolution failed" in lower or "name resolution" in lower:
-        return "its host name is not known"
-    if lower.startswith(("failed to connect", "socket closed", "connection reset", "recvmsg")):
-        return details.rpartition(": ")[2] or "no connection"
-    return ""

@@ -99,6 +99,12 @@ def _sent(error: grpc.RpcError) -> dict[str, str]:
 
 def error_of(error: grpc.RpcError, called: str) -> PelotonError:
     """Translate a failed call; `called` names the method and the address for the message."""
+    raised = _error_of(error, called)
+    raised.details = error.details() or ""
+    return raised
+
+
+def _error_of(error: grpc.RpcError, called: str) -> PelotonError:
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidRequest(f"{called}: {details}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -20,6 +21,7 @@ from peloton.errors import PelotonError
 from peloton.leaders import repeatable
 from peloton.membership.interface import Address, Group, Member, Membership, Role
 from peloton.model.cluster import UNNAMED
+from peloton.present.failures import failure_text
 from peloton.present.refusals import check
 from peloton.rpc.caller import Metadata
 from peloton.rpc.client import Channels, LeaderClient
@@ -27,6 +29,7 @@ from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
 from peloton.rpc.tls import Tls
 
+log = logging.getLogger(__name__)
 CALLER = "peloton-web"
 MOST_CACHED = 2000
 """Answers that are kept; the oldest go first."""
@@ -201,10 +204,18 @@ class Calls:
         return answer
 
     async def call_unchecked(self, called: RoleRpc[Q, A], request: Q, timeout: float | None = None) -> A:
-        """Call a method as `call` does, but return an answer that holds a refusal too."""
+        """Call a method as `call` does, but return an answer that holds a refusal too.
+
+        The texts of failures are for users: the log has those of the calls.
+        """
         seconds = timeout or self.cluster.call_seconds
         again = repeatable(called.rpc.name, request)
-        return await self._caller(called.role).call(called.rpc, request, seconds, again)
+        try:
+            return await self._caller(called.role).call(called.rpc, request, seconds, again)
+        except PelotonError as error:
+            log.debug("%s", error)
+            error.args = (failure_text(error, called.role),)
+            raise
 
     async def read(self, called: RoleRpc[Q, A], request: Q, age: float | None = None) -> A:
         """Call a method that reads; take an answer that is at most `age` seconds old, and share it.

@@ -45,6 +45,7 @@ def places(world: World) -> dict[str, str]:
         "hostpool-change": f"/hostpools/change?host={SPARE}&destination=default",
         "hostpool-move": "/hostpools/move?source=shared&destination=default&count=1",
         "hostpool-delete": "/hostpools/delete?name=batch_reserved",
+        "search": "/search?q=host",
         "login": "/login?next=/hosts",
         "api": "/api",
     }

@@ -162,6 +162,7 @@ def test_a_login_that_has_ended_leads_to_the_login_and_back(
 def test_a_job_that_others_changed_is_looked_at_again(it: Watched, world: World) -> None:
     service = ServiceJob(world.harness, 1, lambda spec: setattr(spec, "name", "contended"))
     it.open(f"/jobs/{service.id.value}/do/restart")
+    it.page.evaluate("dispatchEvent(new Event('pagehide'))")  # it stays as it is now
     request = jobs_pb.StopJobRequest(job_id=service.id, version=service.version)
     service.jobs.StopJob(request, timeout=30)
     it.page.get_by_role("button", name="Restart contended").click()

@@ -159,8 +159,7 @@ def test_an_update_is_aborted_and_rolled_back(it: Watched, watcher: Watched, gat
     keeps_up(workflow, "in flight now: 1", lambda: gated.in_flight() == {1})
     act(it, gated, "Abort", "The update ends: 1 instance done stays as it is")
     keeps_up(workflow, "aborted", lambda: gated.state() == "ABORTED")
-    abort = watcher.page.locator('[data-live="actions"] .off', has_text="Abort")
-    expect(abort).to_have_attribute("title", "no update or restart is under way")
+    expect(watcher.page.locator('[data-live="actions"]')).not_to_contain_text("Abort")
 
     gated.let(*range(INSTANCES))
     it.open(gated.url)

@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
 from peloton.web.views import login
+from peloton.web.views.finding import pages as finding
 from peloton.web.views.hostpools import pages as hostpools
 from peloton.web.views.hosts import lost
 from peloton.web.views.hosts import pages as hosts
@@ -20,11 +21,13 @@ PAGES: tuple[Page, ...] = (
     *overview.PAGES,
     *pools.PAGES,
     *jobs.PAGES,
+    *forms.PAGES,
     *instances.PAGES,
     *logs.PAGES,
     *files.PAGES,
     *hosts.PAGES,
     *hostpools.PAGES,
+    *finding.PAGES,
 )
 """Every page. A folder of pages adds its own here."""
 ROUTES: tuple[BaseRoute, ...] = (
@@ -35,5 +38,6 @@ ROUTES: tuple[BaseRoute, ...] = (
     *hosts.ROUTES,
     *lost.ROUTES,
     *hostpools.ROUTES,
+    *finding.ROUTES,
 )
 """Other requests: posts, downloads, streams."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -342,11 +343,45 @@ def test_a_conflict_shows_the_job_as_it_is_now(client: TestClient, found: FakeCl
 
 def test_what_cannot_be_done_is_refused_with_the_reason(client: TestClient, found: FakeCluster) -> None:
     page = client.get(f"/jobs/{JOB}").text
-    assert "nothing is stopped" in page and 'aria-disabled="true"' in page
+    assert f"/jobs/{JOB}/do/stop" in page and "/do/start" not in page and 'aria-disabled="true"' not in page
+    assert "nothing is stopped" in client.get(f"/jobs/{JOB}/do/start").text
     answer = client.post(f"/jobs/{JOB}/do/start", data={"csrf": token(client), "version": VERSION})
     assert answer.status_code == 409
     assert not asked(found, "StartJob")
     assert client.get(f"/jobs/{JOB}/do/explode").status_code == 404
+
+
+def test_the_state_of_a_job_comes_before_what_can_be_done(client: TestClient) -> None:
+    page = client.get(f"/jobs/{JOB}").text
+    assert page.index('data-live="state"') < page.index('data-live="actions"')
+
+
+async def test_the_page_of_an_action_is_kept_current(found: FakeCluster) -> None:
+    reader = Reader(PAGES, Templates(), found, lambda: NOW)
+    page = reader.find(f"/jobs/{JOB}/do/stop")
+    before = await reader.fragments(page, None)
+    assert "3 instances on hosts will be killed" in before["effect"] and VERSION in before["effect"]
+    stopped = job_info(goalState=job_pb2.KILLED, state=job_pb2.KILLED, stats={"KILLED": 5})
+    found.answers[web.GET_JOB] = job_pb2.GetResponse(jobInfo=stopped)
+    found.shared.forget()
+    after = await reader.fragments(page, None)
+    assert "it is stopped already" in after["effect"] and "<form" not in after["effect"]
+
+
+@pytest.mark.parametrize("path", ["versions", "instances/1/files"])
+def test_versions_and_files_are_kept_current(found: FakeCluster, path: str) -> None:
+    assert Reader(PAGES, Templates(), found).find(f"/jobs/{JOB}/{path}").page.live
+
+
+def test_instances_in_a_row_that_wait_alike_are_one_line(found: FakeCluster, client: TestClient) -> None:
+    waits: dict[str, Any] = {"host": "", "startTime": "", "message": "waits for <b>cores"}
+    tasks = {number: task_info(number, "PENDING", **waits) for number in range(29, 50)}
+    tasks |= {28: task_info(28), 50: task_info(50, "PENDING", **{**waits, "message": "waits for memory"})}
+    found.answers[web.LIST_TASKS] = task_pb2.ListResponse(result=task_pb2.ListResponse.Result(value=tasks))
+    page = client.get(f"/jobs/{JOB}").text
+    assert page.count("waits for &lt;b&gt;cores") == 1 and page.count("waits for memory") == 1
+    text = re.sub(r"<[^>]+>", "", page)
+    assert "29–49 21 instances" in text and "28–" not in text and "–50" not in text
 
 
 def test_an_update_is_edited_shown_and_begun(client: TestClient, found: FakeCluster) -> None:

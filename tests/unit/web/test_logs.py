@@ -12,7 +12,8 @@ from peloton.calls import web
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.web.sandbox import CHUNK_BYTES
 from peloton.web.views.sandbox.follow import offsets_of
-from peloton.web.views.sandbox.log_search import LogSearch, Matcher, marked, part_of, plain
+from peloton.web.views.sandbox.log_search import LogSearch, Matcher, Part, marked, part_of, plain
+from peloton.web.views.sandbox.merging import by_time
 
 from .agent import ROOT, Agent, running
 from .fake import FakeCluster, application, browser
@@ -197,6 +198,47 @@ def test_what_is_not_there_or_does_not_answer(client: TestClient, found: FakeClu
     assert answer.status_code == 503 and "no leader of jobmgr" in answer.text
     assert client.get(f"/jobs/{JOB}/instances/x{page}").status_code == 404
     assert client.get(f"/jobs/{JOB}/instances/{2**32}{page}").status_code == 404
+
+
+OUT = b"2026-11-27 02:00:01,500 one\n  goes on\n2026-11-27 02:00:03,000 three\n"
+ERR = b"[WARNING 2026-11-27T02:00:02.25] two\n[INFO 2026-11-27T02:00:04] four\n"
+
+
+def test_lines_with_times_are_merged_by_them(client: TestClient, agent: Agent) -> None:
+    agent.files = {"stdout": OUT, "stderr": ERR}
+    page = client.get(f"{BASE}/logs").text
+    places = [page.index(f"{word}\n</span>") for word in ("one", "  goes on", "two", "three", "four")]
+    assert places == sorted(places)
+    assert "In the order of the times" in page and page.count('class="line stderr"') == 2
+
+
+@pytest.mark.parametrize(
+    "err",
+    [
+        b"no time\n",
+        b"2026-11-27T02:00:02Z of a zone\n",
+        b"W1127 02:00:02.1 without a year\n",
+        b"2026-11-27 27:00:00 x\n",
+    ],
+)
+def test_lines_whose_times_cannot_be_compared_are_not_merged(
+    client: TestClient, agent: Agent, err: bytes
+) -> None:
+    agent.files = {"stdout": OUT, "stderr": err}
+    page = client.get(f"{BASE}/logs").text
+    assert "The lines have no times to merge the two by" in page
+    assert page.index("three") < page.index('class="line stderr"')
+
+
+def test_the_order_within_a_file_is_kept_and_lines_without_a_time_stay_where_they_are() -> None:
+    def part(name: str, text: str) -> Part:
+        return part_of(search(), name, 0, text.encode(), len(text))
+
+    out = part("stdout", "head\nI1127 10:00:05.0 b\nI1127 10:00:04.0 late\n")
+    err = part("stderr", "E1127 10:00:05.0 c\ntrace\nE1127 10:00:06.5 d\n")
+    merged = ["".join(text for text, _ in each.line.parts)[-4:] for each in by_time([out, err])]
+    assert merged == ["head", ".0 b", "late", ".0 c", "race", ".5 d"]
+    assert by_time([out]) == [] and by_time([out, part("stderr", "")]) == []
 
 
 # Following.

@@ -26,7 +26,7 @@ def value(name: str, **labels: str) -> float:
     ("path", "labels"),
     [
         (JOB, {"route": "/jobs/{job_id}", "method": "GET", "status": "200"}),
-        (f"{JOB}/do/stop", {"route": "/jobs/{job_id}/do/{action}", "method": "GET", "status": "200"}),
+        (f"{JOB}/do/update", {"route": "/jobs/{job_id}/do/{action}", "method": "GET", "status": "200"}),
         ("/jobs/a/b/c/d", {"route": "none", "method": "GET", "status": "404"}),
         ("/static/peloton.css", {"route": "/static", "method": "GET", "status": "200"}),
         ("/health", {"route": "/health", "method": "GET", "status": "200"}),

@@ -217,11 +217,54 @@ def test_the_page_of_a_pool_shows_queues_jobs_history_and_preemptions(cluster: F
         "3 from 7 on", "1.5 cores, 2 GB memory, 10 MB disk", "allocation 71 cores + gang 20 cores",
         "cores &gt; entitlement 80 cores",
         "Set aside", "120 gangs", "Page 1 of 3", "30% of the reservation", "first come, first served",
-        "/a/x", "0, 1, 2, 3, 4, 5, 6, 7 and 12 more", "over its entitlement by 3 cores", "cross pool",
+        "/a/x", "0–19", "over its entitlement by 3 cores", "cross pool",
         "of 41 jobs", 'href="/jobs/gone"', "Last day",
     ):  # fmt: skip
         assert text in page, text
     assert page.count('<figure class="chart">') == 3  # GPUs were never there
+
+
+def test_gangs_that_wait_alike_are_one_line(cluster: FakeCluster) -> None:
+    def gang(position: int, instance: int, why: str = "behind <b>", minute: int = 10) -> pb.QueuedGang:
+        return pb.QueuedGang(
+            position=position,
+            job_id=peloton_pb2.JobID(value=JOB),
+            instance=instance,
+            size=1,
+            asks=pb.Amounts(cpu=1),
+            since=f"2023-11-14T22:{minute}:{position:02}Z",
+            why=why,
+        )
+
+    gangs = [gang(1, 0, "too large"), *(gang(position, position - 1) for position in range(2, 31))]
+    others = [gang(31, 40), gang(32, 41, minute=50), gang(33, 42, "another", minute=50)]
+    queue = pb.Queue(name="pending", length=33, gangs=[*gangs, *others])
+    cluster.answers[web.GET_QUEUES] = pb.GetQueuesResponse(queues=[queue])
+    with browser(application(cluster)) as client:
+        page = client.get("/pools/b").text
+    assert page.count("behind &lt;b&gt;") == 3 and "2–30" in page and "instances 1–29" in page
+    assert page.count("each 1 core") == 1 and page.count("instance 40") == 1 and page.count("another") == 1
+
+
+def test_gangs_that_were_preempted_together_are_one_line(cluster: FakeCluster) -> None:
+    def preemption(instance: int, reason: str = "over", second: int = 0) -> pb.Preemption:
+        return pb.Preemption(
+            time=f"2023-11-14T22:12:{second:02}Z",
+            pool="/b",
+            policy="same_pool",
+            reason=reason,
+            job_id=peloton_pb2.JobID(value=JOB),
+            instances=[instance],
+            size=1,
+        )
+
+    found = [preemption(each, second=each % 3) for each in range(49, 28, -1)]
+    others = [preemption(5, "another")]
+    cluster.answers[web.GET_PREEMPTIONS] = pb.GetPreemptionsResponse(preemptions=[*found, *others])
+    with browser(application(cluster)) as client:
+        page = client.get("/pools/b").text
+    assert "29–49 <span" in page and "21 gangs" in page
+    assert page.count(">over<") == 1 and page.count(">another<") == 1
 
 
 def test_a_pool_says_how_much_work_was_lost(cluster: FakeCluster) -> None:
@@ -236,7 +279,7 @@ def test_a_pool_says_how_much_work_was_lost(cluster: FakeCluster) -> None:
 
 def test_pages_of_a_queue_are_read_from_their_place_on(cluster: FakeCluster) -> None:
     with browser(application(cluster)) as client:
-        assert '<td class="number">51</td>' in client.get("/pools/b?page=2").text
+        assert '<td class="number" data-label="Position">51</td>' in client.get("/pools/b?page=2").text
         assert client.get("/pools/b?page=0").status_code == 400
         assert client.get("/pools/none").status_code == 404
     offsets = [request.offset for _, method, request in cluster.asked if method == "GetQueues"]

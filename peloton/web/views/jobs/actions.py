@@ -365,6 +365,9 @@ _WAYS: Mapping[str, _Way[Any]] = {
     ),
 }
 
+SIMPLE = tuple(_WAYS)
+"""The actions that need no spec."""
+
 
 def _ways(head: JobHead) -> Mapping[str, _Way[Any]]:
     return _BATCH_WAYS if head.batch else _WAYS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,9 +23,11 @@ from peloton.errors import Conflict, InvalidArgument, PelotonError, Refused, Sta
 from peloton.model.plural import plural
 from peloton.present.plain import yaml_text
 from peloton.web.cluster import Calls
+from peloton.web.pages import Page, Subject
 from peloton.web.permissions import refusals
 from peloton.web.requests import calls, done, field, render
 from peloton.web.views.jobs.actions import (
+    SIMPLE,
     Options,
     Preview,
     action_of,
@@ -38,6 +41,7 @@ from peloton.web.views.jobs.versions import Comparison, chosen, compare, config_
 from peloton.web.views.jobs.workflow import ranges
 from peloton.wire.v1alpha.workflow import update_spec
 
+CONFIRMATION = "job_action.html"
 SOURCE = "spec"
 """The name of the edited text in errors."""
 RETRY = "look at what it is like now, and decide again"
@@ -65,19 +69,24 @@ class Diff:
         )
 
 
+async def load_action(subject: Subject) -> Mapping[str, Any]:
+    """Return what an action will do that needs no spec."""
+    options = Options.of(lambda name: subject.query.get(name, ""))
+    read = await read_job(subject.calls, subject.path["job_id"])
+    told = await _told(subject.calls, subject.path["action"], read, options.batch_size)
+    return _confirmation(read, told, options)
+
+
 async def show(request: Request) -> Response:
-    """Answer with what an action will do."""
+    """Answer with what an action will do that takes a spec."""
     key = request.path_params["action"]
     read = await _fresh(request)
-    if key in ("update", "rollback") and (await _preview(request, read)).action.refused:
+    if (await _preview(request, read)).action.refused:
         return await _confirm(request, read, Options())
     if key == "update":
         text, _ = await _editable(calls(request), read)
         return await _edit(request, read, text)
-    if key == "rollback":
-        return await _show_rollback(request, read)
-    options = Options.of(lambda name: request.query_params.get(name, ""))
-    return await _confirm(request, read, options)
+    return await _show_rollback(request, read)
 
 
 async def carry_out(request: Request) -> Response:
@@ -118,9 +127,13 @@ async def _fresh(request: Request) -> Read:
 
 
 async def _preview(request: Request, read: Read, batch_size: int = 0) -> Preview:
-    client = calls(request)
+    return await _told(calls(request), request.path_params["action"], read, batch_size)
+
+
+async def _told(client: Calls, key: str, read: Read, batch_size: int) -> Preview:
+    """Return what an action will do. Raises NotFound where there is none of the name."""
     denied = await refusals(client, methods_of(read.head), read.head.pool)
-    action = action_of(request.path_params["action"], read.head, read.workflow, denied)
+    action = action_of(key, read.head, read.workflow, denied)
     pools = await pools_of(client)
     pool = next((each for each in pools if each.id.value == read.head.pool_id), None)
     return preview(action, read.head, read.workflow, pool, read.job.config, batch_size)
@@ -132,18 +145,12 @@ async def _confirm(
     if problem and request.path_params["action"] in ("update", "rollback"):
         return await _again(request, read, problem, status)
     shown = await _preview(request, read, options.batch_size)
-    return render(
-        request,
-        "job_action.html",
-        {
-            "job": read.head,
-            "preview": shown,
-            "options": options,
-            "problem": problem,
-            "workflow": read.workflow,
-        },
-        status,
-    )
+    return render(request, CONFIRMATION, _confirmation(read, shown, options, problem), status)
+
+
+def _confirmation(read: Read, told: Preview, options: Options, problem: str = "") -> Mapping[str, Any]:
+    """Return the variables of the page that confirms an action."""
+    return {"job": read.head, "preview": told, "options": options, "problem": problem}
 
 
 async def _again(request: Request, read: Read, problem: str, status: int) -> Response:
@@ -322,6 +329,16 @@ def _bare(spec: stateless_pb2.JobSpec) -> stateless_pb2.JobSpec:
     return bare
 
 
+class _Simple(StringConvertor):
+    """The part of an address that names an action which needs no spec."""
+
+    regex = "|".join(SIMPLE)
+
+
+register_url_convertor("simple_action", _Simple())
+PAGES = (
+    Page("/jobs/{job_id}/do/{action:simple_action}", CONFIRMATION, load_action, ("now", "effect"), "Jobs"),
+)
 ROUTES = (
     Route("/jobs/{job_id}/do/{action}", show, methods=["GET"]),
     Route("/jobs/{job_id}/do/{action}", carry_out, methods=["POST"]),

@@ -20,6 +20,7 @@ from peloton.present.why import ended, message_text
 from peloton.web.formats import seconds_of
 from peloton.web.views.jobs.counts import ORDER, counts
 from peloton.web.views.jobs.search import order_of, page_number, page_of
+from peloton.web.views.shared.lines import lines, near
 
 PAGE = 50
 """Instances on a page."""
@@ -248,6 +249,14 @@ class TaskRow:
     failures: int
     version: int
     url: str
+    last: int = -1
+    """The last instance of a line of several that wait alike; below 0 for one instance."""
+    last_url: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many instances the line has."""
+        return self.last - self.instance + 1 if self.last >= 0 else 1
 
 
 def task_row(job_id: str, task: task_pb2.TaskInfo) -> TaskRow:
@@ -288,6 +297,23 @@ class TaskTable:
 
 
 def task_table(search: TaskSearch, answer: task_pb2.QueryResponse) -> TaskTable:
-    """Return the page that an answer holds."""
-    rows = [task_row(search.job_id, task) for task in answer.records]
-    return TaskTable(search, rows, answer.pagination.total)
+    """Return the page that an answer holds; instances in a row that are on no host and alike are one line."""
+    rows = lines((task_row(search.job_id, task) for task in answer.records), _wait_alike)
+    return TaskTable(search, list(map(_line, rows)), answer.pagination.total)
+
+
+def _wait_alike(one: TaskRow, other: TaskRow) -> bool:
+    """Return whether an instance says the same as the one before it, and neither is on a host."""
+    if one.host or other.host or other.instance != one.instance + 1:
+        return False
+    here = replace(one, instance=0, url="", started=other.started, ended=other.ended)
+    return (
+        here == replace(other, instance=0, url="")
+        and near(one.started, other.started)
+        and near(one.ended, other.ended)
+    )
+
+
+def _line(rows: Sequence[TaskRow]) -> TaskRow:
+    first, last = rows[0], rows[-1]
+    return replace(first, last=last.instance, last_url=last.url) if len(rows) > 1 else first

@@ -250,5 +250,5 @@ PAGES = (
         live=("state", "actions", "waiting", "workflow", "what", "usage", "timeline", "instances", "events"),
         nav="Jobs",
     ),
-    Page("/jobs/{job_id}/versions", "job_versions.html", load_versions, nav="Jobs"),
+    Page("/jobs/{job_id}/versions", "job_versions.html", load_versions, live=("list",), nav="Jobs"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from peloton.api.v0 import peloton_pb2 as v0_peloton
@@ -14,7 +14,9 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.calls.web import GET_POOL, GET_PREEMPTIONS, GET_QUEUES, LIST_LOSSES, LIST_POOLS, QUERY_JOBS
 from peloton.errors import NotFound
 from peloton.model.amounts import amount_of, plain
+from peloton.model.plural import plural
 from peloton.model.resources import KINDS
+from peloton.model.spans import spans
 from peloton.present.losses import loss_text, summed
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
@@ -23,6 +25,7 @@ from peloton.web.formats import seconds_of
 from peloton.web.views.jobs.names import job_names
 from peloton.web.views.jobs.search import JobRow, job_row
 from peloton.web.views.pools.rows import PoolRow, pool_rows
+from peloton.web.views.shared.lines import lines, near
 
 if TYPE_CHECKING:
     from peloton.private.resmgr.monitoring.monitoring_pb2 import Amounts, Preemption, QueuedGang
@@ -36,7 +39,7 @@ GANGS = 50
 """Gangs of each queue on a page."""
 RUNNING_JOBS = 20
 PREEMPTIONS = 50
-SHOWN_INSTANCES = 8
+SHOWN_SPANS = 8
 POLICIES = {"PriorityFIFO": "by priority, then first come, first served"}
 
 
@@ -66,10 +69,19 @@ class GangRow:
     since: float
     """Seconds since 1970; 0 where that is not known."""
     why: str
+    count: int = 1
+    """Gangs of the line: they wait one behind the other, and ask for the same for the same reason."""
+
+    @property
+    def last_position(self) -> int:
+        """Return the position of the last gang."""
+        return self.position + self.count - 1
 
     @property
     def instances(self) -> str:
         """Return which instances of the job they are."""
+        if self.count > 1:
+            return f"instances {self.instance}–{self.instance + self.count * self.size - 1}"
         return f"instance {self.instance}" if self.size == 1 else f"{self.size:,} from {self.instance} on"
 
 
@@ -88,9 +100,21 @@ async def queues_of(calls: Calls, pool_id: str, offset: int) -> tuple[QueueView,
     answer = await calls.read(GET_QUEUES, request)
     names = await job_names(calls, (gang.job_id.value for queue in answer.queues for gang in queue.gangs))
     return tuple(
-        QueueView(queue.name, queue.length, tuple(_gang(gang, names) for gang in queue.gangs))
+        QueueView(queue.name, queue.length, _gangs([_gang(gang, names) for gang in queue.gangs]))
         for queue in answer.queues
     )
+
+
+def _gangs(rows: Sequence[GangRow]) -> tuple[GangRow, ...]:
+    return tuple(replace(each[0], count=len(each)) for each in lines(rows, _wait_alike))
+
+
+def _wait_alike(one: GangRow, other: GangRow) -> bool:
+    """Return whether a gang waits right behind another one of its job as that one does."""
+    before = replace(
+        other, position=other.position - 1, instance=other.instance - other.size, since=one.since
+    )
+    return one == before and near(one.since, other.since)
 
 
 def _gang(gang: QueuedGang, names: dict[str, str]) -> GangRow:
@@ -127,6 +151,8 @@ class PreemptionRow:
     job_id: str
     job: str
     instances: str
+    gangs: int = 1
+    """Gangs of the job that were preempted together, for one reason."""
 
 
 async def preemptions_of(calls: Calls, pool_id: str) -> tuple[PreemptionRow, ...]:
@@ -134,11 +160,20 @@ async def preemptions_of(calls: Calls, pool_id: str) -> tuple[PreemptionRow, ...
     request = pb.GetPreemptionsRequest(pool_id=pool_id, limit=PREEMPTIONS)
     found = (await calls.read(GET_PREEMPTIONS, request)).preemptions
     names = await job_names(calls, (each.job_id.value for each in found))
-    return tuple(_preemption(each, names) for each in found)
+    return tuple(_preemption(each, names) for each in lines(found, _for_one_reason))
 
 
-def _preemption(found: Preemption, names: dict[str, str]) -> PreemptionRow:
+def _for_one_reason(one: Preemption, other: Preemption) -> bool:
+    """Return whether two gangs of a job were preempted together."""
+    about = ("job_id", "pool", "benefits", "policy", "reason")
+    alike = all(getattr(one, name) == getattr(other, name) for name in about)
+    return alike and near(seconds_of(one.time), seconds_of(other.time))
+
+
+def _preemption(gangs: Sequence[Preemption], names: dict[str, str]) -> PreemptionRow:
+    found = gangs[0]
     job_id = found.job_id.value
+    instances = [instance for gang in gangs for instance in gang.instances]
     return PreemptionRow(
         seconds_of(found.time),
         found.pool,
@@ -147,13 +182,17 @@ def _preemption(found: Preemption, names: dict[str, str]) -> PreemptionRow:
         found.reason,
         job_id,
         names.get(job_id) or job_id,
-        _instances(found.instances, found.size),
+        _instances(instances, sum(gang.size for gang in gangs)),
+        len(gangs),
     )
 
 
 def _instances(instances: Sequence[int], size: int) -> str:
-    shown = ", ".join(map(str, instances[:SHOWN_INSTANCES]))
-    return f"{shown} and {size - SHOWN_INSTANCES:,} more" if size > SHOWN_INSTANCES else shown
+    """Return instances as spans: `0–4, 7`; of more than SHOWN_SPANS the first, and how many there are."""
+    parts = spans(instances).replace("-", "–").split(", ")
+    shown = ", ".join(parts[:SHOWN_SPANS])
+    left_out = len(parts) > SHOWN_SPANS or size > len(instances)
+    return f"{shown}, … ({plural(size, 'instance')})" if left_out else shown
 
 
 async def running_jobs(calls: Calls, path: str) -> tuple[tuple[JobRow, ...], int]:

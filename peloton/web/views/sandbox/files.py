@@ -27,6 +27,7 @@ from peloton.web.views.sandbox.log_search import run_number
 
 BASE = "/jobs/{job_id}/instances/{instance:int}"
 """The path of an instance."""
+POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +119,7 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byt
         yield piece
 
 
-PAGES = (Page(f"{BASE}/files", "files.html", load_files, nav="Jobs"),)
+PAGES = (
+    Page(f"{BASE}/files", "files.html", load_files, live=("folder",), nav="Jobs", poll_seconds=POLL_SECONDS),
+)
 ROUTES = (Route(f"{BASE}/download", download),)

@@ -14,6 +14,7 @@ from peloton.web.sandbox import Sandbox
 from peloton.web.views.instances.rows import Run
 from peloton.web.views.sandbox.files import BASE, find_run, read_owner
 from peloton.web.views.sandbox.log_search import LogSearch, Match, Matcher, Part, part_of
+from peloton.web.views.sandbox.merging import by_time
 
 MOST_SEARCHED_BYTES = 64 * 1024 * 1024
 """Bytes of a file that are searched."""
@@ -40,6 +41,7 @@ async def load_logs(subject: Subject) -> Mapping[str, Any]:
         "search": search,
         "run": run,
         "parts": shown,
+        "merged": by_time(shown),
         "matches": matches,
         "notes": notes,
         "problem": problem,

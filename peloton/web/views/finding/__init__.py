@@ -1,0 +1,1 @@
+"""One box that finds jobs, tasks, hosts and pools."""
