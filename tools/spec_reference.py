@@ -24,10 +24,10 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from minicluster.settings import ClusterSettings
-from peloton.cli.spec_check import message_type
 from peloton.client.matching import normalized
 from peloton.client.units import unit_of
 from peloton.config.reference import class_sections
+from peloton.specs import message_type
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "spec.md"
@@ -314,8 +314,8 @@ def slug(title: str) -> str:
 
 def examples() -> dict[str, str]:
     """Return a value of each field that the specs in `examples` have, by the field's full name."""
-    from peloton.cli.spec_check import kind_of
     from peloton.client.yamltree import compose
+    from peloton.specs import kind_of
 
     found: dict[str, str] = {}
     for file in sorted(EXAMPLES.rglob("*.yaml")):

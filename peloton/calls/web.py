@@ -20,6 +20,7 @@ from peloton.private.access import access_pb2
 from peloton.private.access.access_pb2_grpc import AccessServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
+from peloton.private.plan.plan_pb2_grpc import PlanServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import ExplainServiceStub
 from peloton.private.resmgr.monitoring.monitoring_pb2_grpc import MonitoringServiceStub
 
@@ -57,6 +58,7 @@ def _resmgr(
 # Of the job manager. Names end in _V1ALPHA where both APIs have the method.
 GET_JOB = _jobmgr(JobManagerStub, lambda stub: stub.Get)
 QUERY_JOBS = _jobmgr(JobManagerStub, lambda stub: stub.Query)
+CREATE_JOB = _jobmgr(JobManagerStub, lambda stub: stub.Create)
 UPDATE_JOB = _jobmgr(JobManagerStub, lambda stub: stub.Update)
 START_JOB = _jobmgr(JobManagerStub, lambda stub: stub.Start)
 STOP_JOB = _jobmgr(JobManagerStub, lambda stub: stub.Stop)
@@ -71,6 +73,8 @@ LIST_USED = _jobmgr(UsageServiceStub, lambda stub: stub.ListUsed)
 LIST_LOSSES = _jobmgr(UsageServiceStub, lambda stub: stub.ListLosses)
 BROWSE_SANDBOX = _jobmgr(TaskManagerStub, lambda stub: stub.BrowseSandbox)
 GET_JOB_V1ALPHA = _jobmgr(JobServiceStub, lambda stub: stub.GetJob)
+CREATE_JOB_V1ALPHA = _jobmgr(JobServiceStub, lambda stub: stub.CreateJob)
+PLAN_JOB = _jobmgr(PlanServiceStub, lambda stub: stub.PlanJob)
 LIST_JOB_WORKFLOWS = _jobmgr(JobServiceStub, lambda stub: stub.ListJobWorkflows)
 GET_REPLACE_JOB_DIFF = _jobmgr(JobServiceStub, lambda stub: stub.GetReplaceJobDiff)
 REPLACE_JOB = _jobmgr(JobServiceStub, lambda stub: stub.ReplaceJob)
@@ -93,6 +97,10 @@ GET_CLUSTER_HISTORY = _resmgr(MonitoringServiceStub, lambda stub: stub.GetHistor
 LIST_POOLS = _resmgr(MonitoringServiceStub, lambda stub: stub.ListPools)
 GET_QUEUES = _resmgr(MonitoringServiceStub, lambda stub: stub.GetQueues)
 GET_PREEMPTIONS = _resmgr(MonitoringServiceStub, lambda stub: stub.GetPreemptions)
+PLAN_POOL = _resmgr(MonitoringServiceStub, lambda stub: stub.PlanPool)
+CREATE_POOL = _resmgr(ResourceManagerStub, lambda stub: stub.CreateResourcePool)
+UPDATE_POOL = _resmgr(ResourceManagerStub, lambda stub: stub.UpdateResourcePool)
+DELETE_POOL = _resmgr(ResourceManagerStub, lambda stub: stub.DeleteResourcePool)
 GET_HOSTS_BY_SCORES = RoleRpc("resmgr", _GET_HOSTS_BY_SCORES)
 
 # Of the host managers.

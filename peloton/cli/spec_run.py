@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobConfig, JobSummary
     from peloton.api.v1alpha.job.stateless.stateless_pb2 import JobSpec
     from peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2 import GetReplaceJobDiffResponse as Diff
-    from peloton.cli.spec_check import Checked
+    from peloton.specs import Checked
 
 _SHARE = 4
 """An update goes through a quarter of the instances at a time, unless it is told otherwise."""
@@ -90,8 +90,9 @@ def planned_of(
     session: Session, job: Wanted, shown: Callable[[JobConfig], JobConfig], hide: Callable[[Diff], None]
 ) -> tuple[Any, list[str]]:
     """Return what `plan_of` does; `shown` returns a config as it may be seen, `hide` changes a diff so."""
-    from peloton.cli.dry_run import plan_lines, planned
+    from peloton.cli.dry_run import planned
     from peloton.cli.follow import get_info
+    from peloton.present.plans import plan_lines
 
     if job.running is None:
         plan = planned(session, job.spec)

@@ -32,7 +32,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     ),
     "peloton.private.resmgr.explain.ExplainService": frozenset({"ExplainJob", "ExplainTask"}),
     "peloton.private.resmgr.monitoring.MonitoringService": frozenset(
-        {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions"}
+        {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions", "PlanPool"}
     ),
     "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory"}),
     "peloton.private.hostmgr.sampling.SamplingService": frozenset({"ListHosts"}),

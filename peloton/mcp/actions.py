@@ -19,7 +19,6 @@ from peloton.cli.pool_edit import place, text_of
 from peloton.cli.references import only_job
 from peloton.cli.service_rows import diff_text
 from peloton.cli.session import Session
-from peloton.cli.spec_check import Checked, check
 from peloton.cli.spec_run import Wanted, carried_out, planned_of, wanted
 from peloton.cli.versions import before_last_update, call_job, secrets_of
 from peloton.client.rpcs import RPCS
@@ -31,6 +30,7 @@ from peloton.mcp.jobs import entity_version, workflows
 from peloton.mcp.plans import Done, Plan
 from peloton.model.plural import plural
 from peloton.model.workflow import WorkflowOptions
+from peloton.specs import Checked, check
 from peloton.web.views.jobs.actions import Preview, action_of, preview
 from peloton.web.views.jobs.job import job_head
 from peloton.web.views.jobs.workflow import workflow

@@ -9,11 +9,12 @@ from typing import Any
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import rfc3339
-from peloton.errors import InvalidArgument
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import KINDS, MILLI
 from peloton.model.states import TaskState
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.private.resmgr.monitoring import monitoring_pb2_grpc
+from peloton.wire.pool import pool_config
 from resmgr.core.monitoring.figures import (
     CLUSTER_SERIES,
     MOST_EXAMINED,
@@ -22,13 +23,16 @@ from resmgr.core.monitoring.figures import (
     PoolFigures,
     Queue,
     QueuedGang,
+    allocation,
     infeasible_jobs,
     oversized_jobs,
     pool_figures,
     queues,
 )
 from resmgr.core.monitoring.history import Samples
+from resmgr.core.planning.pools import PoolEffect, plan_pool
 from resmgr.core.state.amounts import Vector, total
+from resmgr.core.state.pending_reasons import Common
 from resmgr.core.state.pool import Pool
 from resmgr.drivers.loop import Driver, Preempted
 from resmgr.drivers.sampling import CLUSTER, Sampler
@@ -38,6 +42,8 @@ GANGS, MOST_GANGS = 50, 500
 PREEMPTIONS = 50
 SHOWN_INSTANCES = 100
 SHOWN_JOBS = 20
+NEW_POOL = "new"
+"""The id of a planned pool: no pool has it, they have UUIDs."""
 
 
 class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
@@ -110,6 +116,15 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
         limited = islice(found, request.limit or PREEMPTIONS)
         return pb.GetPreemptionsResponse(preemptions=map(_preemption, limited))
 
+    async def PlanPool(self, request: pb.PlanPoolRequest, context: Any) -> pb.PlanPoolResponse:
+        """Return what a new or changed pool would do to the entitlement of all. Raises as the change."""
+        tree = self._driver.scheduler.tree
+        if tree.capacity is None:
+            raise Unavailable(Common.CAPACITY_UNKNOWN)
+        pool_id = self._pool(request.pool_id).id if request.pool_id else NEW_POOL
+        effects = plan_pool(tree, pool_config(pool_id, request.config))
+        return pb.PlanPoolResponse(pools=[_planned(each, tree.find(each.id)) for each in effects])
+
     def _pool(self, pool_id: str) -> Pool:
         """Return a pool. Raises NotFound."""
         return self._driver.scheduler.tree.get(pool_id)
@@ -130,6 +145,17 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
             since=rfc3339(self._driver.wall(first.enqueued)) if first.enqueued else "",
             why=queued.why,
         )
+
+
+def _planned(effect: PoolEffect, pool: Pool | None) -> pb.PlannedPool:
+    """Return what a change does to a pool; None for one that there is not yet."""
+    return pb.PlannedPool(
+        id="" if effect.id == NEW_POOL else effect.id,
+        path=effect.path,
+        before=None if effect.before is None else _amounts(effect.before),
+        after=_amounts(effect.after),
+        allocation=None if pool is None else _amounts(allocation(pool)),
+    )
 
 
 def _infeasible(job: InfeasibleJob) -> pb.InfeasibleJob:

@@ -14,7 +14,7 @@ from peloton.cli.live_names import files, live_pools
 from peloton.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from peloton.cli.spec_check import Checked
+    from peloton.specs import Checked
 
 POOL = click.option(
     "--pool",
@@ -85,8 +85,8 @@ def run_file(session: Session, file: str, pool: str, yes: bool, detach: bool, ba
 def _valid(file: str) -> Checked | None:
     """Read and check a spec; say what is wrong with it, and return None then."""
     from peloton.cli.output import say
-    from peloton.cli.spec_check import check
     from peloton.client.yamltree import read_text
+    from peloton.specs import check
 
     checked = check(read_text(file), file)
     for error in (*checked.errors, *checked.warnings):

@@ -26,8 +26,8 @@ def validate(session: Session, paths: tuple[str, ...], kind: str | None) -> int:
     batch script of Slurm are recognised: for their keys, those here are listed.
     """
     from peloton.cli.output import say
-    from peloton.cli.spec_check import check
     from peloton.client.yamltree import read_text
+    from peloton.specs import check
 
     checked = [check(read_text(path), path, kind or "") for path in paths]
     for each in checked:
@@ -50,7 +50,7 @@ def schema(session: Session, kind: str) -> None:
     """
     from peloton.cli.output import json_text
     from peloton.cli.schema import schema as schema_of
-    from peloton.cli.spec_check import message_type
+    from peloton.specs import message_type
 
     content = schema_of(message_type(kind), f"Peloton {kind} spec")
     session.show(content, lambda: json_text(content))

@@ -11,9 +11,10 @@ from peloton.web.views.hostpools import pages as hostpools
 from peloton.web.views.hosts import lost
 from peloton.web.views.hosts import pages as hosts
 from peloton.web.views.instances import pages as instances
-from peloton.web.views.jobs import forms
+from peloton.web.views.jobs import create, forms
 from peloton.web.views.jobs import pages as jobs
 from peloton.web.views.overview import pages as overview
+from peloton.web.views.pools import forms as pool_forms
 from peloton.web.views.pools import pages as pools
 from peloton.web.views.sandbox import files, follow, logs
 
@@ -33,6 +34,8 @@ PAGES: tuple[Page, ...] = (
 ROUTES: tuple[BaseRoute, ...] = (
     *login.ROUTES,
     *forms.ROUTES,
+    *create.ROUTES,
+    *pool_forms.ROUTES,
     *follow.ROUTES,
     *files.ROUTES,
     *hosts.ROUTES,

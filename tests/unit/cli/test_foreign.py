@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from peloton.cli.foreign import KUBERNETES, NOMAD, SLURM, recognised
-from peloton.cli.spec_check import check
+from peloton.client.foreign import KUBERNETES, NOMAD, SLURM, recognised
+from peloton.specs import check
 
 from .conftest import Run
 
@@ -88,7 +88,7 @@ def test_own_specs_are_not_taken_for_others() -> None:
 
 @pytest.mark.parametrize("system", [KUBERNETES, NOMAD, SLURM], ids=lambda system: system.name)
 def test_the_keys_that_are_named_are_keys_here(system: object) -> None:
-    from peloton.cli.spec_check import message_type
+    from peloton.specs import message_type
     from tools.spec_reference import TITLES, messages
 
     known = {

@@ -13,9 +13,9 @@ import yaml
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
-from peloton.cli.spec_check import check, message_type
 from peloton.client.spec import MOST_ERRORS
 from peloton.private.plan import plan_pb2
+from peloton.specs import check, message_type
 
 from .conftest import Run
 from .fakes import FakeDaemons

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peloton.cli.spec_check import message_type
+from peloton.specs import message_type
 from tools.spec_reference import (
     MEANINGS,
     OF_SERVER,

@@ -9,15 +9,17 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from peloton.clock import ManualClock
-from peloton.errors import InvalidArgument, NotFound
+from peloton.errors import AlreadyExists, InvalidArgument, NotFound
 from peloton.model.ids import Run
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.shortage import Lack, Shortage
 from peloton.model.states import TaskState
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
+from peloton.wire.pool import pool_config_to
 from resmgr.core.monitoring.figures import infeasible_jobs, oversized_jobs, pool_figures, queues
 from resmgr.core.monitoring.shortfalls import Shortfalls
+from resmgr.core.planning.pools import plan_pool
 from resmgr.core.preemption.policy import Victim
 from resmgr.drivers.loop import Preempted
 from resmgr.drivers.sampling import Sampler
@@ -257,3 +259,52 @@ async def test_the_service_tells_for_how_long_a_pool_is_short(shell: Shell) -> N
         clock.advance(1)
     found = (await service.ListPools(pb.ListPoolsRequest(), CLIENT)).pools
     assert {each.path: each.short_seconds for each in found} == {"/": 0, "/a": 0, "/b": 3}
+
+
+def test_a_plan_of_a_pool_tells_whose_entitlement_changes_and_changes_nothing() -> None:
+    world = World(*TWO)
+    for pool, instance in (("a", 0), ("b", 1)):
+        world.enqueue(instance, of=needs(cpu=90), pool=pool)
+    tree = world.scheduler.tree
+    world.scheduler.entitle()
+    before = {pool.id: pool.entitlement for pool in tree}
+    shrunk = replace(tree.get("a").config, kinds=kinds(limit=10))
+    found = {each.id: each for each in plan_pool(tree, shrunk)}
+    assert set(found) == {"a", "b"}
+    assert found["a"].before == before["a"] and found["a"].after[0] == 10_000
+    gained = found["b"].after[0] - before["b"][0]
+    assert gained > 0 and found["b"].after[0] + found["a"].after[0] <= before["p"][0]
+    assert {pool.id: pool.entitlement for pool in tree} == before
+    assert tree.get("a").config.kinds["cpu"].limit == 80_000
+
+
+def test_a_planned_pool_that_is_not_there_yet_is_among_the_effects() -> None:
+    world = World(*TWO)
+    tree = world.scheduler.tree
+    new = PoolConfig("n", "n", "p", kinds(reservation=5, limit=80))
+    [effect] = [each for each in plan_pool(tree, new) if each.id == "n"]
+    assert (effect.path, effect.before) == ("/p/n", None)
+    assert tree.find("n") is None and "n" not in tree.get("p").children
+    with pytest.raises(AlreadyExists):
+        plan_pool(tree, PoolConfig("n", "a", "p", kinds(limit=80)))
+    with pytest.raises(InvalidArgument, match="limit"):
+        plan_pool(tree, PoolConfig("n", "n", "p", kinds(limit=91)))
+
+
+async def test_the_service_plans_pools_in_the_units_of_the_kinds(shell: Shell) -> None:
+    service = service_of(shell)
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(9), wire_gang(0, cpu=100))
+    wire = pool_config_to(shell.driver.scheduler.tree.get(pool).config)
+    wire.resources[0].reservation, wire.resources[0].limit = 0, 30
+    [changed] = (await service.PlanPool(pb.PlanPoolRequest(pool_id=pool, config=wire), CLIENT)).pools
+    assert (changed.id, changed.after.cpu) == (pool, 30) and changed.before.cpu > 30
+    wire.name = "other"
+    new = (await service.PlanPool(pb.PlanPoolRequest(config=wire), CLIENT)).pools
+    [other] = [each for each in new if not each.id]
+    assert other.path == "/other" and not other.HasField("before")
+    with pytest.raises(NotFound):
+        await service.PlanPool(pb.PlanPoolRequest(pool_id="nobody", config=wire), CLIENT)
+    wire.resources[0].kind = "tape"
+    with pytest.raises(InvalidArgument, match="tape"):
+        await service.PlanPool(pb.PlanPoolRequest(config=wire), CLIENT)

@@ -15,6 +15,8 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.calls.web import (
+    CREATE_JOB,
+    CREATE_JOB_V1ALPHA,
     EXPLAIN_JOB,
     GET_JOB,
     GET_JOB_ACCOUNT,
@@ -35,7 +37,7 @@ from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Moved, Page, Subject
-from peloton.web.permissions import refusals
+from peloton.web.permissions import Method, refusals
 from peloton.web.views.jobs.actions import actions, methods_of
 from peloton.web.views.jobs.events import job_events
 from peloton.web.views.jobs.job import PAGE, JobHead, TaskRow, TaskSearch, TaskTable, job_head, task_table
@@ -48,6 +50,7 @@ from peloton.web.views.jobs.workflow import Workflow, workflow
 from peloton.web.views.shared.timeline import Lane, Span, timeline
 from peloton.web.views.shared.usage_charts import job_charts
 
+CREATE_METHODS: Mapping[str, Method] = {"job": CREATE_JOB, "service": CREATE_JOB_V1ALPHA}
 POOL_SECONDS = 10.0
 """How old the paths of pools may be."""
 LARGE = 5000
@@ -57,6 +60,11 @@ ACCOUNT_SECONDS = 10.0
 """How old the account of a job may be: the job manager walks over all its instances for it."""
 WORKFLOWS = 20
 """Workflows of a job that are read for its events and versions."""
+
+
+def creation_denied(denied: Mapping[str, str]) -> str:
+    """Return why a user may create no job of any kind; empty where of some kind."""
+    return next(iter(denied.values())) if len(denied) == len(CREATE_METHODS) else ""
 
 
 async def pools_of(calls: Calls) -> Sequence[respool_pb2.ResourcePoolInfo]:
@@ -71,12 +79,21 @@ async def pools_of(calls: Calls) -> Sequence[respool_pb2.ResourcePoolInfo]:
 async def load_jobs(subject: Subject) -> Mapping[str, Any]:
     """Return a page of the jobs that a search finds."""
     search = JobSearch.of(subject.query)
-    answer, pools = await asyncio.gather(
-        subject.calls.read(QUERY_JOBS, search.request(subject.now)), pools_of(subject.calls)
+    answer, pools, denied = await asyncio.gather(
+        subject.calls.read(QUERY_JOBS, search.request(subject.now)),
+        pools_of(subject.calls),
+        refusals(subject.calls, CREATE_METHODS),
     )
     found = job_list(search, answer, pools)
     states = [*STATES, *(state for state in search.state if state not in STATES)]
-    return {"jobs": found, "search": search, "states": states, "spans": SPANS, "size": JOBS_PAGE}
+    return {
+        "jobs": found,
+        "search": search,
+        "states": states,
+        "spans": SPANS,
+        "size": JOBS_PAGE,
+        "denied": creation_denied(denied),
+    }
 
 
 @dataclass(frozen=True, slots=True)

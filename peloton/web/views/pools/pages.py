@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from peloton.calls.web import CREATE_POOL
 from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.web.formats import KINDS as SHOWN
 from peloton.web.pages import Page, Subject
+from peloton.web.permissions import Denials, refusals
+from peloton.web.views.pools.forms import CREATE, EDIT, METHODS
 from peloton.web.views.pools.reads import (
     GANGS,
     RUNNING_JOBS,
@@ -41,12 +44,16 @@ T = TypeVar("T")
 async def load_pools(subject: Subject) -> Mapping[str, Any]:
     """Read the tree of pools. Raises PelotonError."""
     query = PoolsQuery.of(subject.query)
-    rows = await all_pools(subject.calls)
+    rows, denied = await asyncio.gather(
+        all_pools(subject.calls), refusals(subject.calls, {CREATE: CREATE_POOL})
+    )
     found, kinds = selected(rows, query), used_kinds(rows)
     pieces = {
         f"rows-{place}": ("pool_rows.html", chunk) for place, chunk in enumerate(chunks(found, kinds, query))
     }
     return {
+        "denied": denied,
+        "denials": pool_denials(denied),
         "query": query,
         "total": len(rows),
         "found": len(found),
@@ -66,18 +73,21 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     row = by_id.get(subject.path["id"])
     if row is None:
         raise NotFound(f"no resource pool has the id {subject.path['id']!r}")
-    queues, jobs, preempted, config, lost, (history, history_trouble) = await asyncio.gather(
+    queues, jobs, preempted, config, lost, (history, history_trouble), denied = await asyncio.gather(
         _or_why(queues_of(calls, row.id, (page - 1) * GANGS), ()),
         _or_why(running_jobs(calls, row.path), ((), 0)),
         _or_why(preemptions_of(calls, row.id), ()),
         _or_why(config_of(calls, row.id), PoolConfig()),
         _or_why(lost_in(calls, row, rows), ""),
         read_history(calls, span, row.id),
+        refusals(calls, METHODS, row.path),
     )
     children = tuple(each for each in rows if each.parent == row.id)
     kinds = used_kinds(rows)
     below = chunks(children, kinds, PoolsQuery(), NAMES) if children else ()
     return {
+        "denied": denied,
+        "denials": pool_denials(denied),
         "pool": row,
         "config": config[0],
         "lost": lost[0],
@@ -103,6 +113,12 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
         "preemptions": preempted[0],
         "preemptions_trouble": preempted[1],
     }
+
+
+def pool_denials(denied: Mapping[str, str]) -> Denials:
+    """Return what a user may not do with a pool, in words."""
+    names = {EDIT: "Change the pool", CREATE: "New pool"}
+    return [(names[key], why) for key, why in denied.items()]
 
 
 async def _or_why(work: Awaitable[T], otherwise: T) -> tuple[T, str]:
