@@ -20,7 +20,7 @@ class PelotonError(Exception):
 
     reason = ""
     """A code for programs, where the kind of failure alone does not say what to do."""
-    details = ""
+    said = ""
     """What the server said, where a call failed: without the method, the address and the status."""
 
 

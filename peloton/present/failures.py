@@ -13,7 +13,7 @@ def failure_text(error: PelotonError, role: str) -> str:
 
     The texts of errors that no call had stay as they are.
     """
-    details = " ".join(error.details.split())
+    details = " ".join(error.said.split())
     if isinstance(error, Unimplemented):
         return f"{role} does not know this call: it is of an earlier version"
     if isinstance(error, Unavailable) and details:

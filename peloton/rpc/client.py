@@ -224,8 +224,8 @@ class LeaderClient:
         failure = failure_of(error.code().name, error.details() or "", {key for key, _ in sent})
         raised = error_of(error, f"{self._group} {target} {name}")
         if failure in self._patience.again and not isinstance(raised, Unavailable):
-            details, raised = raised.details, Unavailable(str(raised))  # of the moment, as it is to us
-            raised.details = details
+            said, raised = raised.said, Unavailable(str(raised))  # of the moment, as it is to us
+            raised.said = said
         return _Failed(failure, raised)
 
 

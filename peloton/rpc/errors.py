@@ -100,7 +100,7 @@ def _sent(error: grpc.RpcError) -> dict[str, str]:
 def error_of(error: grpc.RpcError, called: str) -> PelotonError:
     """Translate a failed call; `called` names the method and the address for the message."""
     raised = _error_of(error, called)
-    raised.details = error.details() or ""
+    raised.said = error.details() or ""
     return raised
 
 

@@ -77,7 +77,7 @@ NAVIGATION = (
     ("Hosts", "/hosts"),
     ("Host pools", "/hostpools"),
 )
-_ELSEWHERE = {"maintenance": "Hosts", "submit": "Jobs"}
+_ELSEWHERE = {"maintenance": "Hosts", "submit": "Jobs", "groups": "Jobs", "topology": "Hosts"}
 """Entries of the navigation by the first part of paths that are not below the entry's own."""
 
 

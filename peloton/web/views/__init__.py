@@ -11,24 +11,27 @@ from peloton.web.views.hostpools import pages as hostpools
 from peloton.web.views.hosts import lost
 from peloton.web.views.hosts import pages as hosts
 from peloton.web.views.instances import pages as instances
-from peloton.web.views.jobs import create, forms
+from peloton.web.views.jobs import create, forms, groups
 from peloton.web.views.jobs import pages as jobs
 from peloton.web.views.overview import pages as overview
 from peloton.web.views.pools import forms as pool_forms
 from peloton.web.views.pools import pages as pools
 from peloton.web.views.sandbox import files, follow, logs
+from peloton.web.views.topology import pages as topology
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
     *pools.PAGES,
     *jobs.PAGES,
     *forms.PAGES,
+    *groups.PAGES,
     *instances.PAGES,
     *logs.PAGES,
     *files.PAGES,
     *hosts.PAGES,
     *hostpools.PAGES,
     *finding.PAGES,
+    *topology.PAGES,
 )
 """Every page. A folder of pages adds its own here."""
 ROUTES: tuple[BaseRoute, ...] = (

@@ -31,7 +31,7 @@ def plan_pool(tree: PoolTree, config: PoolConfig) -> list[PoolEffect]:
     """
     planned = tree.copy()
     entitle(planned, loads(planned))
-    before = {pool.id: tuple(pool.entitlement) for pool in planned}
+    before = {pool.id: pool.entitlement for pool in planned}
     if planned.find(config.id) is None:
         planned.check_new(config)
         planned.insert(config)
@@ -39,7 +39,5 @@ def plan_pool(tree: PoolTree, config: PoolConfig) -> list[PoolEffect]:
         planned.check_update(config)
         planned.replace(config)
     entitle(planned, loads(planned))
-    effects = (
-        PoolEffect(pool.id, pool.path, before.get(pool.id), tuple(pool.entitlement)) for pool in planned
-    )
+    effects = (PoolEffect(pool.id, pool.path, before.get(pool.id), pool.entitlement) for pool in planned)
     return [each for each in effects if each.id == config.id or each.before != each.after]

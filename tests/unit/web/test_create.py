@@ -153,11 +153,13 @@ def test_what_the_form_makes_is_read_as_it_was_typed(kind: str) -> None:
     assert read.service == (kind == "service")
     spec = read.spec
     if isinstance(spec, stateless_pb2.JobSpec):
-        made = (spec.name, spec.owning_team, spec.instance_count, spec.default_spec.containers[0].entrypoint)
+        command = spec.default_spec.containers[0].entrypoint.value
+        made = (spec.name, spec.owning_team, spec.instance_count, command)
     else:
         assert spec is not None
-        made = (spec.name, spec.owningTeam, spec.instanceCount, spec.defaultConfig.command)
-    assert made[:3] == (draft.name, draft.owner, 3) and made[3].value == draft.command
+        command = spec.defaultConfig.command.value
+        made = (spec.name, spec.owningTeam, spec.instanceCount, command)
+    assert made == (draft.name, draft.owner, 3, draft.command)
     assert spec.sla.preemptible is False
 
 

@@ -54,8 +54,11 @@ class PoolFields:
     def of(cls, field: Callable[[str], str]) -> PoolFields:
         """Return the fields of a form; `field` gives an empty text for what is not in it."""
         return cls(
-            *(field(name).strip() for name in ("name", "description", "team")),
-            *(field(name).strip() for name in ("controller_limit", "slack_limit")),
+            field("name").strip(),
+            field("description").strip(),
+            field("team").strip(),
+            field("controller_limit").strip(),
+            field("slack_limit").strip(),
             tuple(
                 KindFields(kind, *(field(f"{name}-{kind}").strip() for name in (*_AMOUNTS, "type")))
                 for kind in KINDS

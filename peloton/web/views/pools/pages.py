@@ -73,15 +73,15 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     row = by_id.get(subject.path["id"])
     if row is None:
         raise NotFound(f"no resource pool has the id {subject.path['id']!r}")
-    queues, jobs, preempted, config, lost, (history, history_trouble), denied = await asyncio.gather(
+    queues, jobs, preempted, config, lost, (history, history_trouble) = await asyncio.gather(
         _or_why(queues_of(calls, row.id, (page - 1) * GANGS), ()),
         _or_why(running_jobs(calls, row.path), ((), 0)),
         _or_why(preemptions_of(calls, row.id), ()),
         _or_why(config_of(calls, row.id), PoolConfig()),
         _or_why(lost_in(calls, row, rows), ""),
         read_history(calls, span, row.id),
-        refusals(calls, METHODS, row.path),
     )
+    denied = await refusals(calls, METHODS, row.path)
     children = tuple(each for each in rows if each.parent == row.id)
     kinds = used_kinds(rows)
     below = chunks(children, kinds, PoolsQuery(), NAMES) if children else ()

@@ -1,0 +1,1 @@
+"""Hosts as a tree of places."""
