@@ -77,7 +77,13 @@ NAVIGATION = (
     ("Hosts", "/hosts"),
     ("Host pools", "/hostpools"),
 )
-_ELSEWHERE = {"maintenance": "Hosts", "submit": "Jobs", "groups": "Jobs", "topology": "Hosts"}
+_ELSEWHERE = {
+    "maintenance": "Hosts",
+    "submit": "Jobs",
+    "groups": "Jobs",
+    "topology": "Hosts",
+    "events": "Overview",
+}
 """Entries of the navigation by the first part of paths that are not below the entry's own."""
 
 

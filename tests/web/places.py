@@ -46,6 +46,7 @@ def places(world: World) -> dict[str, str]:
         "hostpool-move": "/hostpools/move?source=shared&destination=default&count=1",
         "hostpool-delete": "/hostpools/delete?name=batch_reserved",
         "submit": "/submit",
+        "events": "/events",
         "groups": "/groups?by=owner",
         "pool-create": "/pools/root/do/create",
         "pool-edit": f"/pools/{world.harness.pool}/do/edit",

@@ -6,6 +6,7 @@ from starlette.routing import BaseRoute
 
 from peloton.web.pages import Page
 from peloton.web.views import login
+from peloton.web.views.events import pages as events
 from peloton.web.views.finding import pages as finding
 from peloton.web.views.hostpools import pages as hostpools
 from peloton.web.views.hosts import lost
@@ -21,6 +22,7 @@ from peloton.web.views.topology import pages as topology
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
+    *events.PAGES,
     *pools.PAGES,
     *jobs.PAGES,
     *forms.PAGES,

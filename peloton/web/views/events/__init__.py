@@ -1,0 +1,1 @@
+"""What has happened in the cluster lately."""
