@@ -31,8 +31,10 @@ class SpecError(PelotonError):
         self.source = source
         self.line = line
         self.path = path
+        self.what = f"{path}: {text}" if path else text
+        """The message without file and line."""
         where = source if line is None else f"{source}:{line}"
-        super().__init__(f"{where}: {path}: {text}" if path else f"{where}: {text}")
+        super().__init__(f"{where}: {self.what}")
 
 
 def read_text(file: str) -> str:

@@ -34,7 +34,7 @@ from peloton.web.views.jobs.pages import CREATE_METHODS, creation_denied, pools_
 PATH = "/submit"
 PLAN_SECONDS = 40.0
 """How long a plan may take: placement engines are asked where the instances would go."""
-LONGEST_TEXT = 512 * 1024
+LONGEST_TEXT_CHARACTERS = 512 * 1024
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 EXAMPLE = """\
 name: hello
@@ -72,8 +72,8 @@ async def submit(request: Request) -> Response:
             return await _forms(request, EXAMPLE, draft, pool, [str(error)], drafted=True)
     if step == "edit":
         return await _forms(request, text, Draft(), pool)
-    if len(text) > LONGEST_TEXT:
-        raise InvalidArgument("spec", f"{len(text):,} characters", f"at most {LONGEST_TEXT:,}")
+    if len(text) > LONGEST_TEXT_CHARACTERS:
+        raise InvalidArgument("spec", f"{len(text):,} characters", f"at most {LONGEST_TEXT_CHARACTERS:,}")
     read = read_draft(text, pool)
     if read.spec is None:
         again = draft if step == "draft" else Draft()

@@ -102,7 +102,7 @@ class PoolFields:
         """
         found = check(yaml.safe_dump(self._content(), sort_keys=False), SOURCE, "respool")
         if found.errors:
-            raise Refused("; ".join(map(_without_line, found.errors)))
+            raise Refused("; ".join(each.what for each in found.errors))
         made = found.message
         assert isinstance(made, respool_pb2.ResourcePoolConfig)
         made.ldapGroups.extend(held.ldapGroups)
@@ -131,11 +131,6 @@ class PoolFields:
 def of_kinds(text: str) -> str:
     """Return an error with the titles of kinds in place of their places in the config."""
     return _PLACE.sub(lambda found: f"{SHOWN[KINDS[int(found[1])]].title} ", text)
-
-
-def _without_line(error: Exception) -> str:
-    """Return an error without the line: the form has none."""
-    return str(error).partition(": ")[2]
 
 
 def _number(text: str) -> float | str:
