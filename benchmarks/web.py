@@ -140,6 +140,10 @@ class Bench:
             Place("job sorted", f"/jobs/{self._job}?sort=-state&page={instances // 100}"),
             Place("instance", f"/jobs/{self._job}/instances/{instances - 1}"),
             Place("heat map and hosts", "/hosts"),
+            Place("jobs by owner", "/groups?by=owner"),
+            Place("places", "/topology?by=hostname"),
+            Place("events", "/events"),
+            Place("what the box finds", "/search?q=1"),
         ]
 
     def measure_pages(self) -> None:
