@@ -3,8 +3,8 @@
     python benchmarks/scaling.py [--hosts 1000,10000] [--tasks 10000,100000] [--pending 0] [--csv F] [--svg F]
 
 For each number of hosts a cluster with simulated agents is started, and for each number of tasks, in
-ascending order, jobs of up to 100,000 instances are created until so many run; then jobs that find no room,
-until --pending instances wait. Tasks last longer than the run. Prints a table with a row for each daemon and
+ascending order, jobs of up to 100,000 instances are created until so many run; then jobs in a pool without
+room, until --pending instances wait. Tasks last longer than the run. Prints a table with a row for each daemon and
 step. Memory is the proportional set size (PSS); what a task needs of it is the growth since the daemon had no
 task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr, resmgr and hostmgr
 compare what they know with each other then.
@@ -39,8 +39,6 @@ LASTING_SECONDS = 86_400.0
 POLL_SECONDS = 1.0
 HOST = "cpus:64;mem:262144;disk:1000000;ports:[31000-31999]"
 TASK = task_pb2.ResourceConfig(cpuLimit=0.5, memLimitMb=1024, diskLimitMb=64)
-WIDE = task_pb2.ResourceConfig(cpuLimit=65, memLimitMb=64, diskLimitMb=16)
-"""More than a host has: such a task waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def shown(value: Any) -> str:
 def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of a cluster with so many hosts."""
     with temporary_cluster(settings_of(hosts, options), tell) as cluster, client_of(cluster) as client:
-        pool = make_pool(client)
+        pool, full = make_pool(client), make_pool(client, "full", 0.0)
         pids = {part.name: pid_of(cluster, part.name) for part in cluster.components()}
         time.sleep(options.watch)
         step = Step(pids, hosts, options.watch)
@@ -131,7 +129,7 @@ def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
         if options.pending:
             before, begun = step.cpu(), time.monotonic()
             for count in parts(options.pending):
-                create(client, pool, count, WIDE, "sleep 1d")
+                create(client, full, count, TASK, "sleep 1d")
             await_tasks(client, "PENDING", options.pending, options.timeout)
             yield from step.rows(running, options.pending, options.pending, time.monotonic() - begun, before)
 

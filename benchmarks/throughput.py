@@ -101,13 +101,14 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def make_pool(client: PelotonClient) -> str:
+def make_pool(client: PelotonClient, name: str = "bench", limit: float = AMPLE) -> str:
+    """Create a pool with this limit of each kind; return its id."""
     config = respool_pb2.ResourcePoolConfig(
-        name="bench",
+        name=name,
         parent=peloton_pb2.ResourcePoolID(value="root"),
         policy=respool_pb2.PriorityFIFO,
         resources=[
-            respool_pb2.ResourceConfig(kind=kind, limit=AMPLE, share=1)
+            respool_pb2.ResourceConfig(kind=kind, limit=limit, share=1)
             for kind in ("cpu", "memory", "disk", "gpu")
         ],
     )
