@@ -3,11 +3,11 @@
     python benchmarks/scaling.py [--hosts 1000,10000] [--tasks 10000,100000] [--pending 0] [--csv F] [--svg F]
 
 For each number of hosts a cluster with simulated agents is started, and for each number of tasks, in
-ascending order, jobs of up to 100,000 instances are created until so many run; then jobs in a pool without
-room, until --pending instances wait. Tasks last longer than the run. Prints a table with a row for each daemon and
-step. Memory is the proportional set size (PSS); what a task needs of it is the growth since the daemon had no
-task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr, resmgr and hostmgr
-compare what they know with each other then.
+ascending order, jobs of up to 100,000 instances are created until so many run; then jobs in a pool with room
+for one task, until --pending instances wait. Tasks last longer than the run. Prints a table with a row for
+each daemon and step. Memory is the proportional set size (PSS); what a task needs of it is the growth since
+the daemon had no task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr,
+resmgr and hostmgr compare what they know with each other then.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ JOB_SIZE = 100_000
 LASTING_SECONDS = 86_400.0
 POLL_SECONDS = 1.0
 HOST = "cpus:64;mem:262144;disk:1000000;ports:[31000-31999]"
+SMALL = 1500.0
+"""The limit of each kind of the pool in which tasks wait: one of them has room."""
 TASK = task_pb2.ResourceConfig(cpuLimit=0.5, memLimitMb=1024, diskLimitMb=64)
 
 
@@ -112,7 +114,7 @@ def shown(value: Any) -> str:
 def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
     """Yield the rows of a cluster with so many hosts."""
     with temporary_cluster(settings_of(hosts, options), tell) as cluster, client_of(cluster) as client:
-        pool, full = make_pool(client), make_pool(client, "full", 0.0)
+        pool, full = make_pool(client), make_pool(client, "full", SMALL)
         pids = {part.name: pid_of(cluster, part.name) for part in cluster.components()}
         time.sleep(options.watch)
         step = Step(pids, hosts, options.watch)
@@ -128,7 +130,7 @@ def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
             yield from step.rows(tasks, 0, added, seconds, before)
         if options.pending:
             before, begun = step.cpu(), time.monotonic()
-            for count in parts(options.pending):
+            for count in parts(options.pending + 1):
                 create(client, full, count, TASK, "sleep 1d")
             await_tasks(client, "PENDING", options.pending, options.timeout)
             yield from step.rows(running, options.pending, options.pending, time.monotonic() - begun, before)

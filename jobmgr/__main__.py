@@ -24,7 +24,7 @@ from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
 from jobmgr.server import NAMES, services
 from jobmgr.services.common.task_callers import is_alive
-from jobmgr.services.private.problems import silent_workflows
+from jobmgr.services.private.problems import refused_jobs, silent_workflows
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.config.agents import AgentAccess
@@ -189,6 +189,7 @@ def tell_problems(daemon: Daemon[JobmgrSettings], engine: Engine, stack: AsyncEx
     store = partial(store_problems, engine.store, storage, clock.monotonic)
     telling = daemon.problems.telling
     stack.enter_context(telling("whether workflows make progress", workflows))
+    stack.enter_context(telling("whether jobs may be queued", partial(refused_jobs, engine.lanes)))
     stack.enter_context(telling("how the store is", store))
     stack.enter_context(telling("whether resmgr starts often", starts.problems))
 

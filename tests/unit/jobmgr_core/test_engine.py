@@ -10,6 +10,7 @@ import pytest
 
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
+from jobmgr.services.private.problems import refused_jobs
 from mesos.v1 import mesos_pb2
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.model.states import JobState, TaskState, TerminationReason
@@ -287,9 +288,12 @@ async def test_a_run_refused_by_resmgr_has_a_reason_and_is_retried(store: Store)
         job = engine.job(JOB)
         assert job is not None
         await until(lambda: job.reason(0) == "the pool is closed", "the reason is known")
+        [problem] = await refused_jobs(engine.lanes)
+        assert problem.text.endswith("as its pool is now: 1 task may not be queued: the pool is closed")
         world.refuse = lambda task: ""
         await ended(engine)
         assert (await engine.load(JOB)).runtime.state is JobState.SUCCEEDED
+        assert await refused_jobs(engine.lanes) == []
 
 
 async def test_nothing_is_done_before_it_is_stored(store: Store) -> None:
