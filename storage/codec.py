@@ -29,6 +29,7 @@ from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
+from peloton.model.retry import RuleEnds
 from peloton.model.task import PodEvent, TaskRuntime, Termination
 from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, WorkflowState, WorkflowType
@@ -206,6 +207,10 @@ def _termination(values: Sequence[Any] | None) -> Termination | None:
     return None if values is None else Termination(TerminationReason(values[0]), *values[1:])
 
 
+def _rule_ends(values: Sequence[Any] | None) -> RuleEnds | None:
+    return None if values is None else RuleEnds(*map(tuple, values))
+
+
 def _task_counts(values: Mapping[str, int]) -> dict[TaskState, int]:
     return {TaskState(int(state)): count for state, count in values.items()}
 
@@ -278,7 +283,7 @@ TASK_RUNTIME = Codec(
         "state goal run config_version desired_config_version desired_run previous_run host agent_id ports "
         "start_time completion_time message reason failure_count health termination desired_host volume_id "
         "resource_usage revision created_at updated_at throttled killed_for previous_state "
-        "saved_at"
+        "saved_at rule_ends"
     ),
     {
         "state": _task_state,
@@ -286,6 +291,7 @@ TASK_RUNTIME = Codec(
         "health": _health,
         "termination": _termination,
         "previous_state": _task_state,
+        "rule_ends": _rule_ends,
     },
     older=_older_runtime,
     since={"0.2": "throttled"},

@@ -10,6 +10,7 @@ from peloton.model.constraint import Constraint, Label
 from peloton.model.ids import JobId, MesosTaskId
 from peloton.model.payload import Opaque
 from peloton.model.resources import ZERO, Resources
+from peloton.model.retry import RetryRule, RuleEnds
 from peloton.model.states import HealthState, TaskState, TerminationReason
 from peloton.model.volume import VolumeMount, VolumeSpec
 from peloton.model.workload import NO_TASK_WORKLOAD, TaskWorkload
@@ -55,6 +56,8 @@ class TaskSpec:
 
     Empty for a batch job: the configs of its instances do not change."""
     workload: TaskWorkload = NO_TASK_WORKLOAD
+    retry_rules: tuple[RetryRule, ...] = ()
+    """The first that concerns the end of a run decides what follows it, in place of `max_failures`."""
 
     @property
     def stateful(self) -> bool:
@@ -125,6 +128,13 @@ class TaskRuntime:
     """In which the previous run ended; UNKNOWN where there was none."""
     saved_at: int = 0
     """When the run has saved its work last; 0 where it has not, or where its agent does not tell."""
+    rule_ends: RuleEnds | None = None
+    """Ends of its runs that retry rules concern; None where there was none."""
+
+    @property
+    def avoided_hosts(self) -> tuple[str, ...]:
+        """The hosts on which the run is not to be placed, by a retry rule."""
+        return () if self.rule_ends is None else self.rule_ends.avoided
 
 
 fast_init(TaskRuntime)

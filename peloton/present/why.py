@@ -195,6 +195,9 @@ def _ended_lines(info: TaskInfo) -> list[str]:
 def _retries(info: TaskInfo) -> str:
     most = min(info.config.restartPolicy.maxFailures, MAX_FAILURES)
     failed = info.runtime.failureCount
+    if rules := info.config.restartPolicy.rules:
+        rest = f"maxFailures {most} for other ends"
+        return f"failed runs: {failed}; {plural(len(rules), 'retry rule')}, {rest}"
     return f"failed runs: {failed}; maxFailures {most}: retries left: {max(most - failed, 0)}"
 
 

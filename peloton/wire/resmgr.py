@@ -9,6 +9,7 @@ from peloton.model.fixed_ports import port_labels, with_ports
 from peloton.model.ids import JobId, mesos_task_id, task_id
 from peloton.model.job import JobSpec
 from peloton.model.resources import Resources
+from peloton.model.retry import avoiding
 from peloton.model.states import JobType
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.private.resmgr import resmgr_pb2
@@ -54,7 +55,7 @@ def resmgr_task(job_id: JobId, spec: JobSpec, instance: int, runtime: TaskRuntim
     labels = (*task.labels, *port_labels(fixed))
     if labels:
         wire.labels.labels.extend(mesos_pb2.Label(key=key, value=value) for key, value in labels)
-    constraint = with_ports(task.constraint, fixed)
+    constraint = with_ports(avoiding(task.constraint, runtime.avoided_hosts), fixed)
     if constraint is not None:
         wire.constraint.CopyFrom(constraint_to(constraint))
     return wire

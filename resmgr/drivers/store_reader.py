@@ -55,7 +55,8 @@ class SpecVersion:
         return None if self.readable_needs(instance, runtime) is None else self.new_task(instance, runtime)
 
     def _needs(self, instance: int, runtime: TaskRuntime) -> Needs:
-        own = instance in self.spec.overrides or self.spec.task(instance).stateful
+        special = self.spec.task(instance).stateful or bool(runtime.avoided_hosts)
+        own = special or instance in self.spec.overrides
         extra = self.spec.is_extra(instance)
         if not own and extra in self._shared:
             return self._shared[extra]

@@ -54,6 +54,7 @@ class NeedsOfTasks:
             task.resources,
             task.ports,
             task.constraint,
+            runtime.avoided_hosts,
             task.labels,
             task.controller,
             task.volume,

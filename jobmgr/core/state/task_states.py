@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TypedDict
 
 from peloton.model.ids import JobId, task_id
+from peloton.model.retry import RuleEnds
 from peloton.model.states import HealthState, TaskState
 from peloton.model.task import TaskRuntime, Termination
 from peloton.statemachine import StateMachine
@@ -162,6 +163,7 @@ class Details(TypedDict, total=False):
     killed_for: str
     previous_state: TaskState
     saved_at: int
+    rule_ends: RuleEnds | None
 
 
 def state_after(job_id: JobId, instance: int, task: TaskRuntime, cause: Cause) -> TaskState:

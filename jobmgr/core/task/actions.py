@@ -22,6 +22,7 @@ from jobmgr.core.task.retry import (
     runs_again,
     stored_cause,
 )
+from jobmgr.core.task.retry_rules import Ruling, ends_with, ruled_ends, ruling_on_end, runs_again_after
 from jobmgr.core.task.saving import LOST, held_in_vain, lost_seconds
 from jobmgr.core.task.status_rules import (
     MAX_MESSAGE_CHARACTERS,
@@ -91,7 +92,8 @@ class TaskActions(TaskDeadlines):
             note_end(change, instance)
             return
         if not change.service:
-            if runs_again(stored_cause(task), task.failure_count, change.task_spec(instance)):
+            spec = change.task_spec(instance)
+            if runs_again_after(stored_cause(task), task.failure_count, spec, task):
                 self.next_run(change, instance, task)
             return
         seconds = throttled_for(task, self.age(task), self.limits.throttle_first, self.limits.throttle_most)
@@ -230,20 +232,28 @@ class TaskActions(TaskDeadlines):
         counts = counts_for_service(cause, status.state) if change.service else cause.is_failure
         bound = running and is_bound(change, instance)
         follows = bound and cause is not EndCause.SUCCESS and is_ending(change)
-        failures = task.failure_count + (running and counts and not follows)
+        by_rules = running and not (change.service or follows)
+        members = change.spec.bound_members if bound else 0
+        ruling = ruling_on_end(change, instance, cause, status, members) if by_rules else None
+        failures = task.failure_count + (running and not follows and (counts or ruling is not None))
         note_ended(change, task, cause, status)
-        if bound:
+        if ruling is not None:
+            again = ruling.again
+        elif bound:
             again = follows or gang_runs_again(change, instance, cause)
         else:
-            again = running and not change.service and runs_again(cause, failures, change.task_spec(instance))
-        if running and not (change.service and counts):
+            spec = change.task_spec(instance)
+            again = running and not change.service and runs_again(cause, failures - ruled_ends(task), spec)
+        if ruling is not None:
+            status = replace(status, message=ruling.told(status.message))
+        elif running and not (change.service and counts):
             status = replace(status, message=explain_end(cause, status.message, again or change.service))
         if running and cause is EndCause.NOT_STARTED:
             change.in_flight.finish(instance)
             self.not_started(change, instance, status.message, status.reason)
             note_lost(change, instance, task, cause)
             return
-        self._end(change, instance, task, status, failures)
+        self._end(change, instance, task, status, failures, ruling)
         if again:
             self._run_again(change, instance, change.task(instance))
         else:
@@ -253,7 +263,13 @@ class TaskActions(TaskDeadlines):
             note_lost(change, instance, task, cause)
 
     def _end(
-        self, change: Change, instance: int, task: TaskRuntime, status: TaskStatus, failures: int
+        self,
+        change: Change,
+        instance: int,
+        task: TaskRuntime,
+        status: TaskStatus,
+        failures: int,
+        ruling: Ruling | None = None,
     ) -> None:
         """Note how the run ended."""
         goal = goal_of(change.goal, task)
@@ -289,6 +305,7 @@ class TaskActions(TaskDeadlines):
             reason=status.reason,
             termination=termination(state, requested, status.message),
             failure_count=failures,
+            rule_ends=ends_with(task, ruling),
             resource_usage=join(task.resource_usage, usage) if usage else task.resource_usage,
             health=_health_at_end(spec),
         )

@@ -64,6 +64,7 @@ def come_back(
         previous_state=TaskState.UNKNOWN,
         saved_at=0,
         failure_count=0,
+        rule_ends=None,
         health=HealthState.DISABLED,
         desired_host=desired_host,
         volume_id=volume_id,

@@ -188,7 +188,8 @@ def restart_of(job: CachedJob) -> GangRestart | None:
     waits = tuple(instance for instance, member in enumerate(gang.members) if member in _ALIVE)
     most, grows = job.task_spec(first).max_failures, tasks[first].killed_for
     cause = grows if grows.startswith(_GROWS) else _ended_by(first, tasks[first])
-    return GangRestart(waits, cause, failures(tasks), most)
+    counted = 0 if tasks[first].rule_ends else failures(tasks)  # a retry rule says its count in the cause
+    return GangRestart(waits, cause, counted, most)
 
 
 def members_of(job: CachedJob) -> GangMembers | None:
@@ -249,7 +250,8 @@ def gang_runs_again(change: Change, instance: int, cause: EndCause) -> bool:
     spec = change.task_spec(instance)
     if change.spec.workload.gang_policy is GangPolicy.FAIL:
         spec = replace(spec, max_failures=0)
-    before = failures([change.task(member) for member in range(change.spec.bound_members)])
+    members = [change.task(member) for member in range(change.spec.bound_members)]
+    before = failures(members) - sum(task.rule_ends.total for task in members if task.rule_ends)
     return runs_again(cause, before + 1, spec)
 
 

@@ -127,6 +127,8 @@ def _keep(change: Change, instance: int, now: int) -> None:
         reason="",
         health=_health(lost, status),
         desired_host=lost.desired_host,
+        failure_count=lost.failure_count,
+        rule_ends=lost.rule_ends,
         resource_usage=lost.resource_usage,
     )
     change.gangs_again.append(((instance, lost.run),))

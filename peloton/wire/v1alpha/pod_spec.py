@@ -25,7 +25,10 @@ def pod_spec_of(config: task_pb2.TaskConfig) -> pod_pb2.PodSpec:
     if config.HasField("constraint"):
         pod.constraint.CopyFrom(v1alpha_constraint(config.constraint))
     if config.HasField("restartPolicy"):
-        pod.restart_policy.CopyFrom(pod_pb2.RestartPolicy(max_failures=config.restartPolicy.maxFailures))
+        policy = config.restartPolicy
+        pod.restart_policy.CopyFrom(
+            pod_pb2.RestartPolicy(max_failures=policy.maxFailures, rules=policy.rules)
+        )
     if config.HasField("preemptionPolicy"):
         kill = config.preemptionPolicy.killOnPreempt
         pod.preemption_policy.CopyFrom(pod_pb2.PreemptionPolicy(kill_on_preempt=kill))

@@ -38,6 +38,7 @@ def task_config(pod: pod_pb2.PodSpec, path: str) -> task_pb2.TaskConfig:
         config.constraint.CopyFrom(v0_constraint(pod.constraint, f"{path}.constraint"))
     if pod.HasField("restart_policy"):
         config.restartPolicy.maxFailures = pod.restart_policy.max_failures
+        config.restartPolicy.rules.extend(pod.restart_policy.rules)
         config.restartPolicy.SetInParent()
     if pod.HasField("preemption_policy"):
         config.preemptionPolicy.killOnPreempt = pod.preemption_policy.kill_on_preempt

@@ -13,6 +13,7 @@ from peloton.model.pool import PoolConfig
 from peloton.model.task import MAX_FAILURES
 from peloton.required_fields import missing_fields
 from peloton.wire.overrides import merged
+from peloton.wire.validation.retry import check_retry_rules
 from peloton.wire.validation.task import check_command, check_enum, check_labels, check_resource, check_task
 from peloton.wire.validation.texts import check_texts
 from peloton.wire.validation.workload import check_workload
@@ -58,6 +59,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     _check_instances(config)
     _check_sla(config)
     check_task(config.defaultConfig, "defaultConfig", config.type)
+    check_retry_rules(config, config.defaultConfig, "defaultConfig")
     _check_default(config)
     for instance in sorted(config.instanceConfig):
         _check_instance(config, instance)
@@ -170,6 +172,7 @@ def _check_instance(config: job_pb2.JobConfig, instance: int) -> None:
     override = config.instanceConfig[instance]
     task = merged(config.defaultConfig, override)
     check_task(task, path, config.type)
+    check_retry_rules(config, task, path)
     check_command(task, path)
     check_resource(task, path)
     if task.controller and instance != 0:

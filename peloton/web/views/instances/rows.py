@@ -97,7 +97,7 @@ def instance_of(job_id: str, answer: task_pb2.GetResponse) -> Instance:
         host=runtime.host,
         wanted_host=runtime.desiredHost,
         failures=runtime.failureCount,
-        max_failures=info.config.restartPolicy.maxFailures,
+        max_failures=0 if info.config.restartPolicy.rules else info.config.restartPolicy.maxFailures,
         text=message_text(runtime),
         version=runtime.configVersion,
         wanted_version=runtime.desiredConfigVersion,
