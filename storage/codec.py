@@ -28,8 +28,8 @@ from peloton.model.job import JobRuntime
 from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
-from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.retry import RuleEnds
+from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
 from peloton.model.volume import Volume, VolumeState
 from peloton.model.workflow import Range, Ranges, Workflow, WorkflowOptions, WorkflowState, WorkflowType

@@ -15,7 +15,8 @@ Gangs = Sequence[Sequence[WaitingTask]]
 def alike(gangs: Gangs) -> list[list[WaitingTask]] | None:
     """Return the tasks in order, those together that follow each other and need the same.
 
-    None where a gang has several tasks, or a task has something of its own: a host, hosts to avoid, or a volume.
+    None where a gang has several tasks, or a task has something of its own: a host, hosts to avoid, or a
+    volume.
     """
     groups: list[list[WaitingTask]] = []
     for gang in gangs:
@@ -30,7 +31,12 @@ def alike(gangs: Gangs) -> list[list[WaitingTask]] | None:
 
 def _is_plain(task: WaitingTask) -> bool:
     _, spec, instance, runtime = task
-    if runtime.host or runtime.desired_host or runtime.avoided_hosts or spec.task(instance).volume is not None:
+    if (
+        runtime.host
+        or runtime.desired_host
+        or runtime.avoided_hosts
+        or spec.task(instance).volume is not None
+    ):
         return False
     return spec.gang_size_of(instance) <= 1
 

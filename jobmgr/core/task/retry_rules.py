@@ -45,7 +45,11 @@ class Ruling(NamedTuple):
             where = f", on another host than {self.avoided}" if self.avoided else ""
             said = f"retry {self.ends} of {most} {by}{where}"
         else:
-            said = f"not run again after {plural(most, 'retry', 'retries')} {by}" if most else f"never retried {by}"
+            said = (
+                f"not run again after {plural(most, 'retry', 'retries')} {by}"
+                if most
+                else f"never retried {by}"
+            )
         return f"{said}: {message}" if message else said
 
 
@@ -69,7 +73,7 @@ def ruling_on_end(
 
 
 def runs_again_after(cause: EndCause, failures: int, spec: TaskSpec, task: TaskRuntime) -> bool:
-    """Return whether the next run of a batch task follows an end that is stored, and no rule was new to it."""
+    """Return whether the next run of a batch task follows an end that is stored, and counted there."""
     if spec.retry_rules and cause in _CONCERNED:
         number = first_concerned(spec.retry_rules, _run_end(task.termination, task.reason, task.host))
         if number is not None:

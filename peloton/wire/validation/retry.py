@@ -17,7 +17,7 @@ MAX_VALUES = 100
 MAX_CHARACTERS = 253
 MAX_EXIT_CODE = 255
 _REASON = "REASON_"
-_REASONS = frozenset(name.removeprefix(_REASON) for name in mesos_pb2.TaskStatus.Reason.keys())
+_REASONS = frozenset(name.removeprefix(_REASON) for name in mesos_pb2.TaskStatus.Reason.DESCRIPTOR.values_by_name)
 _NO_FAILURES = frozenset(
     {"AGENT_DRAINING", "AGENT_REMOVED_BY_OPERATOR", "CONTAINER_PREEMPTED", "FRAMEWORK_REMOVED"}
 )
@@ -73,7 +73,9 @@ def _check_rule(task: task_pb2.TaskConfig, rule: scheduling_pb2.RetryRule, path:
 
 def _check_reason(reason: str, path: str) -> None:
     if reason in _NO_FAILURES:
-        wanted = "the reason of a failure or a loss: this one is an eviction, which is always followed by a run"
+        wanted = (
+            "the reason of a failure or a loss: this one is an eviction, which is always followed by a run"
+        )
         raise InvalidArgument(path, reason, wanted)
     if reason not in _REASONS:
         wanted = "a reason of Mesos, such as CONTAINER_LIMITATION_MEMORY or AGENT_REMOVED"
