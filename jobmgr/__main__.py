@@ -153,6 +153,7 @@ async def leading(
             access=access,
             hosts_address=daemon.settings.hosts_address,
             accounts=accountant,
+            classes=daemon.settings.classes,
         )
         await stack.enter_async_context(daemon.serving(*served))
         daemon.before_stepping_down(finish)

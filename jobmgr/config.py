@@ -14,6 +14,7 @@ from peloton.config.encryption import AgentSettings
 from peloton.config.older_names import older_names
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
+from peloton.model.priority import PriorityClass, PriorityClasses
 from peloton.model.shard import SHARDS
 from storage.config import StorageSettings
 
@@ -67,6 +68,17 @@ class UsageSettings(Settings):
     """Seconds between two looks at what all jobs have held and used."""
 
 
+class PriorityClassSettings(Settings):
+    """A name for a priority."""
+
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")
+    """What jobs call it, in `sla.priorityClass`: up to 63 small letters, digits, `-`, `_` and `.`."""
+    priority: int = Field(ge=0, le=2**31 - 1)
+    """The priority of new jobs with this class. Jobs that exist keep theirs."""
+    description: str = Field("", max_length=200)
+    """What the class is for."""
+
+
 class JobmgrSettings(DaemonSettings):
     """Settings of jobmgr."""
 
@@ -82,6 +94,8 @@ class JobmgrSettings(DaemonSettings):
     """What tasks get that ask for access to Peloton."""
     usage: UsageSettings = UsageSettings()
     """The account of what jobs have held and used."""
+    priority_classes: tuple[PriorityClassSettings, ...] = Field((), max_length=100)
+    """Names of priorities for jobs. Give all job managers the same."""
     task_kill: RateSettings = RateSettings()
     """How many tasks are killed a second."""
     executor_shutdown: RateSettings = RateSettings()
@@ -118,6 +132,22 @@ class JobmgrSettings(DaemonSettings):
                 "certificate_file and key_file are needed"
             )
         return self
+
+    @model_validator(mode="after")
+    def _classes_differ(self) -> Self:
+        names = [each.name for each in self.priority_classes]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"priority_classes: {twice} stands there twice")
+        return self
+
+    @property
+    def classes(self) -> PriorityClasses:
+        """Return the priority classes by name."""
+        return {
+            each.name: PriorityClass(each.name, each.priority, each.description)
+            for each in self.priority_classes
+        }
 
     @property
     def expiry(self) -> float:

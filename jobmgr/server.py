@@ -16,6 +16,7 @@ from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
 from jobmgr.services.private.plan import PlanService
+from jobmgr.services.private.scheduling import SchedulingService
 from jobmgr.services.private.task_access import TaskAccessService
 from jobmgr.services.private.usage import UsageService
 from jobmgr.services.v0.instances import InstanceService
@@ -42,9 +43,11 @@ from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceSer
 from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.clock import Clock
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
+from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
 from peloton.private.jobmgr.usage.usage_pb2_grpc import add_UsageServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
 from peloton.private.plan.plan_pb2_grpc import add_PlanServiceServicer_to_server
@@ -73,6 +76,7 @@ NAMES = (
         add_PlanServiceServicer_to_server,
         add_TaskAccessServiceServicer_to_server,
         add_UsageServiceServicer_to_server,
+        add_SchedulingServiceServicer_to_server,
     ),
 )
 
@@ -90,18 +94,28 @@ def services(
     access: TaskAccess | None = None,
     hosts_address: str = "",
     accounts: OpenHour | None = None,
+    classes: PriorityClasses = NO_CLASSES,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
     called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
-    what they are told of all hosts in place of their names, `accounts` has the account of the open hour.
+    what they are told of all hosts in place of their names, `accounts` has the account of the open hour,
+    `classes` the priority classes that jobs may name.
     """
     tokens = access is None or access.enough
-    jobs = JobManager(engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens)
-    updates = UpdateService(engine, workflows, clock, tokens)
+    jobs = JobManager(
+        engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens, classes=classes
+    )
+    updates = UpdateService(engine, workflows, clock, tokens, classes)
     stateless = JobService(
-        engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens
+        engine,
+        workflows,
+        clock,
+        enable_secrets=enable_secrets,
+        images=images,
+        tokens=tokens,
+        classes=classes,
     )
     http = AgentHttp(access=agents)
     sandboxes = Sandboxes(lambda cluster: AgentsClient(hostmgrs.of(cluster)), http)
@@ -128,6 +142,7 @@ def services(
             TaskAccessService(engine, access, sandboxes, hosts_address),
         ),
         service(add_UsageServiceServicer_to_server, usage),
+        service(add_SchedulingServiceServicer_to_server, SchedulingService(classes)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
         service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),

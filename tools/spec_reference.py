@@ -393,6 +393,7 @@ OWN_EXAMPLES: Mapping[str, str] = {
     "hostname": "web-1",
     "hostpath": "/srv/models",
     "image": "registry.example/web:1.4",
+    "priorityclass": "production",
     "key": "tier",
     "ldapgroups": "[shop-team]",
     "medium": '""',

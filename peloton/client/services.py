@@ -41,6 +41,7 @@ SERVICES: Mapping[str, Service] = {
     "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),
     "task_access_svc": Service("jobmgr", "private.jobmgr.access.access", "TaskAccessServiceStub"),
     "usage_svc": Service("jobmgr", "private.jobmgr.usage.usage", "UsageServiceStub"),
+    "scheduling_svc": Service("jobmgr", "private.jobmgr.scheduling.scheduling", "SchedulingServiceStub"),
     "maintenance_svc": Service("jobmgr", "private.jobmgr.maintenance.maintenance", "MaintenanceServiceStub"),
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),
     "explain_svc": Service("resmgr", "private.resmgr.explain.explain", "ExplainServiceStub"),

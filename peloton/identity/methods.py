@@ -24,6 +24,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.usage.UsageService": frozenset(
         {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
     ),
+    "peloton.private.jobmgr.scheduling.SchedulingService": frozenset({"ListPriorityClasses"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.problems.ProblemService": frozenset({"ListProblems"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),

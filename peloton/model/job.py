@@ -32,6 +32,8 @@ class Sla:
     max_running_time: int = 0
     """Seconds since RUNNING; 0: no limit."""
     maximum_unavailable_instances: int = 0
+    priority_class: str = ""
+    """The name of the class that gave it its priority; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def _pending(found: Explanation) -> list[str]:
     if check is not None:
         lines += _CHECKS.get(check.check, _other)(check, found)
     if behind or (found.HasField("position") and found.position.position > 1):
-        lines.append("a higher sla.priority would put it ahead of gangs of the same pool")
+        lines.append("a higher sla.priority, or priority class, would put it ahead of gangs of the same pool")
     return lines
 
 

@@ -44,6 +44,7 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
             minimum_running_instances=sla.minimumRunningInstances,
             max_running_time=sla.maxRunningTime,
             maximum_unavailable_instances=sla.maximumUnavailableInstances,
+            priority_class=sla.priorityClass,
         ),
         default=default,
         overrides=overrides,
@@ -72,6 +73,7 @@ def sla_to(sla: Sla) -> job_pb2.SlaConfig:
         minimumRunningInstances=sla.minimum_running_instances,
         maxRunningTime=sla.max_running_time,
         maximumUnavailableInstances=sla.maximum_unavailable_instances,
+        priorityClass=sla.priority_class,
     )
 
 

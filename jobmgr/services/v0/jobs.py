@@ -12,6 +12,7 @@ from jobmgr.engine.workflows import Begun, Workflows
 from jobmgr.services.common.crash_loops import crash_looping, explained
 from jobmgr.services.common.growth import check_updatable, growth, shown_config
 from jobmgr.services.common.job_query import InvalidPool, job_query
+from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.reach import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
@@ -28,6 +29,7 @@ from peloton.identity.principal import current
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.plural import plural
+from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.rpc.pages import Room, taken_by
@@ -57,11 +59,13 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         enable_secrets: bool = False,
         images: bool = True,
         tokens: bool = True,
+        classes: PriorityClasses = NO_CLASSES,
     ) -> None:
         self._engine = engine
         self._workflows = workflows
         self._clock = clock
         self._new_id = new_id
+        self._classes = classes
         self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
         self._warnings = SpecWarnings(engine, images)
 
@@ -96,7 +100,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
 
     async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
-        config = await asyncio.to_thread(validated, request.config)
+        config = await asyncio.to_thread(validated, with_priority(request.config, self._classes))
         check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
@@ -221,6 +225,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         self, job: JobView, wanted: job_pb2.JobConfig, request: job_pb2.UpdateRequest
     ) -> tuple[JobSpec, Prepared]:
         """Return the next version, or the present one where no more than free numbers are used."""
+        wanted = with_priority(wanted, self._classes, job.spec.sla, keeps=True)
         config = await asyncio.to_thread(validated_update, job.config, wanted, job.is_released)
         held = job.spec.payload.secrets
         secrets = await self._secrets.prepare(job.job_id, given_v0(request.secrets), config, held)

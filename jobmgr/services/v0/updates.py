@@ -7,6 +7,7 @@ from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
 from jobmgr.services.common.view import view
 from peloton.api.v0.job import job_pb2
@@ -17,6 +18,7 @@ from peloton.errors import InvalidArgument, NotFound, StaleVersion
 from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
+from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
 from peloton.rpc.pages import Room, taken_by
@@ -32,7 +34,15 @@ UPDATE_NOT_FOUND = "update not found"
 class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
     """Serves updates. Failures are gRPC statuses: the answers have no error field."""
 
-    def __init__(self, engine: Engine, workflows: Workflows, clock: Clock, tokens: bool = True) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        workflows: Workflows,
+        clock: Clock,
+        tokens: bool = True,
+        classes: PriorityClasses = NO_CLASSES,
+    ) -> None:
+        self._classes = classes
         self._engine = engine
         self._workflows = workflows
         self._clock = clock
@@ -64,7 +74,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         whole.CopyFrom(new)
         if not whole.respoolID.value:
             whole.respoolID.CopyFrom(config.respoolID)
-        whole = await asyncio.to_thread(validated, whole)
+        whole = await asyncio.to_thread(validated, with_priority(whole, self._classes, old.sla))
         check_no_secret_volumes(whole)
         secrets = self._secrets.kept(old.payload.secrets, whole)
         whole.changeLog.createdAt = config.changeLog.createdAt

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
+from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
 from jobmgr.services.common.spec_warnings import SpecWarnings
@@ -25,7 +26,8 @@ from peloton.daemon.tracing import note_caller
 from peloton.errors import Conflict, InvalidArgument, NotFound, Refused, StaleVersion
 from peloton.identity.principal import current
 from peloton.model.ids import is_uuid
-from peloton.model.job import JobSpec
+from peloton.model.job import JobSpec, Sla
+from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import EntityVersion, WorkflowOptions, WorkflowType, ranges_of
 from peloton.wire.job import config_payload, job_spec
@@ -57,9 +59,11 @@ class JobService(JobReads):
         enable_secrets: bool = False,
         images: bool = True,
         tokens: bool = True,
+        classes: PriorityClasses = NO_CLASSES,
     ) -> None:
         super().__init__(engine, workflows, clock)
         self._new_id = new_id
+        self._classes = classes
         self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
         self._warnings = SpecWarnings(engine, images)
 
@@ -314,7 +318,7 @@ class JobService(JobReads):
             expected = f"{job.spec.pool_id!r}: a job stays in its pool"
             raise InvalidArgument("respool_id", spec.respool_id.value, expected)
         return await self._valid(
-            spec, job.spec.version + 1, job.runtime.creation_time, prepare, job.spec.type
+            spec, job.spec.version + 1, job.runtime.creation_time, prepare, job.spec.type, job.spec.sla
         )
 
     async def _valid(
@@ -324,11 +328,13 @@ class JobService(JobReads):
         created_at: int,
         prepare: Prepare,
         type_: JobType = JobType.SERVICE,
+        old: Sla | None = None,
     ) -> tuple[JobSpec, Prepared]:
         """Return the model's form of a spec, and its secrets. Raises InvalidArgument with the path.
 
         A spec has no type: that of a daemon job is kept as a config of the v0 API, which has.
         """
+        given = with_priority(given, self._classes, old)
         config = await asyncio.to_thread(check_spec, given, job_pb2.JobType.ValueType(type_))
         try:
             check_no_secret_volumes(config)

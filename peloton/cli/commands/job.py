@@ -231,6 +231,20 @@ def active_list(session: Session) -> None:
     session.show(response, human)
 
 
+@job.command("priority-classes")
+@pass_session
+def priority_classes(session: Session) -> None:
+    """List the priority classes that jobs may name in `sla.priorityClass`, the highest first."""
+    from peloton.private.jobmgr.scheduling import scheduling_pb2
+
+    response = session.call(
+        RPCS.scheduling_svc.ListPriorityClasses, scheduling_pb2.ListPriorityClassesRequest()
+    )
+    columns = ("CLASS", "PRIORITY", "DESCRIPTION")
+    rows = [(each.name, each.priority, each.description) for each in response.classes]
+    session.show(response, lambda: listing(columns, rows))
+
+
 @job.command()
 @job_query_options
 @pass_session

@@ -77,6 +77,7 @@ def job_spec_of(config: job_pb2.JobConfig) -> stateless_pb2.JobSpec:
                 preemptible=sla.preemptible,
                 revocable=sla.revocable,
                 maximum_unavailable_instances=sla.maximumUnavailableInstances,
+                priority_class=sla.priorityClass,
             )
         )
     if config.HasField("respoolID"):
@@ -100,4 +101,5 @@ def _v0_sla(sla: stateless_pb2.SlaSpec) -> job_pb2.SlaConfig:
         preemptible=sla.preemptible,
         revocable=sla.revocable,
         maximumUnavailableInstances=sla.maximum_unavailable_instances,
+        priorityClass=sla.priority_class,
     )

@@ -17,7 +17,9 @@ MAX_VALUES = 100
 MAX_CHARACTERS = 253
 MAX_EXIT_CODE = 255
 _REASON = "REASON_"
-_REASONS = frozenset(name.removeprefix(_REASON) for name in mesos_pb2.TaskStatus.Reason.DESCRIPTOR.values_by_name)
+_REASONS = frozenset(
+    name.removeprefix(_REASON) for name in mesos_pb2.TaskStatus.Reason.DESCRIPTOR.values_by_name
+)
 _NO_FAILURES = frozenset(
     {"AGENT_DRAINING", "AGENT_REMOVED_BY_OPERATOR", "CONTAINER_PREEMPTED", "FRAMEWORK_REMOVED"}
 )

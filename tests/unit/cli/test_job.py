@@ -421,6 +421,19 @@ def test_active_list(run: Run, daemons: FakeDaemons) -> None:
     assert run("job", "active-list").out == "a\nb\n"
 
 
+def test_priority_classes(run: Run, daemons: FakeDaemons) -> None:
+    from peloton.private.jobmgr.scheduling import scheduling_pb2
+
+    made = scheduling_pb2.PriorityClass(name="production", priority=100, description="for customers")
+    answer = scheduling_pb2.ListPriorityClassesResponse(classes=[made])
+    daemons.answers["ListPriorityClasses"] = answer
+    printed = run("job", "priority-classes").out.splitlines()
+    assert [line.split() for line in printed] == [
+        ["CLASS", "PRIORITY", "DESCRIPTION"],
+        ["production", "100", "for", "customers"],
+    ]
+
+
 def test_update(run: Run, daemons: FakeDaemons, spec: str) -> None:
     daemons.answers["Get"] = job_pb2.GetResponse()
     daemons.answers["Update"] = job_pb2.UpdateResponse(message="added 2 instances")

@@ -140,7 +140,10 @@ def sla_terms(config: job_pb2.JobConfig) -> list[tuple[str, str]]:
     """Return the terms of a job's SLA that say something, in words."""
     sla = config.sla
     terms = [
-        ("priority", str(sla.priority)),
+        (
+            "priority",
+            f"{sla.priority}, of class {sla.priorityClass}" if sla.priorityClass else str(sla.priority),
+        ),
         ("preemptible", "yes: it may be evicted" if sla.preemptible else "no"),
     ]
     if sla.revocable:
