@@ -301,9 +301,15 @@ JOB_RUNTIME = Codec(
     (
         "state goal config_version creation_time start_time completion_time task_counts config_counts "
         "workflow_version state_version desired_state_version update_id resource_usage revision updated_at "
-        "goal_by released"
+        "goal_by released unmet"
     ),
-    {"state": _job_state, "goal": _job_state, "task_counts": _task_counts, "config_counts": _config_counts},
+    {
+        "state": _job_state,
+        "goal": _job_state,
+        "task_counts": _task_counts,
+        "config_counts": _config_counts,
+        "unmet": tuple,
+    },
     since={"0.2": "released"},
 )
 POD_EVENT = Codec(

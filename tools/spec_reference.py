@@ -394,6 +394,8 @@ OWN_EXAMPLES: Mapping[str, str] = {
     "hostpath": "/srv/models",
     "image": "registry.example/web:1.4",
     "priorityclass": "production",
+    "job": "extract",
+    "jobid": "0f3f5c2a-0000-4000-8000-000000000001",
     "key": "tier",
     "ldapgroups": "[shop-team]",
     "medium": '""',

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from jobmgr.core.job import daemon, gangs
 from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.job.dependencies import on_dependency_seen
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.evictions import on_draining, on_preempted
 from jobmgr.core.job.releases import on_release_requested, on_reuse_requested
@@ -46,6 +47,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle, Reply
 from jobmgr.core.state.events import (
     Compared,
+    DependencySeen,
     Draining,
     Enqueued,
     EnqueueRefused,
@@ -216,7 +218,7 @@ class Core:
                 continue
             share -= create(change, share)
             share -= max(evaluate(self.active, change, share), compare(change, share))
-            if change.incomplete or change.in_flight.unfinished:
+            if (change.incomplete and not change.waits) or change.in_flight.unfinished:
                 break
             del unfinished[job_id]
         if unfinished:
@@ -288,6 +290,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_restart_requested(active, cycle, event)
         case JobGoalRequested():
             return on_job_goal_requested(active, cycle, event)
+        case DependencySeen():
+            on_dependency_seen(active, cycle, event)
         case VolumeDeletionRequested():
             return on_volume_deletion_requested(active, cycle, event)
         case Placed() | Launched() | LaunchRefused() | LaunchUncertain() | SecretMissing():

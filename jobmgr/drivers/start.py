@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 
 from jobmgr.drivers.daemon_hosts import HostFollower
+from jobmgr.drivers.dependencies import DependencyWatch
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
 from jobmgr.drivers.hostmgr import HostDrivers, Sources
@@ -95,6 +96,7 @@ def start_drivers(
         "evict": while_open(lambda opened: preempted.run(source(opened))),
         "keep": keep(resmgr, outbox.keep),
         "daemon jobs": follower.take(outbox.follow),
+        "dependencies": while_open(lambda opened: DependencyWatch(engine).run()),
         "retire": retire(engine.store, outbox.retire, engine.accounts, shards.holds),
         "delete": delete(engine, outbox.delete),
         "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),

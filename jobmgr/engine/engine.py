@@ -26,6 +26,7 @@ from jobmgr.engine import job_log
 from jobmgr.engine.accounts import Accounts, NoAccounts
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.held_shards import HeldShards
+from jobmgr.engine.job_ends import JobEnds
 from jobmgr.engine.lane import MOVED, Drops, JobFence, unfenced_job
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Lockdown
@@ -90,6 +91,8 @@ class Engine:
         """Called with each job that is deleted."""
         self.accounts: Accounts = NoAccounts()
         """Is told of new jobs, and of those that have ended."""
+        self.ends = JobEnds()
+        """Who waits for the ends of which jobs."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished
@@ -109,6 +112,7 @@ class Engine:
             config_version=spec.version,
             creation_time=now,
             updated_at=now,
+            unmet=tuple(each.job_id for each in spec.depends_on),
         )
         await self.start_creating(job_id, spec, runtime, None, secrets)
 
@@ -150,6 +154,8 @@ class Engine:
         if not self.shards.holds(job_id):
             raise Unavailable(f"job {job_id} is created, and moves to another job manager")
         self.lanes.create(job_id, spec, runtime, workflow)
+        if runtime.unmet:
+            self.ends.wait_for(job_id, runtime.unmet)
         self.accounts.note_creation(job_id)
         job_log.created(job_id, spec)
         if begun:
@@ -305,6 +311,7 @@ class Engine:
 
     def _on_end(self, job: CachedJob) -> None:
         self.accounts.note_end(job)
+        self.ends.note_end(job.job_id)
 
     def _on_correction(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         self.accounts.note_correction(job_id, spec, runtime)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from peloton.model.constraint import Label
+from peloton.model.dependency import Dependency
 from peloton.model.ids import JobId, PoolId
 from peloton.model.payload import Payload
 from peloton.model.plural import plural
@@ -59,6 +60,8 @@ class JobSpec:
     labels: tuple[Label, ...] = ()
     placement_strategy: PlacementStrategy = PlacementStrategy.INVALID
     workload: JobWorkload = NO_JOB_WORKLOAD
+    depends_on: tuple[Dependency, ...] = ()
+    """The jobs whose ends it waits for before its instances are created."""
     has_peers: bool = False
     """Whether a task needs the address of another one."""
 
@@ -213,6 +216,10 @@ class JobRuntime:
     """Known of active jobs with an elastic gang, likewise."""
     released: int = 0
     """Instances of a batch job that were released: their numbers are free, or will be when they end."""
+    unmet: tuple[JobId, ...] = ()
+    """Jobs whose ends it still waits for: it has no instances yet."""
+    waits: str = ""
+    """What an active job waits for before it gets instances, where it is read. It is not stored."""
 
 
 @dataclass(frozen=True, slots=True)

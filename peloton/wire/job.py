@@ -11,6 +11,7 @@ from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.states import JobType, PlacementStrategy
 from peloton.wire.constraint import labels_from, labels_to
 from peloton.wire.overrides import merged
+from peloton.wire.scheduling import dependencies
 from peloton.wire.task import task_spec
 from peloton.wire.workload import job_workload
 
@@ -53,6 +54,7 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
         labels=labels_from(config.labels),
         placement_strategy=PlacementStrategy(config.placementStrategy),
         workload=job_workload(config),
+        depends_on=dependencies(config),
         has_peers=any(task.workload.peer is not None for task in (default, *overrides.values())),
         payload=payload,
     )
@@ -103,6 +105,8 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
     if loop := runtime.crash_loop:
         wire.nextTryTime, wire.throttledInstances = rfc3339(loop.next_try), loop.throttled
         wire.reason = loop.told(wire.nextTryTime)
+    if runtime.waits:
+        wire.reason = runtime.waits
     gang = runtime.gang_restart or runtime.gang_members
     if gang is not None:
         wire.reason = gang.told()

@@ -189,6 +189,11 @@ def stop_service(active: ActiveJobs, change: Change, goal: JobState, by: str) ->
 def _stop_job(active: ActiveJobs, change: Change, by: str) -> list[int]:
     if change.service:
         return stop_service(active, change, JobState.KILLED, by)
+    return stop_batch(active, change, by)
+
+
+def stop_batch(active: ActiveJobs, change: Change, by: str) -> list[int]:
+    """Stop a batch job; return the instances that had not ended."""
     if change.goal is not JobState.KILLED:
         change.goal, change.goal_by = JobState.KILLED, by
     active.sweep(change.job_id)

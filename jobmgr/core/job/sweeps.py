@@ -18,6 +18,8 @@ from peloton.model.task import TaskRuntime
 def create(change: Change, share: int) -> int:
     """Create the next rows that are missing; return how many instances were examined."""
     in_flight, count = change.in_flight, change.spec.instance_count
+    if change.waits:
+        return 0
     if in_flight.next_to_create >= count or not change.incomplete:
         in_flight.next_to_create = count
         return 0

@@ -11,6 +11,7 @@ from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.events import RunOf, Span
 from jobmgr.core.state.in_flight import InFlight
 from jobmgr.core.state.job_states import (
+    ENDING_JOB_GOALS,
     MACHINE,
     SERVICE_MACHINE,
     JobCause,
@@ -59,6 +60,7 @@ class Change:
         "spec",
         "specs",
         "tasks",
+        "unmet",
         "volumes",
         "withdrawals",
         "workflow",
@@ -86,6 +88,8 @@ class Change:
         self.volumes: dict[VolumeId, Volume] = {}
         """Those that this cycle creates or changes."""
         self.tasks: dict[int, TaskRuntime] = {}
+        self.unmet = job.runtime.unmet
+        """Jobs whose ends this one still waits for."""
         self.released = job.runtime.released
         """Instances of a batch job that are released, ended or not."""
         self._freed: set[int] = set()
@@ -321,6 +325,11 @@ class Change:
             return False
         return sum(self.counts.values()) < self.instances
 
+    @property
+    def waits(self) -> bool:
+        """Whether the job gets no instances yet. One that is to end gets them as stopped."""
+        return bool(self.unmet) and self.goal not in ENDING_JOB_GOALS
+
     def close(self) -> None:
         """Compute the runtime of the job, if it changes."""
         assert min(self.counts.values(), default=0) >= 0, f"{self.job_id}: less than no tasks: {self.counts}"
@@ -345,6 +354,7 @@ class Change:
             config_counts=total(old.config_counts, self._tallies.versions),
             resource_usage=self._tallies.used(old.resource_usage),
             released=self.released,
+            unmet=self.unmet,
             revision=old.revision + 1,
             updated_at=now,
         )
@@ -382,6 +392,7 @@ class Change:
         """Whether something of the job's runtime changes beside its state and what follows from its tasks."""
         return (
             self.goal is not old.goal
+            or self.unmet != old.unmet
             or self.spec is not self.job.spec
             or self._workflow_version != old.workflow_version
             or self._desired_state_version != old.desired_state_version

@@ -170,6 +170,15 @@ class WorkflowRepeated:
     expected: EntityVersion | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DependencySeen:
+    """The state of a job that another one, `job_id`, waits for. None: it is deleted."""
+
+    job_id: JobId
+    on: JobId
+    state: JobState | None
+
+
 # Reports of other daemons.
 
 
@@ -321,6 +330,7 @@ JobEvent = (
     | StartRequested
     | RestartRequested
     | JobGoalRequested
+    | DependencySeen
     | VolumeDeletionRequested
     | Statuses
     | Sampled

@@ -6,11 +6,13 @@ from dataclasses import replace
 from itertools import islice
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.state.throttling import next_try
 from jobmgr.core.task.gang import members_of, restart_of
 from jobmgr.engine.engine import Engine
 from peloton.errors import Unavailable
+from peloton.model.dependency import told_waits
 from peloton.model.ids import JobId
 from peloton.model.job import CrashLoop, JobQuery, JobRuntime, instance_count
 
@@ -20,6 +22,8 @@ MOST_ASKED = 1000
 
 def explained(job: CachedJob, limits: Limits) -> JobRuntime:
     """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
+    if job.runtime.unmet and job.runtime.goal not in ENDING_JOB_GOALS:
+        return replace(job.runtime, waits=told_waits(job.spec.depends_on, job.runtime.unmet))
     if job.spec.workload.in_place:
         return replace(job.runtime, gang_members=members_of(job))
     if job.spec.bound_members:

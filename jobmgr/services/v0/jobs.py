@@ -10,6 +10,7 @@ from typing import Any
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun, Workflows
 from jobmgr.services.common.crash_loops import crash_looping, explained
+from jobmgr.services.common.dependencies import find_dependencies
 from jobmgr.services.common.growth import check_updatable, growth, shown_config
 from jobmgr.services.common.job_query import InvalidPool, job_query
 from jobmgr.services.common.priorities import with_priority
@@ -105,6 +106,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
         check_pool(config.respoolID.value, await self._engine.store.pools.all())
+        await find_dependencies(self._engine, job_id, config)
         now = self._clock.wall()
         config.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now, updatedBy=current().name)

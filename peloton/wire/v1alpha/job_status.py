@@ -52,6 +52,8 @@ def job_status(runtime: JobRuntime, by_version: VersionCounts | None = None) -> 
     if loop := runtime.crash_loop:
         status.next_try_time, status.throttled_pods = rfc3339(loop.next_try), loop.throttled
         status.reason = loop.told(status.next_try_time)
+    if runtime.waits:
+        status.reason = runtime.waits
     for version, counts in (by_version or {}).items():
         stats = status.pod_stats_by_configuration_version[config_entity_version(version).value]
         stats.state_stats.update(_stats(counts))

@@ -27,6 +27,7 @@ _FIXED = (
     "owner",
     "placementStrategy",
     "workload",
+    "dependsOn",
 )
 
 
@@ -46,6 +47,7 @@ def validated_update(
         whole.changeLog.CopyFrom(old.changeLog)
     if not whole.respoolID.value and old.HasField("respoolID"):
         whole.respoolID.CopyFrom(old.respoolID)
+    _keep_found(old, whole)
     whole = validated(whole)
     for name in _FIXED:
         if getattr(whole, name) != getattr(old, name) and not _same(whole, old, name):
@@ -54,6 +56,13 @@ def validated_update(
     _check_instances(old, whole, released)
     _keep_spelling(old, whole, released)
     return whole
+
+
+def _keep_found(old: job_pb2.JobConfig, new: job_pb2.JobConfig) -> None:
+    """Give dependencies that are as they were the jobs that were found for them."""
+    for was, now in zip(old.dependsOn, new.dependsOn, strict=False):
+        if not now.job_id and (now.job, now.pool) == (was.job, was.pool):
+            now.job_id = was.job_id
 
 
 def _keep_spelling(old: job_pb2.JobConfig, new: job_pb2.JobConfig, released: Callable[[int], bool]) -> None:

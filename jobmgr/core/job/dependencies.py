@@ -1,0 +1,30 @@
+"""Jobs that wait for the ends of others before they get instances."""
+
+from __future__ import annotations
+
+from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.job.requests import stop_batch
+from jobmgr.core.state.decisions import Cycle
+from jobmgr.core.state.events import DependencySeen
+from peloton.model.dependency import Dependency, Verdict, verdict
+from peloton.model.states import JobState
+
+
+def on_dependency_seen(active: ActiveJobs, cycle: Cycle, event: DependencySeen) -> None:
+    """Go on where the last job that is waited for has ended as wanted; stop where one never will."""
+    change = active.change(cycle, event.job_id)
+    if change is None or event.on not in change.unmet:
+        return
+    found = next((each for each in change.spec.depends_on if each.job_id == event.on), None)
+    means = Verdict.MET if found is None else verdict(found.end, event.state)
+    if means is Verdict.MET:
+        change.unmet = tuple(each for each in change.unmet if each != event.on)
+        active.create_rows(event.job_id)
+    elif means is Verdict.NEVER and found is not None and change.waits:
+        stop_batch(active, change, never(found, event.state))
+
+
+def never(dependency: Dependency, state: JobState | None) -> str:
+    """Say why a job is stopped that waits in vain; what stops a job is said as who stopped it."""
+    became = "which was deleted before it was seen to succeed" if state is None else f"which is {state.name}"
+    return f"its dependency on {dependency}, {became}"
