@@ -404,6 +404,7 @@ OWN_EXAMPLES: Mapping[str, str] = {
     "outputfile": "model.bin",
     "owner": "ann",
     "path": "/health",
+    "pool": "/teams/data",
     "protocol": "tcp",
     "rendezvousport": "rendezvous",
     "role": "worker",
