@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
     from peloton.private.jobmgr.access import access_pb2_grpc as task_access_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
+    from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
     from peloton.private.jobmgr.usage import usage_pb2_grpc
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
     from peloton.private.plan import plan_pb2_grpc
@@ -61,6 +62,7 @@ class Services:
     jobmgr_private_svc: jobmgrsvc_pb2_grpc.JobManagerServiceStub
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceStub
+    scheduling_svc: scheduling_pb2_grpc.SchedulingServiceStub
     usage_svc: usage_pb2_grpc.UsageServiceStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceStub
     explain_svc: explain_pb2_grpc.ExplainServiceStub
@@ -100,6 +102,7 @@ class AsyncServices:
     jobmgr_private_svc: jobmgrsvc_pb2_grpc.JobManagerServiceAsyncStub
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceAsyncStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceAsyncStub
+    scheduling_svc: scheduling_pb2_grpc.SchedulingServiceAsyncStub
     usage_svc: usage_pb2_grpc.UsageServiceAsyncStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceAsyncStub
     explain_svc: explain_pb2_grpc.ExplainServiceAsyncStub

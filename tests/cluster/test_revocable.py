@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
         yield held
 
 
-def job(harness: Harness, instances: int, **sla: bool) -> job_pb2.JobConfig:
+def job(harness: Harness, instances: int, **sla: Any) -> job_pb2.JobConfig:
     """Each instance asks for a whole cpu."""
     config = harness.config(SLEEP, instances, sla=job_pb2.SlaConfig(**sla))
     config.defaultConfig.resource.cpuLimit = 1
