@@ -342,6 +342,7 @@ def walk_looks(walk: Walk, job: str, done: str) -> None:
     walk(f"job cache {job}", says="RUNNING")
     walk(f"job refresh {job}", says="refreshed")
     walk("job active-list", says=job)
+    walk("job priority-classes", says="CLASS")
     walk(f"job query {QUERY} -s running -o name".replace("-o name", "--output name"), says=job)
     walk("job query -s nonsense", code=2, says="RUNNING")
     walk("job query --crash-looping")
