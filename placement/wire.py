@@ -83,6 +83,7 @@ def _gang(wire: resmgrsvc_pb2.Gang, known: _Known) -> Gang:
         PlacementStrategy(first.placementStrategy),
         any(task.readyForHostReservation for task in wire.tasks),
         min(task.placementTimeoutSeconds for task in wire.tasks),
+        wire.owner,
     )
 
 

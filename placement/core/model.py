@@ -87,6 +87,8 @@ class Gang:
     """Whether its tries failed often enough for it to need a reserved host."""
     time_out: float = 0.0
     """Seconds that placing may take; 0: no bound of its own."""
+    owner: str = ""
+    """Who owns the job; empty where one job manager owns all jobs."""
     shape: tuple[tuple[Needs, int], ...] = field(init=False)
     """Distinct needs, each with the number of tasks, the largest first."""
 

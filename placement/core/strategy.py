@@ -91,8 +91,14 @@ def rank_of(gang: Gang) -> int:
 
 
 def families(strategy: Strategy, gangs: Iterable[Gang]) -> list[tuple[Family, list[Gang]]]:
-    """Group gangs by family, in the order in which families are served."""
+    """Group gangs by family, in the order in which families are served.
+
+    Those of several owners form families of their own: a claim is used by one launch, of one job manager.
+    """
     families: dict[Family, list[Gang]] = {}
     for gang in gangs:
-        families.setdefault(strategy.family(gang), []).append(gang)
+        family = strategy.family(gang)
+        if gang.owner:
+            family = replace(family, key=(family.key, gang.owner))
+        families.setdefault(family, []).append(gang)
     return sorted(families.items(), key=lambda item: item[0].rank)

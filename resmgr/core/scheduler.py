@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from peloton.model.host_pool import implicit_pool
@@ -18,6 +18,7 @@ from resmgr.core.entitlement.sharing import Sharing
 from resmgr.core.placing.engine import EngineExchange
 from resmgr.core.placing.expiry import expire, expire_leases
 from resmgr.core.placing.handover import hand_over
+from resmgr.core.placing.owned import take_claim
 from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.placing.runs import kill, observe
 from resmgr.core.preemption.decide import Rules
@@ -27,6 +28,7 @@ from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewAlone, NewTask, Shape
+from resmgr.core.state.owners import NOBODY
 from resmgr.core.state.placements import Handover, PlacementFailure, Proposal, Rejection, ReservedGang
 from resmgr.core.state.pool import Pool
 
@@ -185,9 +187,28 @@ class Scheduler:
         """Note why gangs of a shape do not fit on the changed hosts."""
         self.lifecycle.keep_aside(shape, shortage)
 
-    def hand_over(self, limit: int, holder: Holder | None, now: float) -> list[Handover]:
-        """Hand out up to `limit` placements to jobmgr, leased until launched or over."""
-        return hand_over(self.lifecycle, limit, holder, now)
+    def take_claim(self, name: str, terms: Mapping[int, int], now: float) -> int:
+        """Take what a job manager owns, by shard and term; return how many gangs return for that."""
+        return take_claim(self.lifecycle, name, terms, now)
+
+    def owner(self, name: str) -> str:
+        """Return whose part of the placements a job manager gets: its own where there are several owners."""
+        return name if self.lifecycle.owners.shared else NOBODY
+
+    def owner_of(self, gang: Gang) -> str:
+        """Return who owns a gang; empty where one job manager owns all jobs."""
+        return self.lifecycle.owners.of(gang.tasks[0].job.id)
+
+    def hand_over(
+        self,
+        limit: int,
+        holder: Holder | None,
+        now: float,
+        owner: str = NOBODY,
+        shards: Collection[int] | None = None,
+    ) -> list[Handover]:
+        """Hand out up to `limit` placements for an owner, of shards, leased until launched or over."""
+        return hand_over(self.lifecycle, limit, holder, now, owner, shards)
 
     def take_back_placements(self, given: Sequence[Handover], holder: Holder | None, now: float) -> int:
         """Take back placements whose answer did not reach jobmgr; return how many."""

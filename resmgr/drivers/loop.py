@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.ids import Run
 from peloton.model.states import TaskType
+from peloton.sharding.claims import terms_of
 from peloton.waking import Signal, tick, until_tick
 from resmgr.core.placing.expiry import AT_ONCE
 from resmgr.core.preemption.policy import Victim
@@ -32,6 +33,8 @@ RESTING_SECONDS = 0.5
 KEPT_PREEMPTIONS = 1000
 SPARE_SECONDS = 2.0
 """Seconds between two looks whether tasks that are being preempted are still needed."""
+MOST_CLAIMS = 1000
+"""Claims to shards that are known; job managers make a few each, until owners change."""
 log = logging.getLogger(__name__)
 
 
@@ -88,6 +91,8 @@ class Driver:
         """The id of this term: a caller that knows another one may have missed what was enqueued there."""
         self.translator = Translator()
         self.gangs = {kind: Signal() for kind in TaskType}
+        self._claims: set[tuple[str, str]] = set()
+        """What job managers have said of their shards, and is known."""
         self.placements = Signal()
         self.preemptions = Signal()
         self.reasons = Signal()
@@ -117,6 +122,18 @@ class Driver:
             self._wake.set()
         if scheduler.placements:
             self.placements.fire()
+
+    def take_claim(self, name: str, claim: str) -> None:
+        """Take what a job manager says of the shards that it owns. Raises InvalidArgument."""
+        if (name, claim) in self._claims:
+            return
+        returned = self.scheduler.take_claim(name, terms_of(claim), self.now())
+        if len(self._claims) >= MOST_CLAIMS:
+            self._claims.clear()
+        self._claims.add((name, claim))
+        if returned:
+            log.info("%d gangs return: %s has got their shards", returned, name)
+        self.wake()
 
     async def poll(
         self, holder: Holder | None, signal: Signal, ready: Callable[[], bool], milliseconds: int

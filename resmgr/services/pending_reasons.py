@@ -7,9 +7,11 @@ from typing import Any
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import mesos_task_id
+from peloton.model.shard import shard_of
 from peloton.private.resmgr.waiting import waiting_pb2 as pb
 from peloton.private.resmgr.waiting import waiting_pb2_grpc
 from resmgr.drivers.loop import Driver
+from resmgr.services.callers import shards
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -29,8 +31,10 @@ class PendingReasonsService(waiting_pb2_grpc.WaitingServiceServicer):
         """
         driver, reasons = self._driver, self._driver.scheduler.reasons
         after = request.after if request.stream_id else 0
+        mine = shards(context)
         if not reasons.holds(request.stream_id, after):
-            reasons.restart(uuid.uuid4().hex, driver.scheduler.registry.iterate_in_steps())
+            if not reasons.holds("", 0):  # else another caller has just begun this stream
+                reasons.restart(uuid.uuid4().hex, driver.scheduler.registry.iterate_in_steps())
             after = 0
         stream = reasons.stream_id
         if request.stream_id == stream:
@@ -54,5 +58,6 @@ class PendingReasonsService(waiting_pb2_grpc.WaitingServiceServicer):
                     reason=delta.reason,
                 )
                 for delta in deltas
+                if mine is None or shard_of(delta.run.job_id) in mine
             ],
         )

@@ -7,10 +7,10 @@ from peloton.model.ids import is_uuid
 from peloton.model.plural import plural
 from peloton.private.resmgr.queueing import queueing_pb2 as pb
 from peloton.private.resmgr.queueing import queueing_pb2_grpc
-from peloton.rpc.server import caller
 from resmgr.core.state.needs import NewAlone
 from resmgr.core.state.pool import Pool
 from resmgr.drivers.loop import Driver
+from resmgr.services.callers import touch
 
 MOST_RUNS = 10_000
 _LARGEST_INSTANCE = 2**31
@@ -27,8 +27,8 @@ class QueueService(queueing_pb2_grpc.QueueServiceServicer):
 
         Raises InvalidArgument for runs that cannot be.
         """
-        driver, who = self._driver, caller(context)
-        driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
+        driver = self._driver
+        touch(driver, context)
         count = sum(len(each.instances) for each in request.runs)
         if count > MOST_RUNS:
             raise InvalidArgument("runs", plural(count, "run"), f"at most {MOST_RUNS} runs")

@@ -13,7 +13,6 @@ from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id,
 from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
-from peloton.rpc.server import caller
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.host_costs import cheapest_first
 from resmgr.core.state.needs import NewTask
@@ -23,6 +22,7 @@ from resmgr.core.state.queues import NAMES
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
 from resmgr.ports import KnownHosts
+from resmgr.services.callers import shards, touch
 from resmgr.services.delivery import delivered
 from resmgr.services.traces import TracedRuns
 from resmgr.wire.statuses import states_from
@@ -173,9 +173,14 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         """Hand placements to jobmgr, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         holder = self._touch(context)
-        await driver.poll(holder, driver.placements, lambda: bool(scheduler.placements), request.timeout)
+        name, mine = holder.name if holder is not None else "", shards(context)
+
+        def ready() -> bool:
+            return scheduler.placements.first(scheduler.owner(name), mine) is not None
+
+        await driver.poll(holder, driver.placements, ready, request.timeout)
         holder = self._touch(context)
-        given = scheduler.hand_over(_limit(request.limit), holder, driver.now())
+        given = scheduler.hand_over(_limit(request.limit), holder, driver.now(), scheduler.owner(name), mine)
         if TRACES.on:
             self._traced.handed_over(given)
         answer = pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
@@ -231,10 +236,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     ) -> pb.GetPreemptibleTasksResponse:
         """Hand tasks to be evicted to jobmgr, waiting for some if necessary."""
         driver, preemptor = self._driver, self._driver.preemptor
-        holder = self._touch(context)
-        await driver.poll(holder, driver.preemptions, lambda: len(preemptor) > 0, request.timeout)
+        holder, mine = self._touch(context), shards(context)
+        await driver.poll(holder, driver.preemptions, lambda: preemptor.waits(mine), request.timeout)
         self._touch(context)
-        tasks = preemptor.take(_limit(request.limit))
+        tasks = preemptor.take(_limit(request.limit), mine)
         answer = pb.GetPreemptibleTasksResponse(
             tasks=map(task_to, tasks), preemptionCandidates=map(preemption_candidate, tasks)
         )
@@ -361,8 +366,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
 
     def _touch(self, context: object) -> Holder | None:
         """Renew the caller's lease. Raises Fenced for a leader whose successor has called."""
-        who, driver = caller(context), self._driver
-        return driver.scheduler.leases.touch(who.instance, driver.now(), who.term)
+        return touch(self._driver, context)
 
 
 def _task_ids(gang: Gang) -> list[str]:

@@ -151,7 +151,7 @@ def gang_to(gang: Gang, scheduler: Scheduler) -> resmgrsvc_pb2.Gang:
         wire.placementAttemptCount = gang.attempts.returns
         wire.readyForHostReservation = scheduler.wants_reserved_host(gang)
         tasks.append(wire)
-    return resmgrsvc_pb2.Gang(tasks=tasks)
+    return resmgrsvc_pb2.Gang(tasks=tasks, owner=scheduler.owner_of(gang))
 
 
 def planned_task(wire: resmgr_pb2.Task, needs: Needs, scheduler: Scheduler) -> resmgr_pb2.Task:

@@ -71,6 +71,7 @@ CORES: Mapping[str, RecordedCore] = {
                 "take_abandoned",
                 "take_back_gangs",
                 "take_back_placements",
+                "take_claim",
             ),
             Leases: ("touch",),
             PoolTree: ("delete", "insert", "replace"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from peloton.model.ids import Run
 from peloton.model.plural import plural
 from peloton.model.states import TaskType
+from resmgr.core.placing.owned import queue
 from resmgr.core.state.entities import Gang, Holder, Placement, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.placements import PlacementFailure, Proposal, Rejection, ReservedGang
@@ -117,7 +118,7 @@ class EngineExchange:
                 continue
             self._place(task, placement, ports, now)
         if placement.tasks:
-            self._placements.add(placement)
+            queue(self._lifecycle, placement, now)
         return rejections
 
     def _place(self, task: Task, placement: Placement, ports: tuple[int, ...], now: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peloton.model.states import TaskState
+from resmgr.core.placing.owned import queue
 from resmgr.core.state.entities import Gang, Holder, Placement, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.placements import Handover
@@ -44,7 +45,7 @@ def take_back_placements(
         for task in placement.tasks:
             _put_back(lifecycle, task, placement, now)
         if placement.tasks:
-            lifecycle.placements.add_first(placement)
+            queue(lifecycle, placement, now, first=True)
             count += 1
         else:
             lifecycle.placements.abandon(handover)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from peloton.model.ids import JobId, Run
+from peloton.model.shard import shard_of
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.sharing import Sharing
 from resmgr.core.preemption.decide import Memory, Rules, pools_to_examine, prepare, remember
@@ -129,17 +130,26 @@ class Preemptor:
             if task.state is _S.PREEMPTING
         )
 
-    def take(self, limit: int) -> list[Task]:
-        """Return up to `limit` tasks that must be ended, first come first served.
+    def waits(self, shards: Collection[int] | None = None) -> bool:
+        """Return whether a task waits to be taken, of jobs of some shards or of any."""
+        queue = (task for task in self._queue if task.state is _S.PREEMPTING)
+        return any(shards is None or shard_of(task.job.id) in shards for task in queue)
+
+    def take(self, limit: int, shards: Collection[int] | None = None) -> list[Task]:
+        """Return up to `limit` tasks that must be ended, first come first served; of some shards or of all.
 
         Each is returned once. A task that is still PREEMPTING at its deadline is RUNNING again, and may be
         chosen again.
         """
         taken: list[Task] = []
+        passed_over: list[Task] = []
         while self._queue and len(taken) < limit:
             task, _ = self._queue.popitem(last=False)
-            if task.state is _S.PREEMPTING:
-                taken.append(task)
+            if task.state is not _S.PREEMPTING:
+                continue
+            ours = shards is None or shard_of(task.job.id) in shards
+            (taken if ours else passed_over).append(task)
+        self.give_back(passed_over)
         return taken
 
     def give_back(self, tasks: list[Task]) -> None:

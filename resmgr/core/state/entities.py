@@ -214,6 +214,8 @@ class Placement:
     type: TaskType
     tasks: dict[Task, tuple[int, ...]] = field(default_factory=dict)
     """Each task with its ports."""
+    owner: str = ""
+    """Who owns the jobs of its tasks; empty where one job manager owns all jobs."""
 
     def handover(self) -> Handover:
         """Return it as jobmgr receives it."""

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from peloton.errors import Fenced
 from resmgr.core.state.entities import Holder, Task
 
+OWNED = -1
+"""The term of a holder that owns shards of jobs."""
 ABSENCE = 2.0
 """Seconds without a call after which a process that is not in the membership counts as absent."""
 
@@ -22,18 +24,27 @@ class Leases:
     def __len__(self) -> int:
         return sum(len(holder.tasks) for holder in self._holders.values())
 
-    def touch(self, name: str, now: float, term: int = 0) -> Holder | None:
+    @property
+    def holders(self) -> list[Holder]:
+        """The holders, of all roles."""
+        return list(self._holders.values())
+
+    def touch(self, name: str, now: float, term: int = 0, owns: bool = False) -> Holder | None:
         """Note a call of this name and term and return its holder.
 
+        One that `owns` shards of jobs holds what it takes by the terms of these, and not by that of a leader.
         Return None for a caller without a name: it gets no lease, and only the time-outs of the states bring
         back what it took. Raises Fenced where the role has a newer leader.
         """
         if not name:
             return None
         role = _role(name)
-        if term < self._terms.get(role, 0):
+        if owns:
+            term = OWNED
+        elif term < self._terms.get(role, 0):
             raise Fenced(f"term {term} of {name} is over, the newest of {role} is {self._terms[role]}")
-        self._terms[role] = term
+        else:
+            self._terms[role] = term
         holder = self._holders.get((name, term))
         if holder is None:
             holder = self._holders[name, term] = Holder(name, term, now)
@@ -69,7 +80,7 @@ class Leases:
         expired = [
             holder
             for holder in self._holders.values()
-            if holder.term < self._terms[_role(holder.name)]
+            if OWNED != holder.term < self._terms.get(_role(holder.name), 0)
             or now - holder.last_seen >= silence
             or (present is not None and holder.name not in present and now - holder.last_seen >= ABSENCE)
         ]

@@ -12,6 +12,7 @@ from resmgr.core.state.infeasible import Infeasible
 from resmgr.core.state.leases import Leases
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import Shape
+from resmgr.core.state.owners import Owners
 from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.placement_queue import PlacementQueue
 from resmgr.core.state.placements import NO_HOSTS
@@ -41,6 +42,7 @@ class Lifecycle:
         self.pending = PendingQueues()
         self.ready = {kind: ReadyQueue(f"ready queue of {kind.name} tasks") for kind in TaskType}
         self.placements = PlacementQueue()
+        self.owners = Owners()
         self.infeasible = Infeasible()
         self.strangers = Strangers()
         self.changed = False

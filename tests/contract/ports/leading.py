@@ -21,11 +21,10 @@ class _OneLeader:
         return self._address
 
 
-def claiming(client: LeaderClient, shards: Callable[[], str]) -> LeaderClient:
-    """Return what calls as `client` does, and as the owner of shards of jobs."""
-    return LeaderClient(
-        client._membership, client._channels, client._group.role, client._metadata, shards=shards
-    )
+def claiming(client: LeaderClient, shards: Callable[[], str], instance: str = "") -> LeaderClient:
+    """Return what calls as `client` does, or another instance, as the owner of shards of jobs."""
+    metadata = (("peloton-instance", instance),) if instance else client._metadata
+    return LeaderClient(client._membership, client._channels, client._group.role, metadata, shards=shards)
 
 
 @asynccontextmanager

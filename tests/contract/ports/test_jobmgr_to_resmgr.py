@@ -15,18 +15,21 @@ from jobmgr.core.state.events import Span
 from jobmgr.core.state.instructions import Compare
 from jobmgr.ports.resmgr import Resmgr, WaitingTask
 from peloton.membership.interface import Role
-from peloton.model.ids import MesosTaskId, Run, parse_mesos_task_id, task_id
+from peloton.model.ids import JobId, MesosTaskId, Run, parse_mesos_task_id, task_id
+from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
+from peloton.rpc.client import LeaderClient
 from peloton.rpc.server import service
 from resmgr.services.holding import HoldingService
 from resmgr.services.preemption import PreemptionService
 from storage.selection.factory import open_store
-from tests.contract.ports.leading import leading
+from tests.contract.ports.leading import claiming, leading
+from tests.contract.storage import samples
 from tests.unit.jobmgr_core.specs import JOB, POOL, spec
 from tests.unit.jobmgr_core.world import World
 from tests.unit.resmgr.shell import Shell, settings
@@ -67,8 +70,9 @@ class InWorld:
 class Served:
     """resmgr's services over gRPC."""
 
-    def __init__(self, shell: Shell, port: Resmgr, pool: str) -> None:
+    def __init__(self, shell: Shell, port: Resmgr, pool: str, client: LeaderClient) -> None:
         self._shell = shell
+        self.client = client
         self.port = port
         self.pool = pool
 
@@ -77,9 +81,22 @@ class Served:
             pass
         await self._shell.place(*await self._shell.dequeue())
 
+    async def place_apart(self) -> dict[str, list[JobId]]:
+        """Let an engine place each gang on a host of its own; return the jobs by their owners."""
+        while self._shell.driver.cycle():
+            pass
+        gangs = await self._shell.dequeue()
+        for number, gang in enumerate(gangs):
+            await self._shell.place(gang, host=f"h{number}")
+        return {gang.owner: [task.jobId.value for task in gang.tasks] for gang in gangs}
+
     async def preempt(self) -> None:
         await crowded(self._shell)
         assert await self._shell.driver.preempt()
+
+    def owner(self, name: str, shards: str) -> Resmgr:
+        """Return the port as it is for an owner of shards."""
+        return ResmgrClient(claiming(self.client, lambda: shards, f"jobmgr/{name}"))
 
 
 @asynccontextmanager
@@ -96,7 +113,7 @@ async def serving(path: Path) -> AsyncIterator[Served]:
             service(add_WaitingServiceServicer_to_server, shell.waiting),
         ]
         client = await stack.enter_async_context(leading(Role.RESMGR, Role.JOBMGR, services))
-        yield Served(shell, ResmgrClient(client), await shell.pool("other", reservation=30))
+        yield Served(shell, ResmgrClient(client), await shell.pool("other", reservation=30), client)
 
 
 @pytest.fixture(params=["world", "services"])
@@ -165,3 +182,23 @@ async def test_a_stream_of_reasons_is_answered_at_once_where_it_is_another(resmg
     assert other.leader == first.leader and other.stream
     same = await resmgr.port.reasons(other.stream, other.last, WAIT)
     assert (same.stream, same.last, list(same.deltas)) == (other.stream, other.last, [])
+
+
+async def test_owners_of_shards_get_what_is_of_their_jobs(tmp_path: Path) -> None:
+    """Placements, reasons and preemptions; engines are told whose the gangs are."""
+    async with serving(tmp_path) as made:
+        one, other = made.owner("a", "5:0-31"), made.owner("b", "6:32-63")
+        found = [samples.job_id(number) for number in range(99)]
+        jobs = {
+            each: next(job for job in found if shard_of(job) // (SHARDS // 2) == half)
+            for half, each in enumerate(("a", "b"))
+        }
+        for name, port in (("a", one), ("b", other)):
+            assert not await port.enqueue(made.pool, [[waiting(0)[0]._replace(job_id=jobs[name])]])
+        given = await made.place_apart()
+        assert given == {"jobmgr/a": [jobs["a"]], "jobmgr/b": [jobs["b"]]}
+        [placement] = await other.placements(10, 10.0)
+        assert placement.runs == (Run(jobs["b"], 0, 1),)
+        assert not await other.placements(10, WAIT)
+        [placement] = await one.placements(10, 10.0)
+        assert placement.runs == (Run(jobs["a"], 0, 1),)

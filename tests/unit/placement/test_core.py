@@ -16,6 +16,7 @@ from placement.core.model import Gang, Host, Needs
 from placement.core.plan import Plan, plan
 from placement.core.policy import Policy, Scorer
 from placement.core.reasons import busy, no_host_fits, with_refusals
+from placement.core.strategy import families
 from placement.core.table import capacity
 from tests.unit.placement.samples import SPREAD, gang, host, needs
 
@@ -155,6 +156,15 @@ def test_families() -> None:
     reserving = Gang("job", gang().tasks, wants_reservation=True)
     ranks = [batch.family(one).rank for one in (reserving, gang(needs(revocable=True)), gang())]
     assert ranks == sorted(set(ranks))
+
+
+def test_gangs_of_several_owners_are_families_apart() -> None:
+    """They claim hosts of their own, since a claim is used by one launch, of one job manager."""
+    nobodys, ones, others = gang(), replace(gang(), owner="jobmgr/a"), replace(gang(), owner="jobmgr/b")
+    assert [members for _, members in families(Batch(), [nobodys, nobodys])] == [[nobodys, nobodys]]
+    found = families(Batch(), [ones, others, ones])
+    assert [members for _, members in found] == [[ones, ones], [others]]
+    assert {family.rank for family, _ in found} == {Batch().family(nobodys).rank}
 
 
 def test_reasons() -> None:

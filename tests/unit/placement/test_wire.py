@@ -271,6 +271,13 @@ def test_labels_that_the_own_constraint_counts_are_among_the_needs() -> None:
     ]
 
 
+def test_the_owner_of_a_gang_is_known() -> None:
+    wires = [resmgrsvc_pb2.Gang(owner="jobmgr/a"), resmgrsvc_pb2.Gang()]
+    for wire in wires:
+        wire.tasks.add()
+    assert [gang.owner for gang in gangs_from(wires)] == ["jobmgr/a", ""]
+
+
 async def test_gangs_are_compared_with_empty_hosts(hostmgr: tuple[Hostmgr, HostmgrClient]) -> None:
     servicer, claims = hostmgr
     lacking = Shortage(Lack.ROOM, "", 12_000, 6_000, 3)
