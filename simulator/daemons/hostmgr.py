@@ -28,9 +28,9 @@ from peloton.model.ids import MesosTaskId, TaskId, parse_mesos_task_id
 from peloton.model.shortage import Shortage
 from peloton.model.task import Launch
 from simulator.daemons.hostmgr_answers import Capacity, Found, FreeHost, Reserved
-from simulator.daemons.hostmgr_reservations import Reservations
+from simulator.daemons.hostmgr_reservations import PLAN_SECONDS, SAME_SECONDS, Reservations
 from simulator.daemons.hostmgr_stream import StatusStream
-from simulator.world.kernel import Life
+from simulator.world.kernel import Life, Timer
 from simulator.world.network import Caller, Reply
 from simulator.world.universe import Universe
 
@@ -72,7 +72,8 @@ class Hostmgr:
         self._reservations = Reservations(universe, life, self.core, self._ids, self._host)
         self._terms: dict[str, int] = {}
         """The newest term of each role that has called."""
-        self._expiring = False
+        self._expiry: Timer | None = None
+        self._expires_at = 0.0
         self.reconciles = True
         """Whether the states of runs are ever requested; False is a bug to plant."""
 
@@ -126,6 +127,7 @@ class Hostmgr:
         """Take what the cluster reports."""
         now = self._kernel.now
         statuses = self.core.on_events(events, now)
+        self._hosts_changed()
         if not statuses:
             return
         handling = self.core.statuses.judge(statuses, now)
@@ -135,18 +137,32 @@ class Hostmgr:
             self.stream.acknowledge_later(acknowledgement)
         self.stream.answer()
 
-    def _expire_later(self) -> None:
-        if not self._expiring:
-            self._expiring = True
-            self._kernel.after(EXPIRE_SECONDS, self.life, self._expire)
+    def _hosts_changed(self) -> None:
+        """Note that reservations may be planned otherwise now."""
+        self._reservations.changed()
+        if len(self.core.reservations):
+            self._expire_later()
+        self._universe.more_room()
+
+    def _expire_later(self, seconds: float = EXPIRE_SECONDS) -> None:
+        when = self._kernel.now + seconds
+        if self._expiry is not None:
+            if self._expires_at <= when:
+                return
+            self._expiry.cancel()
+        self._expires_at = when
+        self._expiry = self._kernel.after(seconds, self.life, self._expire)
 
     def _expire(self) -> None:
-        self._expiring = False
+        self._expiry = None
         self.core.expire(self._universe.present("placement"), self._kernel.now)
-        self._reservations.expire()
-        hosts, reservations = self.core.hosts, self.core.reservations
-        if not self._universe.quiet or len(hosts.claims) or len(hosts.holds) or len(reservations):
+        if self._reservations.expire():
+            self._universe.more_room()
+        hosts = self.core.hosts
+        if not self._universe.quiet or len(hosts.claims) or len(hosts.holds):
             self._expire_later()
+        elif len(self.core.reservations):
+            self._expire_later(PLAN_SECONDS if self._reservations.unsettled else SAME_SECONDS)
 
     # Reconciliation.
 
@@ -219,6 +235,7 @@ class Hostmgr:
         """End claims."""
         for each in claim_ids:
             self.core.hosts.claims.release(each)
+        self._hosts_changed()
 
     def on_shortages(
         self, caller: Caller, reply: Reply, shapes: Sequence[GangShape]
@@ -252,6 +269,7 @@ class Hostmgr:
     def on_cancel_reservations(self, caller: Caller, reply: Reply, ids: Sequence[str]) -> None:
         """End reservations."""
         self._reservations.cancel(ids)
+        self._hosts_changed()
 
     def on_backfill(self, caller: Caller, reply: Reply, run_id: MesosTaskId, want: HostFilter) -> Found:
         """Claim hosts, reserved ones among them, for a run that ends in time."""
@@ -308,6 +326,7 @@ class Hostmgr:
     def on_release_holds(self, caller: Caller, reply: Reply, instances: Sequence[TaskId]) -> None:
         """End what is held for instances."""
         self.core.hosts.holds.release(instances)
+        self._hosts_changed()
 
     def on_shut_down(self, caller: Caller, reply: Reply, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
         """Shut executors down."""

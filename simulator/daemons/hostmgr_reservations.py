@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,6 +19,14 @@ from simulator.daemons.hostmgr_answers import Found, FreeHost, Reserved
 from simulator.world.kernel import Life
 from simulator.world.network import Caller
 from simulator.world.universe import Universe
+
+PLANS = 2
+"""Plans of unchanged hosts: the second may give hosts to gangs that lost theirs in the first one."""
+PLAN_SECONDS = 5.0
+"""Least time between two plans for the same gangs where nothing fails."""
+SAME_SECONDS = 60.0
+"""After so long, hosts that have not changed are planned again: the ends of runs are nearer."""
+_MOMENT = 1e-6
 
 
 class Reservations:
@@ -39,23 +48,47 @@ class Reservations:
         self._ids = ids
         self._show = show
         self._replanning = Replanning()
+        self._plans = 0
+        """Plans since the hosts have changed."""
+        self._planned_at = -math.inf
 
-    def expire(self) -> None:
-        """End those whose engines are silent, and plan anew."""
+    def changed(self) -> None:
+        """Note that hosts, or what is reserved, have changed."""
+        self._plans = 0
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether another plan may differ from the last one, though no time passes."""
+        return self._plans < PLANS and len(self._core.reservations) > 0
+
+    def expire(self) -> bool:
+        """End those whose engines are silent, and plan anew; return whether there are new plans."""
         reservations = self._core.reservations
-        reservations.expire(self._kernel.now)
-        if len(reservations):
-            self._learn()
-            self._replan()
+        if not self._universe.quiet:
+            reservations.expire(self._kernel.now)
+        return len(reservations) > 0 and self._plan()
+
+    def _plan(self) -> bool:
+        """Plan anew, and return True; where nothing fails not at once again, and later of unchanged hosts."""
+        now = self._kernel.now
+        least = PLAN_SECONDS if self._plans < PLANS else SAME_SECONDS
+        if self._universe.quiet and now - self._planned_at < least - _MOMENT:
+            return False
+        self._plans, self._planned_at = self._plans + 1, now
+        self._learn()
+        self._replan()
+        return True
 
     def reserve(self, caller: Caller, wishes: Sequence[tuple[str, GangShape]]) -> list[Reserved]:
         """Make or renew reservations."""
         now = self._kernel.now
         reservations = self._core.reservations
         new = [id for id, shape in wishes if reservations.renew(id, shape, now, caller.instance)]
+        if new:
+            self.changed()
+            self._planned_at = -math.inf
         if self._replanning.is_due(bool(new), now):
-            self._learn()
-            self._replan()
+            self._plan()
         return [self._reserved(id, caller.instance) for id, _ in wishes]
 
     def _reserved(self, id: str, owner: str) -> Reserved:

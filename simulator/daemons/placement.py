@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,19 +17,24 @@ from placement.core import instructions as todo
 from placement.core.giving_up import Rules
 from placement.core.model import Host, HostClass, Shape, Unplaced
 from placement.core.reservation_reasons import Reserved
-from placement.core.rounds import Rounds, SignsOfLife
+from placement.core.reserving import Reserving
+from placement.core.rounds import RESERVING_SECONDS, Rounds, SignsOfLife
 from placement.core.strategy import Strategy
 from resmgr.core.state.placements import PlacementFailure, ReservedGang
 from simulator.daemons.hostmgr_answers import Found, FreeHost
 from simulator.daemons.hostmgr_answers import Reserved as Progress
+from simulator.daemons.hostmgr_reservations import PLAN_SECONDS
 from simulator.daemons.translate import gang_shape, host_filter, host_of, proposal_of, runs_of
-from simulator.world.kernel import Life
+from simulator.world.kernel import Life, Timer
 from simulator.world.network import Caller
 from simulator.world.universe import Universe
 
 ROLE = "placement"
 FAMILIES_AT_ONCE = 16
 DEQUEUE_WAIT = 5.0
+RESERVING_PATIENCE = 300.0
+"""Longest pause between two questions for the same reservations where nothing fails, in seconds."""
+_MOMENT = 1e-6
 
 
 def strategy_of(kind: TaskType) -> Strategy:
@@ -48,6 +54,19 @@ class _Driven:
     """Whether its pause lasts until there is something to do."""
 
 
+@dataclass(slots=True, eq=False)
+class _Reserving:
+    """A pause between two questions for reservations. It ends early where the answers may be others."""
+
+    driven: _Driven
+    since: float
+    interval: float
+    gangs: int
+    timer: Timer
+    due: bool = False
+    """Whether its end is set."""
+
+
 class Placement:
     """One engine."""
 
@@ -58,14 +77,19 @@ class Placement:
         self._network = universe.network
         self._universe = universe
         self._caller = Caller(life, 0)
-        self.rounds = Rounds(rules or Rules(strategy_of(kind)))
+        interval = PLAN_SECONDS if universe.quiet else RESERVING_SECONDS
+        self.rounds = Rounds(rules or Rules(strategy_of(kind)), reserving_interval=interval)
         self._slots = FAMILIES_AT_ONCE
         self._for_slot: deque[_Driven] = deque()
         self._for_room: list[_Driven] = []
         self._parked: list[tuple[_Driven, float]] = []
+        self._reserving: _Reserving | None = None
+        """The pause between two questions for reservations, where nothing fails."""
 
     def start(self) -> None:
         """Begin to work."""
+        if self._universe.quiet:
+            self._universe.on_room.append(self._look_again)
         for activity in self.rounds.activities():
             self._begin(activity)
 
@@ -93,7 +117,9 @@ class Placement:
             waiting, self._for_room = self._for_room, []
             for each in waiting:
                 self._kernel.after(0.0, self.life, self._handle, each, events.Tick())
-        if self._parked and (rounds.waiting or rounds.undelivered):
+        if self._reserving is not None and len(rounds.reserving) != self._reserving.gangs:
+            self._look_again()
+        if self._parked and (rounds.undelivered or (rounds.waiting and not self._universe.quiet)):
             parked, self._parked = self._parked, []
             for each, seconds in parked:
                 self._kernel.after(seconds, self.life, self._handle, each, events.Tick())
@@ -130,12 +156,33 @@ class Placement:
 
     def _pause(self, driven: _Driven, seconds: float) -> None:
         rounds = self.rounds
-        idle = not rounds.waiting and not rounds.undelivered
+        quiet = self._universe.quiet  # no lease ends
+        idle = not rounds.undelivered and (quiet or not rounds.waiting)
         if idle and isinstance(driven.activity, SignsOfLife):
             # It would only pause again: nothing is due until gangs are taken.
             self._parked.append((driven, seconds))
+        elif quiet and isinstance(driven.activity, Reserving):
+            now = self._kernel.now
+            timer = self._kernel.after(RESERVING_PATIENCE, self.life, self._ask_again, driven)
+            self._reserving = _Reserving(driven, now, seconds, len(rounds.reserving), timer)
         else:
             self._kernel.after(seconds, self.life, self._handle, driven, events.Tick())
+
+    def _look_again(self) -> None:
+        """Ask for reservations again at the next turn of the interval: the answers may be others now."""
+        waiting = self._reserving
+        if waiting is None or waiting.due:
+            return
+        waiting.due = True
+        waiting.timer.cancel()
+        passed = self._kernel.now - waiting.since
+        turns = max(1, math.ceil(passed / waiting.interval + _MOMENT))
+        left = max(0.0, turns * waiting.interval - passed)
+        self._kernel.after(left, self.life, self._ask_again, waiting.driven)
+
+    def _ask_again(self, driven: _Driven) -> None:
+        self._reserving = None
+        self._handle(driven, events.Tick())
 
     def _do(self, instruction: todo.Instruction) -> None:
         """Carry out an instruction that has no answer."""

@@ -42,7 +42,14 @@ class Universe:
         """Capacity of the stream of statuses."""
         self.shorten: Callable[[float, float], float] = _longest
         """Shortens a pause, given in seconds, by up to a share of it."""
+        self.on_room: list[Callable[[], None]] = []
+        """Called when a gang may find a place that it did not find before: hosts have more room."""
         self._elections = elections
+
+    def more_room(self) -> None:
+        """Tell that hosts have more room."""
+        for call in self.on_room:
+            call()
 
     def patience(self, seconds: float) -> float:
         """Return how long a caller waits for news, in seconds: without end where no answer is lost."""

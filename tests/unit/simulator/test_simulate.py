@@ -15,13 +15,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from peloton.errors import InvalidArgument
-from peloton.model.resources import Resources
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import KINDS, Resources
 from simulator.cli import simulate
 from simulator.jobs import SimJob
 from simulator.results.figures import jain, quantile
 from simulator.results.fragmentation import fragmentation, scarce_kind, shapes_of
 from simulator.results.recorder import PoolSample
+from simulator.simulation import Simulation
 from simulator.workloads.jobs import read_jobs
+from simulator.world.agents import HostSpec
 
 CLUSTER = "hosts: [{count: 2, cpu: 4, memory: 4000}]\n"
 JOBS: list[Mapping[str, Any]] = [
@@ -175,3 +178,21 @@ def test_figures() -> None:
     unfair = {"a": PoolSample(0.5, 0.5, 0.0), "b": PoolSample(0.0, 0.5, 1.0)}
     assert jain([fair]) == 1.0
     assert jain([unfair]) == 0.5
+
+
+def test_a_task_that_waits_for_a_host_costs_little_and_starts_when_there_is_room() -> None:
+    """Its reservation was asked for and planned in each second of the days that it waited."""
+    hosts = [HostSpec(f"host-{number}", Resources.of(4, 4000, 1000)) for number in range(2)]
+    held = 2 * 86_400.0
+    pool = PoolConfig("x", "x", "root", {kind: KindConfig(8_000_000, 8_000_000) for kind in KINDS})
+    jobs = [
+        SimJob("one", 0.0, "/x", Resources.of(3, 500), held),
+        SimJob("two", 0.0, "/x", Resources.of(3, 500), held),
+        SimJob("wide", 60.0, "/x", Resources.of(2, 500), 100.0),
+    ]
+    simulation = Simulation(hosts, [pool], jobs)
+    simulation.run()
+    ended = {job.spec.name: job.runtime for job in simulation.ended}
+    assert len(ended) == len(jobs) and simulation.kernel.events < 100_000
+    began = (ended["wide"].start_time - ended["one"].completion_time) / 1e9
+    assert 0 < began < 15
