@@ -57,6 +57,8 @@ NO_EVENT = PendingReasons(())
 """Changes nothing."""
 MOVED = "the job moves to another job manager"
 Answer = asyncio.Future[Any]
+Item = tuple[Event, Answer | None]
+"""An event, and who waits until it is stored."""
 Send = Callable[[Sequence[Instruction]], None]
 JobFence = Callable[[JobId], None]
 """Raises where nothing may be written of a job: Fenced, or Unavailable while that is unknown."""
@@ -103,7 +105,9 @@ class Lane:
         """Why nothing can be stored at present; empty while writes succeed."""
         self._clock = clock
         self._send = send
-        self._inbox: deque[tuple[Event, Answer | None]] = deque()
+        self._requests: deque[Item] = deque()
+        """What users wait for: it is taken before all that is in the inbox."""
+        self._inbox: deque[Item] = deque()
         self._actions: deque[tuple[Callable[[], Awaitable[None]], Answer]] = deque()
         self._wake = asyncio.Event()
         self.on_fenced: Callable[[JobId, Fenced], bool] = lambda job_id, error: False
@@ -116,7 +120,7 @@ class Lane:
         self._fenced: set[JobId] = set()
         """Jobs whose part of the cycle under way is not stored."""
         self._storing = False
-        self._batch: list[tuple[Event, Answer | None]] = []
+        self._batch: list[Item] = []
         self._closed = ""
         self._runs = TracedRuns()
 
@@ -144,9 +148,16 @@ class Lane:
 
     def submit(self, event: Event) -> Answer:
         """Hand over an event. The future ends, once it is stored, with the core's answer or error."""
+        return self._put(self._inbox, event)
+
+    def request(self, event: Event) -> Answer:
+        """Hand over the event of a user who waits, as `submit` does, before those that wait already."""
+        return self._put(self._requests, event)
+
+    def _put(self, queue: deque[Item], event: Event) -> Answer:
         self._check()
         answer: Answer = asyncio.get_running_loop().create_future()
-        self._inbox.append((event, answer))
+        queue.append((event, answer))
         self._wake.set()
         return answer
 
@@ -163,16 +174,21 @@ class Lane:
 
         Requests that are not handled yet are answered with Unavailable.
         """
-        inbox, self._inbox = self._inbox, deque()
-        for event, answer in inbox:
-            kept = part_of(event, drops.keeps, drops.keeps, self.job)
-            if kept is not None:
-                self._inbox.append((kept, answer))
-            else:
-                _answer(answer, Unavailable(MOVED) if hasattr(event, "job_id") else None)
+        self._requests = self._kept(self._requests, drops)
+        self._inbox = self._kept(self._inbox, drops)
         self._drops.append(drops)
         if not self._storing:
             self._forget()
+
+    def _kept(self, queue: deque[Item], drops: Drops) -> deque[Item]:
+        kept: deque[Item] = deque()
+        for event, answer in queue:
+            part = part_of(event, drops.keeps, drops.keeps, self.job)
+            if part is not None:
+                kept.append((part, answer))
+            else:
+                _answer(answer, Unavailable(MOVED) if hasattr(event, "job_id") else None)
+        return kept
 
     async def dropped(self) -> None:
         """Wait until all that was dropped is forgotten."""
@@ -239,13 +255,15 @@ class Lane:
             if getattr(event, "job_id", None) in fenced:
                 cycle.replies[at] = Unavailable(MOVED)
 
-    def _gather(self) -> list[tuple[Event, Answer | None]]:
-        batch, size = [], 0
-        while self._inbox and size < EVENTS_PER_CYCLE:
-            item = self._inbox.popleft()
-            batch.append(item)
-            size += weight(item[0])
-        if self._inbox:
+    def _gather(self) -> list[Item]:
+        batch: list[Item] = []
+        size = 0
+        for queue in (self._requests, self._inbox):
+            while queue and size < EVENTS_PER_CYCLE:
+                item = queue.popleft()
+                batch.append(item)
+                size += weight(item[0])
+        if self._requests or self._inbox:
             self._wake.set()
         return batch
 
@@ -308,7 +326,7 @@ class Lane:
 
     def _close(self) -> None:
         self._closed = "this job manager no longer leads"
-        waiting = [answer for _, answer in (*self._batch, *self._inbox)]
+        waiting = [answer for _, answer in (*self._batch, *self._requests, *self._inbox)]
         waiting += [answer for _, answer in self._actions]
         for answer in waiting:
             _answer(answer, Unavailable(self._closed))

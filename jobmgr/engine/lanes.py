@@ -174,10 +174,11 @@ class Lanes:
 
     async def request(self, event: Event) -> Any:
         """Hand over an event of one job; return, once it is stored, the core's answer, or raise its error."""
-        answers = list(self.submit(event).values())
-        if not answers:
+        parts = self._split(event)
+        if not parts:
             raise Unavailable(MOVED)
-        return await answers[0]
+        [(lane, part)] = parts.items()
+        return await self._lanes[lane].request(part)
 
     async def flush(self) -> None:
         """Wait until all events that were handed over are stored."""
