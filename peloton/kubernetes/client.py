@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -176,9 +177,12 @@ class ApiClient:
         try:
             async with opened as session:
                 yield session
-        except WebSocketUpgradeError as error:
-            answer = error.response
-            _checked(self.server, max(answer.status_code, 300), await answer.aread())
+        except WebSocketUpgradeError as error:  # the library has closed what the answer says besides
+            status = error.response.status_code
+            text = f"{HTTPStatus(status).phrase}, HTTP status {status}, to {path}"
+            if status in _TEMPORARY:
+                raise Unavailable(f"{self.server}: {text}") from None
+            raise ApiError(status, "", text) from None
         except (httpx2.HTTPError, OSError, HTTPXWSException) as error:
             raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
         except BaseExceptionGroup as group:  # of the tasks of the session
