@@ -28,7 +28,23 @@ from tests.unit.web_api.fakes import FakeCaller
 TOKEN = "t" * 32
 HEADERS = ((b"host", b"localhost"), (b"cookie", b"peloton_csrf=" + TOKEN.encode()))
 SECONDS = 30.0
+STEPS = ("draft", "preview", "edit", "create", "apply")
+"""Steps of forms: a text that is none leads no further."""
 PARAMETERS = (
+    *(
+        "by",
+        "at",
+        "before",
+        "command",
+        "memory",
+        "cpu",
+        "disk",
+        "preemptible",
+        "job_id",
+        "description",
+        "team",
+    ),
+    *("reservation-cpu", "limit-memory", "share-disk", "type-gpu", "controller_limit", "slack_limit"),
     *("page", "sort", "order", "state", "states", "q", "search", "name", "pool", "respool", "owner", "limit"),
     *("version", "old", "new", "run", "file", "path", "offset", "from", "to", "url", "instances", "level"),
     *("duration", "hostname", "source", "destination", "count", "spec", "batch_size", "next", "username"),
@@ -155,7 +171,8 @@ def page(rng: random.Random) -> Attempt:
     method, body, headers = "GET", b"", []
     if rng.random() < 0.4:
         method = rng.choice(("POST", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS"))
-        body = urlencode([("csrf", TOKEN), *_parameters(rng, 8)]).encode()
+        step = [("step", rng.choice(STEPS))] if rng.random() < 0.5 else []
+        body = urlencode([("csrf", TOKEN), *step, *_parameters(rng, 8)]).encode()
         body = values.mutated(rng, body) if rng.random() < 0.1 else body
         headers = [(b"content-type", b"application/x-www-form-urlencoded"), (b"origin", b"http://localhost")]
     target = f"{path}?{query}" if query else path

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from peloton.api.v0 import peloton_pb2 as v0_peloton
@@ -15,7 +17,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.calls import web
 from peloton.calls.web import RoleRpc
-from peloton.errors import NotFound, Refused, Unavailable
+from peloton.errors import InvalidArgument, NotFound, Refused, Unavailable
 from peloton.private.access import access_pb2
 from peloton.private.plan import plan_pb2
 from peloton.private.resmgr.planning import planning_pb2
@@ -257,3 +259,23 @@ def test_texts_are_escaped(client: TestClient) -> None:
     for step in ("preview", "edit"):
         page = post(client, step=step, pool=POOL, spec=text).text
         assert "<script>alert" not in page and "<img" not in page
+
+
+TYPED = st.one_of(st.text(max_size=30), st.sampled_from(["1", "0.5", "2Gi", "-1", "nan", "1e400", "service"]))
+
+
+@given(st.lists(TYPED, min_size=9, max_size=9))
+def test_whatever_is_typed_is_read_or_refused(typed: list[str]) -> None:
+    draft = Draft(*typed)
+    try:
+        text = draft.text()
+    except InvalidArgument:
+        return
+    read = read_draft(text, POOL)
+    assert bool(read.errors) == (read.spec is None)
+
+
+@given(st.text(max_size=200))
+def test_whatever_text_is_sent_is_read_or_refused(text: str) -> None:
+    read = read_draft(text, POOL)
+    assert bool(read.errors) == (read.spec is None)

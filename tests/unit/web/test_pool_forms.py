@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from peloton.api.v0 import peloton_pb2
@@ -221,3 +223,17 @@ def test_a_forged_form_changes_nothing_and_names_are_escaped(client: TestClient,
     assert not asked(found, web.UPDATE_POOL)
     assert HOSTILE not in client.get(EDIT).text
     assert HOSTILE not in post(client, EDIT, description=HOSTILE, name=HOSTILE).text
+
+
+TYPED = st.one_of(st.text(max_size=30), st.sampled_from(["1", "0.5", "2Gi", "-1", "nan", "1e400", "STATIC"]))
+
+
+@given(st.lists(TYPED, min_size=1, max_size=30), st.randoms(use_true_random=False))
+def test_whatever_is_typed_is_read_or_refused(typed: list[str], chance: Any) -> None:
+    given_fields = PoolFields.of(lambda name: str(chance.choice(typed)))
+    try:
+        made = given_fields.config(config())
+    except Refused as error:
+        assert str(error)
+    else:
+        assert len(made.resources) == 4 and made.SerializeToString()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,10 +123,11 @@ def places(rows: Iterable[HostRow], keys: Sequence[str]) -> list[Place]:
 
 def _place(where: Where, rows: Sequence[HostRow], keys: Sequence[str]) -> Place:
     states = Counter(row.state for row in rows if not row.up)
-    usage = dict.fromkeys(KINDS, NOTHING)
-    for row in rows:
-        for kind in KINDS:
-            usage[kind] = usage[kind] + row.used(kind)
+    usage = {
+        kind: Usage(sum(each.allocated for each in held), sum(each.capacity for each in held))
+        for kind in KINDS
+        if (held := [row.usage[kind] for row in rows if kind in row.usage])
+    }
     pairs = [("by", ",".join(keys)), *(("at", f"{key}={value}") for key, value in where)]
     (key, value), alone = where[-1], len(where) == 1 and where[-1][1] != MISSING
     return Place(
@@ -188,7 +190,8 @@ async def load_topology(subject: Subject) -> Mapping[str, Any]:
     """Return the tree of hosts, and what runs in the part that is chosen. Raises PelotonError."""
     hosts = await all_hosts(subject.calls)
     keys = keys_of(subject.query, hosts.choices.keys)
-    made = places(hosts.rows, keys) if keys else []
+    # Thousands of hosts take some hundredths of a second: others are not to wait for it.
+    made = await asyncio.to_thread(places, hosts.rows, keys) if keys else []
     where = chosen(subject.query, keys)
     return {
         "keys": keys,
