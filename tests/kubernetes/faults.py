@@ -74,6 +74,7 @@ def forget_history(at: FaultContext, testbed: KubernetesTestbed) -> None:
     testbed.api.cut()
     version = testbed.version()
     at.wait(0.5, 2)
+    testbed.make_history()
     testbed.kill(API_SERVER)
     testbed.compact()
     testbed.start(API_SERVER)

@@ -21,7 +21,7 @@ from minicluster.servers import kubernetes
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.errors import Unavailable
 from peloton.kubernetes.access import from_kubeconfig
-from peloton.kubernetes.client import ApiClient, ApiError
+from peloton.kubernetes.client import MERGE, ApiClient, ApiError
 from peloton.kubernetes.following import follow
 from peloton.kubernetes.reflector import EXPIRED, Change, Changed, Removed, Replaced
 from tests.faults.history import OVER, Event, Run
@@ -116,12 +116,17 @@ class KubernetesTestbed(Testbed):
         """Return all pods of Peloton. Raises OSError."""
         return list(self.call("GET", PODS).get("items") or ())
 
-    def call(self, method: str, path: str) -> dict[str, Any]:
+    def make_history(self) -> None:
+        """Change something that nobody follows, so that there is a newer version. Raises OSError."""
+        change = {"metadata": {"annotations": {"peloton/tests": str(time.time_ns())}}}
+        self.call("PATCH", "/api/v1/namespaces/default", change)
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Call the API server without the proxy. Raises OSError where that fails."""
 
         async def ask() -> dict[str, Any]:
             async with ApiClient(from_kubeconfig(self.kubeconfig), timeout=10.0) as client:
-                return await client.call(method, path)
+                return await client.call(method, path, body, content_type=MERGE)
 
         try:
             return asyncio.run(ask())
