@@ -29,6 +29,7 @@ from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.retry import RuleEnds
+from peloton.model.schedule import ScheduleState
 from peloton.model.states import HealthState, HostState, JobState, TaskState, TerminationReason
 from peloton.model.task import PodEvent, TaskRuntime, Termination
 from peloton.model.volume import Volume, VolumeState
@@ -211,6 +212,10 @@ def _rule_ends(values: Sequence[Any] | None) -> RuleEnds | None:
     return None if values is None else RuleEnds(*map(tuple, values))
 
 
+def _schedule(values: Sequence[Any] | None) -> ScheduleState | None:
+    return None if values is None else ScheduleState(values[0], tuple(values[1]), *values[2:])
+
+
 def _task_counts(values: Mapping[str, int]) -> dict[TaskState, int]:
     return {TaskState(int(state)): count for state, count in values.items()}
 
@@ -301,7 +306,7 @@ JOB_RUNTIME = Codec(
     (
         "state goal config_version creation_time start_time completion_time task_counts config_counts "
         "workflow_version state_version desired_state_version update_id resource_usage revision updated_at "
-        "goal_by released unmet"
+        "goal_by released unmet schedule"
     ),
     {
         "state": _job_state,
@@ -309,6 +314,7 @@ JOB_RUNTIME = Codec(
         "task_counts": _task_counts,
         "config_counts": _config_counts,
         "unmet": tuple,
+        "schedule": _schedule,
     },
     since={"0.2": "released"},
 )

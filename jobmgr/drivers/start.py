@@ -18,6 +18,7 @@ from jobmgr.drivers.pending_reasons import PendingReasonStream
 from jobmgr.drivers.preemption import PreemptionStream, keep
 from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
 from jobmgr.drivers.retry import Bucket
+from jobmgr.drivers.schedules import Schedules
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Opened
@@ -97,6 +98,7 @@ def start_drivers(
         "keep": keep(resmgr, outbox.keep),
         "daemon jobs": follower.take(outbox.follow),
         "dependencies": while_open(lambda opened: DependencyWatch(engine).run()),
+        "schedules": engine.recovery.run_after(Schedules(engine).run),
         "retire": retire(engine.store, outbox.retire, engine.accounts, shards.holds),
         "delete": delete(engine, outbox.delete),
         "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),

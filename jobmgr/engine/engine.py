@@ -93,6 +93,8 @@ class Engine:
         """Is told of new jobs, and of those that have ended."""
         self.ends = JobEnds()
         """Who waits for the ends of which jobs."""
+        self.schedule_ends = JobEnds()
+        """Which jobs have schedules, and which runs of theirs live."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished
@@ -156,6 +158,8 @@ class Engine:
         self.lanes.create(job_id, spec, runtime, workflow)
         if runtime.unmet:
             self.ends.wait_for(job_id, runtime.unmet)
+        if spec.schedule is not None:
+            self.schedule_ends.wait_for(job_id, ())
         self.accounts.note_creation(job_id)
         job_log.created(job_id, spec)
         if begun:
@@ -312,6 +316,7 @@ class Engine:
     def _on_end(self, job: CachedJob) -> None:
         self.accounts.note_end(job)
         self.ends.note_end(job.job_id)
+        self.schedule_ends.note_end(job.job_id)
 
     def _on_correction(self, job_id: JobId, spec: JobSpec, runtime: JobRuntime) -> None:
         self.accounts.note_correction(job_id, spec, runtime)

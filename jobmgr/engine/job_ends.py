@@ -23,6 +23,10 @@ class JobEnds:
         self.wanted.update(others)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Let the reader look."""
+        self._wake.set()
+
     def note_end(self, job_id: JobId) -> None:
         """Note that a job has ended, or is deleted."""
         if job_id in self.wanted:

@@ -10,6 +10,7 @@ from peloton.model.dependency import Dependency
 from peloton.model.ids import JobId, PoolId
 from peloton.model.payload import Payload
 from peloton.model.plural import plural
+from peloton.model.schedule import Schedule, ScheduleState
 from peloton.model.spans import spans
 from peloton.model.states import JobState, JobType, PlacementStrategy, TaskState, TaskType
 from peloton.model.task import TaskSpec
@@ -17,6 +18,9 @@ from peloton.model.workload import NO_JOB_WORKLOAD, JobWorkload
 
 MAX_INSTANCES = 100_000
 """The most instances that a job may have."""
+
+
+_NANOSECONDS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class JobSpec:
     workload: JobWorkload = NO_JOB_WORKLOAD
     depends_on: tuple[Dependency, ...] = ()
     """The jobs whose ends it waits for before its instances are created."""
+    schedule: Schedule | None = None
+    """When it is run; each run is a job of its own, and this one has no instances."""
     has_peers: bool = False
     """Whether a task needs the address of another one."""
 
@@ -218,8 +224,17 @@ class JobRuntime:
     """Instances of a batch job that were released: their numbers are free, or will be when they end."""
     unmet: tuple[JobId, ...] = ()
     """Jobs whose ends it still waits for: it has no instances yet."""
+    schedule: ScheduleState | None = None
+    """How far its schedule is; None where it has none, or that has not begun."""
     waits: str = ""
     """What an active job waits for before it gets instances, where it is read. It is not stored."""
+    follows: tuple[JobId, Schedule] | None = None
+    """An active job with a schedule, likewise."""
+
+    @property
+    def schedule_state(self) -> ScheduleState:
+        """How far the schedule is: times before the job was created are none of it."""
+        return self.schedule or ScheduleState(seen=self.creation_time // _NANOSECONDS)
 
 
 @dataclass(frozen=True, slots=True)

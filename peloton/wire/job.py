@@ -11,6 +11,7 @@ from peloton.model.payload import ApiVersion, Payload, SecretRef
 from peloton.model.states import JobType, PlacementStrategy
 from peloton.wire.constraint import labels_from, labels_to
 from peloton.wire.overrides import merged
+from peloton.wire.schedule import schedule_from, status_to
 from peloton.wire.scheduling import dependencies
 from peloton.wire.task import task_spec
 from peloton.wire.workload import job_workload
@@ -55,6 +56,7 @@ def job_spec(config: job_pb2.JobConfig, version: int, payload: Payload | None = 
         placement_strategy=PlacementStrategy(config.placementStrategy),
         workload=job_workload(config),
         depends_on=dependencies(config),
+        schedule=schedule_from(config),
         has_peers=any(task.workload.peer is not None for task in (default, *overrides.values())),
         payload=payload,
     )
@@ -107,6 +109,8 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
         wire.reason = loop.told(wire.nextTryTime)
     if runtime.waits:
         wire.reason = runtime.waits
+    if runtime.follows:
+        wire.schedule.CopyFrom(status_to(*runtime.follows, runtime.schedule_state))
     gang = runtime.gang_restart or runtime.gang_members
     if gang is not None:
         wire.reason = gang.told()

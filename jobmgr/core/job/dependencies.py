@@ -1,11 +1,12 @@
-"""Jobs that wait for the ends of others before they get instances."""
+"""Jobs that get no instances: those that wait for the ends of others, and those that only have a schedule."""
 
 from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.requests import stop_batch
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import DependencySeen
+from jobmgr.core.state.events import DependencySeen, ScheduleMoved
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.dependency import Dependency, Verdict, verdict
 from peloton.model.states import JobState
 
@@ -22,6 +23,15 @@ def on_dependency_seen(active: ActiveJobs, cycle: Cycle, event: DependencySeen) 
         active.create_rows(event.job_id)
     elif means is Verdict.NEVER and found is not None and change.waits:
         stop_batch(active, change, never(found, event.state))
+
+
+def on_schedule_moved(active: ActiveJobs, cycle: Cycle, event: ScheduleMoved) -> bool:
+    """Take how far a schedule is; return whether the job still follows it."""
+    change = active.change(cycle, event.job_id)
+    if change is None or change.spec.schedule is None or change.goal in ENDING_JOB_GOALS:
+        return False
+    change.schedule = event.state
+    return True
 
 
 def never(dependency: Dependency, state: JobState | None) -> str:

@@ -56,6 +56,7 @@ class Change:
         "lost_seconds",
         "released",
         "runtime",
+        "schedule",
         "spans",
         "spec",
         "specs",
@@ -90,6 +91,7 @@ class Change:
         self.tasks: dict[int, TaskRuntime] = {}
         self.unmet = job.runtime.unmet
         """Jobs whose ends this one still waits for."""
+        self.schedule = job.runtime.schedule
         self.released = job.runtime.released
         """Instances of a batch job that are released, ended or not."""
         self._freed: set[int] = set()
@@ -327,8 +329,12 @@ class Change:
 
     @property
     def waits(self) -> bool:
-        """Whether the job gets no instances yet. One that is to end gets them as stopped."""
-        return bool(self.unmet) and self.goal not in ENDING_JOB_GOALS
+        """Whether the job gets no instances, for now or, by its schedule, ever.
+
+        One that is to end gets them as stopped.
+        """
+        waits = bool(self.unmet) or self.spec.schedule is not None
+        return waits and self.goal not in ENDING_JOB_GOALS
 
     def close(self) -> None:
         """Compute the runtime of the job, if it changes."""
@@ -355,6 +361,7 @@ class Change:
             resource_usage=self._tallies.used(old.resource_usage),
             released=self.released,
             unmet=self.unmet,
+            schedule=self.schedule,
             revision=old.revision + 1,
             updated_at=now,
         )
@@ -393,6 +400,7 @@ class Change:
         return (
             self.goal is not old.goal
             or self.unmet != old.unmet
+            or self.schedule != old.schedule
             or self.spec is not self.job.spec
             or self._workflow_version != old.workflow_version
             or self._desired_state_version != old.desired_state_version

@@ -11,6 +11,7 @@ from peloton.model.cluster import UNNAMED
 from peloton.model.host import HostMatch
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
+from peloton.model.schedule import ScheduleState
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskStatus
 from peloton.model.usage import Reading
@@ -179,6 +180,14 @@ class DependencySeen:
     state: JobState | None
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleMoved:
+    """The schedule of a job is to be stored as so far."""
+
+    job_id: JobId
+    state: ScheduleState
+
+
 # Reports of other daemons.
 
 
@@ -331,6 +340,7 @@ JobEvent = (
     | RestartRequested
     | JobGoalRequested
     | DependencySeen
+    | ScheduleMoved
     | VolumeDeletionRequested
     | Statuses
     | Sampled

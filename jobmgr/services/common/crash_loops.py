@@ -15,6 +15,7 @@ from peloton.errors import Unavailable
 from peloton.model.dependency import told_waits
 from peloton.model.ids import JobId
 from peloton.model.job import CrashLoop, JobQuery, JobRuntime, instance_count
+from peloton.wire.schedule import told_schedule
 
 MOST_ASKED = 1000
 """Throttled instances of a job of which the next try is looked up."""
@@ -24,6 +25,9 @@ def explained(job: CachedJob, limits: Limits) -> JobRuntime:
     """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
     if job.runtime.unmet and job.runtime.goal not in ENDING_JOB_GOALS:
         return replace(job.runtime, waits=told_waits(job.spec.depends_on, job.runtime.unmet))
+    if job.spec.schedule is not None and job.runtime.goal not in ENDING_JOB_GOALS:
+        told = told_schedule(job.spec.schedule, job.runtime.schedule_state)
+        return replace(job.runtime, waits=told, follows=(job.job_id, job.spec.schedule))
     if job.spec.workload.in_place:
         return replace(job.runtime, gang_members=members_of(job))
     if job.spec.bound_members:

@@ -82,6 +82,9 @@ def _check(job: JobSummary, given: scheduling_pb2.Dependency, path: str, own: Jo
         raise InvalidArgument(
             path, given.job, f"a batch job: this one is a {kind} job, which runs until stopped"
         )
+    if job.spec.schedule is not None:
+        wanted = "a job that ends: this one has a schedule, and each of its runs is a job of its own"
+        raise InvalidArgument(path, given.job, wanted)
     if verdict(DependencyEnd(given.end), job.runtime.state) is Verdict.NEVER:
         wanted = f"a job that can still succeed: {job.job_id} is {job.runtime.state.name}"
         raise InvalidArgument(path, given.job, wanted)

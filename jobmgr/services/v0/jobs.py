@@ -105,6 +105,9 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
+        if secrets.refs and config.HasField("schedule"):
+            wanted = "left out in a job with a schedule: each of its runs is a job of its own, without them"
+            raise InvalidArgument("secrets", plural(len(secrets.refs), "secret"), wanted)
         check_pool(config.respoolID.value, await self._engine.store.pools.all())
         await find_dependencies(self._engine, job_id, config)
         now = self._clock.wall()

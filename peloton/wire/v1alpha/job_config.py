@@ -31,6 +31,8 @@ def job_config_of(spec: stateless_pb2.JobSpec) -> job_pb2.JobConfig:
     if spec.HasField("workload"):
         config.workload.CopyFrom(spec.workload)
     config.dependsOn.extend(spec.depends_on)
+    if spec.HasField("schedule"):
+        config.schedule.CopyFrom(spec.schedule)
     if spec.HasField("sla"):
         config.sla.CopyFrom(_v0_sla(spec.sla))
     if spec.HasField("respool_id"):
@@ -72,6 +74,8 @@ def job_spec_of(config: job_pb2.JobConfig) -> stateless_pb2.JobSpec:
     if config.HasField("workload"):
         spec.workload.CopyFrom(config.workload)
     spec.depends_on.extend(config.dependsOn)
+    if config.HasField("schedule"):
+        spec.schedule.CopyFrom(config.schedule)
     if config.HasField("sla"):
         spec.sla.CopyFrom(
             stateless_pb2.SlaSpec(

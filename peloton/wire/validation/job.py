@@ -14,6 +14,7 @@ from peloton.model.task import MAX_FAILURES
 from peloton.required_fields import missing_fields
 from peloton.wire.overrides import merged
 from peloton.wire.validation.retry import check_retry_rules
+from peloton.wire.validation.schedule import check_schedule
 from peloton.wire.validation.scheduling import check_dependencies
 from peloton.wire.validation.task import check_command, check_enum, check_labels, check_resource, check_task
 from peloton.wire.validation.texts import check_texts
@@ -67,6 +68,7 @@ def validated(config: job_pb2.JobConfig) -> job_pb2.JobConfig:
     _check_volumes(config)
     check_workload(config)
     check_dependencies(config)
+    check_schedule(config)
     return _clipped(config)
 
 

@@ -28,6 +28,7 @@ _FIXED = (
     "placementStrategy",
     "workload",
     "dependsOn",
+    "schedule",
 )
 
 

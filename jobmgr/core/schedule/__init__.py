@@ -1,0 +1,1 @@
+"""Schedules of jobs: which times get a run."""

@@ -1,0 +1,127 @@
+"""Runs jobs by their schedules: carries out what `jobmgr.core.schedule` decides."""
+
+from __future__ import annotations
+
+import logging
+
+from jobmgr.core.schedule.decide import decide, started
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import ScheduleMoved, StopRequested
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
+from jobmgr.drivers.schedule_runs import spec_of_run
+from jobmgr.engine.engine import Engine
+from peloton import cron
+from peloton.clock import NANOSECONDS
+from peloton.errors import AlreadyExists, NotFound, PelotonError
+from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime
+from peloton.model.lockdown import Component
+from peloton.model.schedule import MAX_CATCH_UP, ON_TIME_SECONDS, Schedule, ScheduleState, run_id
+
+LOOK_SECONDS = 30.0
+"""The longest pause between two looks at all schedules."""
+SOON_SECONDS = 0.5
+"""Until a look that follows an end."""
+RETRY_SECONDS = 5.0
+"""Until a run is created again whose creation failed."""
+MOST_DUE = MAX_CATCH_UP + ON_TIME_SECONDS // 60 + 2
+"""Times that a decision may concern: those made up for and those on time, by the minute, and one skipped."""
+log = logging.getLogger(__name__)
+
+
+class Schedules:
+    """Follows the schedules of all active jobs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._next: dict[JobId, tuple[JobRuntime, float]] = {}
+        """By job, as long as it has this runtime: when it is to be looked at again, by the wall clock."""
+        self._gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE)
+
+    async def run(self) -> None:
+        """Run jobs by their schedules, for ever."""
+        ends, woken = self._engine.schedule_ends, False
+        while True:
+            await self._gate.opened()
+            if not woken:
+                for job in self._engine.lanes.in_memory():
+                    if job.spec.schedule is not None:
+                        ends.wait_for(job.job_id, ())
+            ends.wanted = set()
+            pause = LOOK_SECONDS
+            for job_id in list(ends.waiting):
+                pause = min(pause, await self._advance(job_id))
+            woken = await ends.changed(pause)
+
+    async def _advance(self, job_id: JobId) -> float:
+        """Do what is due of one schedule; return the seconds until it has to be looked at again."""
+        job = self._engine.job(job_id)
+        schedule = None if job is None else job.spec.schedule
+        if job is None or schedule is None or job.runtime.goal in ENDING_JOB_GOALS:
+            self._engine.schedule_ends.waiting.discard(job_id)
+            self._next.pop(job_id, None)
+            return LOOK_SECONDS
+        try:
+            return self._left(job) or await self._decide(job, schedule)
+        except PelotonError as error:
+            log.warning("the schedule of job %s is tried again: %s", job_id, error)
+            return RETRY_SECONDS
+
+    def _left(self, job: CachedJob) -> float:
+        """Return the seconds until a schedule may have to be decided about, 0 where that is now."""
+        runtime, until = self._next.get(job.job_id, (None, 0.0))
+        if runtime is not job.runtime or not self._lives(job.job_id, job.runtime.schedule_state):
+            return 0.0
+        return max(until - self._wall(), 0.0)
+
+    def _lives(self, job_id: JobId, state: ScheduleState) -> bool:
+        """Return whether the run that lives, if any, has not ended; its end is to wake."""
+        if not state.running:
+            return True
+        run = run_id(job_id, state.running)
+        self._engine.schedule_ends.wanted.add(run)
+        return self._engine.job(run) is not None
+
+    async def _is_alive(self, job_id: JobId, state: ScheduleState) -> bool:
+        """Return whether the run that lives has not ended, by the store where it is not in memory."""
+        if not state.running or self._lives(job_id, state):
+            return bool(state.running)
+        try:
+            run = await self._engine.summary(run_id(job_id, state.running))
+        except NotFound:
+            return False
+        return not run.runtime.state.terminal
+
+    def _wall(self) -> float:
+        return self._engine.clock.wall() / NANOSECONDS
+
+    async def _decide(self, job: CachedJob, schedule: Schedule) -> float:
+        lanes, job_id, state = self._engine.lanes, job.job_id, job.runtime.schedule_state
+        now = int(self._wall())
+        due = cron.times_until(schedule.cron, schedule.time_zone, state.seen, now, MOST_DUE)
+        decision = decide(schedule, state, due, await self._is_alive(job_id, state), now)
+        if decision.state != state and not await lanes.request(ScheduleMoved(job_id, decision.state)):
+            return LOOK_SECONDS
+        state = decision.state
+        if decision.stop:
+            by = f"the schedule of job {job.spec.name}, whose next run replaces it"
+            await lanes.request(StopRequested(run_id(job_id, decision.stop), None, by))
+        if state.starting:
+            await self._start(job, state.starting)
+            state = started(state)
+            await lanes.request(ScheduleMoved(job_id, state))
+        if not self._lives(job_id, state):
+            return SOON_SECONDS  # it has ended meanwhile
+        following = next(cron.times_after(schedule.cron, schedule.time_zone, state.seen), None)
+        until = self._wall() + LOOK_SECONDS if following is None else float(following)
+        held = self._engine.job(job_id)
+        if held is not None:
+            self._next[job_id] = held.runtime, until
+        return max(until - self._wall(), 0.0)
+
+    async def _start(self, job: CachedJob, time: int) -> None:
+        """Create the run of a time, unless an earlier leader has done so."""
+        try:
+            await self._engine.create_job(run_id(job.job_id, time), spec_of_run(job, time))
+        except AlreadyExists:
+            log.info("the run of job %s at %d was created already", job.job_id, time)

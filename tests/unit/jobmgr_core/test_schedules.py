@@ -1,0 +1,179 @@
+"""Schedules: policies case by case, and whole runs over a small world, a real store and several leaders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobmgr.core.schedule.decide import decide, started
+from jobmgr.core.state.limits import Limits
+from jobmgr.engine.engine import Engine
+from jobmgr.services.common.crash_loops import explained
+from peloton.api.scheduling import scheduling_pb2
+from peloton.clock import ManualClock
+from peloton.model.job import JobSpec
+from peloton.model.schedule import Overlap, Schedule, ScheduleState, run_id
+from peloton.model.states import JobState, TaskState
+from peloton.wire.job import job_runtime_to, job_spec
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB, config
+from tests.unit.jobmgr_core.steps import begin_term, ended
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+
+MINUTELY = "* * * * *"
+NOON = 1_795_780_800
+"""27 November 2026, 12:00 UTC."""
+
+
+def scheduled(overlap: Overlap = Overlap.SKIP, catch_up: int = 0, cron: str = MINUTELY) -> JobSpec:
+    wire = config(1)
+    wire.schedule.CopyFrom(
+        scheduling_pb2.JobSchedule(
+            cron=cron, overlap=scheduling_pb2.Overlap.ValueType(overlap), catch_up=catch_up
+        )
+    )
+    return job_spec(wire, 1)
+
+
+SKIP, QUEUE, REPLACE = (Schedule(MINUTELY, "UTC", overlap) for overlap in Overlap)
+BUSY = ScheduleState(seen=0, running=60)
+
+
+def test_a_time_at_which_the_run_before_lives() -> None:
+    assert decide(SKIP, BUSY, [120], True, 130) == (replace(BUSY, seen=120, skipped=120), 0)
+    assert decide(QUEUE, BUSY, [120], True, 130) == (replace(BUSY, seen=120, queued=(120,)), 0)
+    assert decide(REPLACE, BUSY, [120], True, 130) == (replace(BUSY, seen=120, queued=(120,)), 60)
+
+
+def test_the_run_that_waits_begins_once_the_one_before_has_ended() -> None:
+    waits = ScheduleState(seen=180, running=60, queued=(120, 180))
+    state = decide(QUEUE, waits, [], False, 200).state
+    assert (state.starting, state.queued, state.running) == (120, (180,), 0)
+    after = started(state)
+    assert (after.starting, after.running, after.last) == (0, 120, 120)
+    assert decide(QUEUE, after, [], True, 210).state == after
+
+
+def test_the_newest_time_replaces_what_lives_and_what_waits() -> None:
+    waits = ScheduleState(seen=120, running=60, queued=(120,))
+    state, stop = decide(REPLACE, waits, [180], True, 190)
+    assert (state.queued, state.skipped, stop) == ((180,), 120, 60)
+
+
+@pytest.mark.parametrize(("catch_up", "queued"), [(0, ()), (1, (540,)), (3, (420, 480, 540))])
+def test_missed_times_are_made_up_for_up_to_the_bound(catch_up: int, queued: tuple[int, ...]) -> None:
+    schedule = replace(QUEUE, catch_up=catch_up)
+    state = decide(schedule, BUSY, list(range(120, 600, 60)), True, 10_000).state
+    assert (state.queued, state.seen) == (queued, 540)
+    assert state.skipped == (540 if not catch_up else queued[0] - 60)
+
+
+def test_a_time_that_a_change_of_leaders_delays_is_not_missed() -> None:
+    assert decide(SKIP, ScheduleState(), [600], False, 660).state.starting == 600
+
+
+def test_what_was_decided_is_begun_by_another_leader_whatever_is_due() -> None:
+    intended = ScheduleState(seen=60, starting=60)
+    assert decide(SKIP, intended, [120], False, 130).state == replace(intended, seen=120, skipped=120)
+    assert decide(QUEUE, intended, [120], False, 130).state == replace(intended, seen=120, queued=(120,))
+
+
+class Minutes:
+    """A clock of the time of day, and a world whose engine has it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(epoch=NOON * 10**9)
+
+    def engine(self, store: Store) -> Engine:
+        return Engine(store, self.clock)
+
+    async def to(self, engine: Engine, second: int) -> None:
+        """Go to that many seconds after noon, and let the schedules be looked at."""
+        self.clock.now = float(second)
+        engine.schedule_ends.wake()
+
+
+def alive(engine: Engine, minute: int) -> bool:
+    return engine.job(run_id(JOB, NOON + 60 * minute)) is not None
+
+
+async def test_a_job_runs_by_its_schedule_and_has_no_instances_itself(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, scheduled())
+        await minutes.to(engine, 61)
+        await until(lambda: alive(engine, 1), "the first run is created")
+        await until(lambda: len(world.launched) == 1, "and begins")
+        job, run = engine.job(JOB), engine.job(run_id(JOB, NOON + 60))
+        assert job is not None
+        assert run is not None
+        assert (job.runtime.state, job.counts) == (JobState.INITIALIZED, {})
+        assert run.spec.name == "job-20261127T1201Z"
+        assert run.spec.schedule is None
+        assert ("peloton.schedule", JOB) in run.spec.labels
+        told = explained(job, Limits())
+        assert told.waits.startswith(
+            "scheduled by * * * * * (UTC): next run at 2026-11-27T12:02:00Z, the run of 2026-11-27T12:01:00Z"
+        )
+        shown = job_runtime_to(told).schedule
+        assert shown.next_times[:2] == ["2026-11-27T12:02:00Z", "2026-11-27T12:03:00Z"]
+        assert shown.running_job_id == run_id(JOB, NOON + 60)
+        await engine.stop(JOB, None)
+        await ended(engine)
+        assert (await engine.load(JOB)).counts == {TaskState.KILLED: 1}
+        assert alive(engine, 1), "a run goes on when its schedule ends"
+
+
+async def test_a_run_is_skipped_while_the_one_before_lives(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, scheduled())
+        await minutes.to(engine, 61)
+        await until(lambda: alive(engine, 1), "the first run is created")
+        await minutes.to(engine, 121)
+        job = engine.job(JOB)
+        assert job is not None
+        await until(lambda: job.runtime.schedule_state.skipped == NOON + 120, "the second is skipped")
+        world.status(f"{run_id(JOB, NOON + 60)}-0-1", 2, "")
+        await until(lambda: not alive(engine, 1), "the first ends")
+        await minutes.to(engine, 181)
+        await until(lambda: alive(engine, 3), "the third run is created")
+        assert not alive(engine, 2)
+
+
+async def test_a_run_replaces_the_one_before(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, scheduled(Overlap.REPLACE))
+        await minutes.to(engine, 61)
+        await until(lambda: len(world.launched) == 1, "the first run begins")
+        await minutes.to(engine, 121)
+        await until(lambda: alive(engine, 2), "the second is created")
+        assert not alive(engine, 1), "once the first has ended"
+        stopped = await engine.load(run_id(JOB, NOON + 60))
+        assert "whose next run replaces it" in stopped.runtime.goal_by
+
+
+async def test_no_leader_runs_a_time_that_another_has_run(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        await running.engine.create_job(JOB, scheduled(Overlap.QUEUE, catch_up=2))
+        await minutes.to(running.engine, 61)
+        await until(lambda: len(world.launched) == 1, "the first run begins")
+    minutes.clock.now = 3600.0
+    await begin_term(store)
+    engine = minutes.engine(store)
+    await engine.recovery.begin()
+    async with Running(engine, world):
+        await until(lambda: engine.job(JOB) is not None, "the job is read")
+        job = engine.job(JOB)
+        assert job is not None
+        await until(lambda: job.runtime.schedule_state.seen == NOON + 3600, "the missed times are decided")
+        state = job.runtime.schedule_state
+        assert state.running == NOON + 60
+        assert len(state.queued) == 2 + 6, "two missed ones, and those of the last five minutes"
+        assert len(world.launched) == 1
