@@ -6,13 +6,12 @@ import logging
 
 from jobmgr.core.schedule.decide import decide, started
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.events import ScheduleMoved, StopRequested
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.drivers.schedule_runs import spec_of_run
 from jobmgr.engine.engine import Engine
 from peloton import cron
 from peloton.clock import NANOSECONDS
-from peloton.errors import AlreadyExists, NotFound, PelotonError
+from peloton.errors import AlreadyExists, NotFound, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.lockdown import Component
@@ -63,6 +62,8 @@ class Schedules:
             return LOOK_SECONDS
         try:
             return self._left(job) or await self._decide(job, schedule)
+        except Refused:
+            return SOON_SECONDS  # it is being stopped
         except PelotonError as error:
             log.warning("the schedule of job %s is tried again: %s", job_id, error)
             return RETRY_SECONDS
@@ -96,20 +97,20 @@ class Schedules:
         return self._engine.clock.wall() / NANOSECONDS
 
     async def _decide(self, job: CachedJob, schedule: Schedule) -> float:
-        lanes, job_id, state = self._engine.lanes, job.job_id, job.runtime.schedule_state
+        job_id, state = job.job_id, job.runtime.schedule_state
         now = int(self._wall())
         due = cron.times_until(schedule.cron, schedule.time_zone, state.seen, now, MOST_DUE)
         decision = decide(schedule, state, due, await self._is_alive(job_id, state), now)
-        if decision.state != state and not await lanes.request(ScheduleMoved(job_id, decision.state)):
-            return LOOK_SECONDS
+        if decision.state != state:
+            await self._engine.move_schedule(job_id, decision.state)
         state = decision.state
         if decision.stop:
             by = f"the schedule of job {job.spec.name}, whose next run replaces it"
-            await lanes.request(StopRequested(run_id(job_id, decision.stop), None, by))
+            await self._engine.stop_run(run_id(job_id, decision.stop), by)
         if state.starting:
             await self._start(job, state.starting)
             state = started(state)
-            await lanes.request(ScheduleMoved(job_id, state))
+            await self._engine.move_schedule(job_id, state)
         if not self._lives(job_id, state):
             return SOON_SECONDS  # it has ended meanwhile
         following = next(cron.times_after(schedule.cron, schedule.time_zone, state.seen), None)

@@ -16,6 +16,7 @@ from jobmgr.core.state.events import (
     ReleaseRequested,
     RestartRequested,
     ReuseRequested,
+    ScheduleMoved,
     StartRequested,
     StopRequested,
     VolumeDeletionRequested,
@@ -41,6 +42,7 @@ from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
+from peloton.model.schedule import ScheduleState
 from peloton.model.shard import shard_of
 from peloton.model.states import JobState, JobType
 from peloton.model.task import TaskStatus
@@ -228,6 +230,14 @@ class Engine:
         stopped: list[int] = await self.lanes.request(StopRequested(job_id, instances, author()))
         job_log.asked(job_id, "stop", instances and stopped)
         return stopped
+
+    async def stop_run(self, job_id: JobId, by: str) -> None:
+        """Make the goal of an active job KILLED, for a reason of the job manager's own."""
+        await self.lanes.request(StopRequested(job_id, None, by))
+
+    async def move_schedule(self, job_id: JobId, state: ScheduleState) -> None:
+        """Store how far a schedule is. Raises Refused where the job does not follow it any more."""
+        await self.lanes.request(ScheduleMoved(job_id, state))
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Begin a new run of instances whose goal is KILLED (None: all of them); return these.

@@ -7,6 +7,7 @@ from jobmgr.core.job.requests import stop_batch
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import DependencySeen, ScheduleMoved
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
+from peloton.errors import Refused
 from peloton.model.dependency import Dependency, Verdict, verdict
 from peloton.model.states import JobState
 
@@ -25,13 +26,13 @@ def on_dependency_seen(active: ActiveJobs, cycle: Cycle, event: DependencySeen) 
         stop_batch(active, change, never(found, event.state))
 
 
-def on_schedule_moved(active: ActiveJobs, cycle: Cycle, event: ScheduleMoved) -> bool:
-    """Take how far a schedule is; return whether the job still follows it."""
+def on_schedule_moved(active: ActiveJobs, cycle: Cycle, event: ScheduleMoved) -> Refused | None:
+    """Take how far a schedule is. Refused where the job does not follow it any more."""
     change = active.change(cycle, event.job_id)
     if change is None or change.spec.schedule is None or change.goal in ENDING_JOB_GOALS:
-        return False
+        return Refused(f"job {event.job_id} follows no schedule any more")
     change.schedule = event.state
-    return True
+    return None
 
 
 def never(dependency: Dependency, state: JobState | None) -> str:
