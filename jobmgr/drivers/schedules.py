@@ -7,7 +7,6 @@ import logging
 from jobmgr.core.schedule.decide import decide, started
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
-from jobmgr.drivers.schedule_runs import spec_of_run
 from jobmgr.engine.engine import Engine
 from peloton import cron
 from peloton.clock import NANOSECONDS
@@ -16,6 +15,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.lockdown import Component
 from peloton.model.schedule import MAX_CATCH_UP, ON_TIME_SECONDS, Schedule, ScheduleState, run_id
+from peloton.wire.schedule_runs import spec_of_run
 
 LOOK_SECONDS = 30.0
 """The longest pause between two looks at all schedules."""
@@ -123,6 +123,6 @@ class Schedules:
     async def _start(self, job: CachedJob, time: int) -> None:
         """Create the run of a time, unless an earlier leader has done so."""
         try:
-            await self._engine.create_job(run_id(job.job_id, time), spec_of_run(job, time))
+            await self._engine.create_job(run_id(job.job_id, time), spec_of_run(job.job_id, job.spec, time))
         except AlreadyExists:
             log.info("the run of job %s at %d was created already", job.job_id, time)
