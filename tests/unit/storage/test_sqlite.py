@@ -285,15 +285,11 @@ async def test_what_was_acknowledged_outlives_kill_9(tmp_path: Path) -> None:
     ("kind", "names", "known"),
     [
         (TaskRuntime, codec.TASK_RUNTIME._names, set()),
-<<<<<<< HEAD
-        (JobRuntime, codec.JOB_RUNTIME._names, {"crash_loop", "gang_restart", "gang_members", "waits"}),
-=======
         (
             JobRuntime,
             codec.JOB_RUNTIME._names,
             {"crash_loop", "gang_restart", "gang_members", "waits", "follows"},
         ),
->>>>>>> 0468945f (Keep messages out of the driver of schedules, and name the new rooms)
         (PodEvent, codec.POD_EVENT._names, {"job_id", "instance", "run", "timestamp"}),
         (PoolConfig, codec.POOL._names, set()),
         (HostInfo, codec.HOST._names, set()),
