@@ -3,9 +3,9 @@
     python benchmarks/scaling.py [--hosts 1000,10000] [--tasks 10000,100000] [--pending 0] [--csv F] [--svg F]
 
 For each number of hosts a cluster with simulated agents is started, and for each number of tasks, in
-ascending order, jobs of up to 100,000 instances are created until so many run; then jobs in a pool with room
-for one task, until --pending instances wait. Tasks last longer than the run. Prints a table with a row for
-each daemon and step. Memory is the proportional set size (PSS); what a task needs of it is the growth since
+ascending order, jobs of up to 100,000 instances are created until that number runs; then jobs in a pool with
+room for one task, until --pending instances wait. Tasks last longer than the run. Prints a table with a row
+for each daemon and step. Memory is the proportional set size (PSS); what a task needs of it is the growth since
 the daemon had no task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr,
 resmgr and hostmgr compare what they know with each other then.
 """
@@ -112,7 +112,7 @@ def shown(value: Any) -> str:
 
 
 def of_hosts(hosts: int, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield the rows of a cluster with so many hosts."""
+    """Yield the rows of a cluster with this number of hosts."""
     with temporary_cluster(settings_of(hosts, options), tell) as cluster, client_of(cluster) as client:
         pool, full = make_pool(client), make_pool(client, "full", SMALL)
         pids = {part.name: pid_of(cluster, part.name) for part in cluster.components()}
@@ -143,13 +143,13 @@ def settings_of(hosts: int, options: argparse.Namespace) -> ClusterSettings:
 
 
 def parts(count: int) -> Iterator[int]:
-    """Yield the sizes of the jobs that have so many instances."""
+    """Yield the sizes of the jobs that have this number of instances together."""
     for begun in range(0, count, JOB_SIZE):
         yield min(JOB_SIZE, count - begun)
 
 
 def await_tasks(client: PelotonClient, state: str, wanted: int, seconds: float) -> None:
-    """Wait until so many tasks of active jobs are in a state. Raises PelotonError."""
+    """Wait until this number of tasks of active jobs is in a state. Raises PelotonError."""
     deadline, found = time.monotonic() + seconds, 0
     while found < wanted:
         if time.monotonic() > deadline:

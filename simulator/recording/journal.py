@@ -16,7 +16,7 @@ from peloton.errors import PelotonError
 from simulator.recording.texts import text_of
 
 CALLS_PER_STATE = 100
-"""After so many calls the state of the core is noted, too."""
+"""The state of the core is noted, too, each time after this number of calls."""
 
 
 class Naming(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from resmgr.core.state.entities import Gang
 
 _FEW = 64
-"""So many gangs that have left from the middle stay listed in any case."""
+"""Gangs that have left from the middle and stay listed in any case."""
 
 
 class Line:

@@ -216,7 +216,7 @@ class House:
         return made
 
     async def settled(self, *shares: tuple[Instance, int]) -> None:
-        """Wait until instances have so many shards open, all in all 64."""
+        """Wait until instances have these numbers of shards open, in all 64."""
         assert sum(number for _, number in shares) == SHARDS
         await until(
             lambda: all(len(each.shards.open) == number for each, number in shares),
