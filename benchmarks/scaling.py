@@ -5,9 +5,9 @@
 For each number of hosts a cluster with simulated agents is started, and for each number of tasks, in
 ascending order, jobs of up to 100,000 instances are created until that number runs; then jobs in a pool with
 room for one task, until --pending instances wait. Tasks last longer than the run. Prints a table with a row
-for each daemon and step. Memory is the proportional set size (PSS); what a task needs of it is the growth since
-the daemon had no task. `% of a core` is what it takes while nothing changes, over --watch seconds; jobmgr,
-resmgr and hostmgr compare what they know with each other then.
+for each daemon and step. Memory is the proportional set size (PSS); what a task needs of it is the growth
+since the daemon had no task. `% of a core` is what it takes while nothing changes, over --watch seconds;
+jobmgr, resmgr and hostmgr compare what they know with each other then.
 """
 
 from __future__ import annotations
