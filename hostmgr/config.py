@@ -144,6 +144,9 @@ class KubernetesSettings(Settings):
     other taints of the effect NoSchedule or NoExecute take no tasks."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
     """A pod into which Peloton merges what it says of a task: a service account, a runtime class, …"""
+    storage_class: str = ""
+    """The StorageClass of persistent volumes of tasks, which waits for its first consumer; empty: the default
+    one of the cluster."""
     cpu_limits: bool = False
     """Whether a task has no more CPU than it requests also where others are idle."""
     longest_grace: int = Field(600, ge=0, le=7200)

@@ -15,8 +15,8 @@ from peloton.kubernetes.access import Access, from_kubeconfig, in_cluster
 from peloton.kubernetes.client import ApiClient
 from peloton.rpc.tls import Tls
 
-FOLLOWERS = 4
-"""Connections beside those that create and delete pods: two watches, leases and reads."""
+FOLLOWERS = 5
+"""Connections beside those that create and delete pods: three watches, leases and reads."""
 
 
 def access_of(settings: KubernetesSettings) -> Access:
@@ -43,6 +43,7 @@ def kubernetes_backend(
         settings.longest_grace,
         settings.cpu_limits,
         settings.pod_template,
+        settings.storage_class,
     )
     client = ApiClient(access, settings.concurrency + FOLLOWERS, settings.timeout)
     return KubernetesBackend(

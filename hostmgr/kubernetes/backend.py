@@ -30,12 +30,13 @@ from hostmgr.kubernetes.core.nodes import node_of
 from hostmgr.kubernetes.core.pods import pod_of
 from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
-from hostmgr.kubernetes.manifest import PodRules, pod_manifest, secret_of
+from hostmgr.kubernetes.manifest import PodRules, claim_of, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
 from hostmgr.kubernetes.secrets import SecretSweeper
-from hostmgr.kubernetes.writing import PodWriter
+from hostmgr.kubernetes.volumes import ClaimFollower
+from hostmgr.kubernetes.writing import Described, PodWriter
 from peloton.clock import Clock
 from peloton.config.errors import ConfigError
 from peloton.errors import InvalidArgument, Unavailable
@@ -149,11 +150,13 @@ class KubernetesBackend:
         framework_id = await self._framework()
         nodes, pods = asyncio.Event(), asyncio.Event()
         ours = {"fieldSelector": "spec.nodeName!="}
+        claims = ClaimFollower(self._client, self._core, self._rules.namespace, self._wake_up)
         followers = [
             follow(self._client, NODES, lambda change: self._on_node(change, nodes)),
             follow(self._client, PODS, lambda change: self._on_pod(change, pods), **ours),
+            claims.run(),
         ]
-        await until_first_ends(*followers, self._work(framework_id, nodes, pods))
+        await until_first_ends(*followers, self._work(framework_id, (nodes, pods, claims.listed)))
 
     async def _framework(self) -> str:
         """Return the uid of the namespace, which is the id under which pods are created.
@@ -167,10 +170,10 @@ class KubernetesBackend:
         self._framework_id = self._messages.framework_id = found
         return found
 
-    async def _work(self, framework_id: str, nodes: asyncio.Event, pods: asyncio.Event) -> None:
+    async def _work(self, framework_id: str, listed: Iterable[asyncio.Event]) -> None:
         async with asyncio.timeout(LIST_SECONDS):
-            await nodes.wait()
-            await pods.wait()
+            for each in listed:
+                await each.wait()
         parts = urlsplit(self._client.server)
         address = Address(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         await self._receiver.on_connected(Registration(framework_id, address, framework_id))
@@ -270,15 +273,22 @@ class KubernetesBackend:
         self._create(agent_id, launches)
 
     def _create(self, node: str, launches: Sequence[Launch]) -> None:
-        manifests = [(pod_manifest(each, node, self._pods), secret_of(each, self._pods)) for each in launches]
-        for launch, (pod, secret) in zip(launches, manifests, strict=True):
-            self._writer.describe(launch.mesos_task_id, pod, secret)
-            self._core.launch(node, launch.mesos_task_id, launch.resources, launch.ports.values())
+        rules = self._pods
+        described = [
+            Described(pod_manifest(each, node, rules), secret_of(each, rules), claim_of(each, node, rules))
+            for each in launches
+        ]
+        for launch, each in zip(launches, described, strict=True):
+            run, ports = launch.mesos_task_id, launch.ports.values()
+            self._writer.describe(run, each)
+            self._core.launch(node, run, launch.resources, ports, launch.volume)
         self._wake.set()
 
     def destroy_volume(self, volume: OfferedVolume) -> None:
-        """Raise InvalidArgument: there are no persistent volumes here."""
-        raise InvalidArgument("volume", volume.entry.volume, "a volume of Mesos: on Kubernetes there is none")
+        """Delete the claim of a persistent volume, and so its storage. Raises Unavailable."""
+        self._require_connection()
+        self._core.destroy_volume(volume.entry.volume)
+        self._wake.set()
 
     def decline(self, offer_ids: Iterable[str]) -> None:
         """Forget offers; what they hold is offered anew. Raises Unavailable."""
@@ -339,9 +349,12 @@ class KubernetesBackend:
         """Return the nodes as the watch has them. Raises Unavailable."""
         self._require_connection()
         there, others = self._core.listed()
-        ports, allocated = self._core.ports, self._core.allocated
+        core, agent = self._core, self._messages.agent
         return AgentMap(
-            [self._messages.agent(node, allocated(node.name), ports(node)) for node in there],
+            [
+                agent(each, core.allocated(each.name), core.ports(each), core.volumes_on(each.name))
+                for each in there
+            ],
             complete=True,
             disconnected=frozenset(self._messages.hostname(node.name) for node in others),
         )
@@ -372,6 +385,6 @@ def _launches(operations: Iterable[HostOperation]) -> Iterator[Launch]:
     for each in operations:
         if not isinstance(each, LaunchTasks):
             raise InvalidArgument(
-                "operations", type(each).__name__, "LaunchTasks: Kubernetes has no reservations of resources"
+                "operations", type(each).__name__, "LaunchTasks: on Kubernetes nothing is reserved"
             )
         yield from each.launches

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hostmgr.kubernetes import volumes as persistent
 from hostmgr.kubernetes.core.nodes import Toleration
 from hostmgr.kubernetes.core.pods import CONTAINER, MANAGED_BY, PELOTON
 from hostmgr.kubernetes.core.quantities import GPU, MEMORY, amounts_of
@@ -68,6 +69,8 @@ class PodRules:
     """Whether a task has no more CPU than it requests also where others are idle."""
     template: Mapping[str, Any] = field(default_factory=dict)
     """A pod into which what Peloton says is merged."""
+    storage_class: str = ""
+    """The StorageClass of persistent volumes; empty: the default one of the cluster."""
 
 
 def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
@@ -109,6 +112,11 @@ def secret_of(launch: Launch, rules: PodRules) -> Manifest | None:
     return secret_manifest(launch, config, rules.namespace)
 
 
+def claim_of(launch: Launch, node: str, rules: PodRules) -> Manifest | None:
+    """Return the PersistentVolumeClaim that is to be made for a launch; None where it needs no new one."""
+    return persistent.claim_manifest(launch, node, rules.namespace, rules.storage_class)
+
+
 def _refuse(launch: Launch, config: task_pb2.TaskConfig) -> None:
     """Raise InvalidArgument for what tasks cannot have on Kubernetes."""
     if config.HasField("executor") and config.executor.type == mesos_pb2.ExecutorInfo.CUSTOM:
@@ -116,8 +124,6 @@ def _refuse(launch: Launch, config: task_pb2.TaskConfig) -> None:
     if config.command.uris:
         uri = config.command.uris[0].value
         raise InvalidArgument("command.uris", uri, "no URI on Kubernetes: put the files into the image")
-    if launch.volume is not None:
-        raise InvalidArgument("volume", launch.volume.id, "no persistent volume on Kubernetes")
     if config.workload.stop_signal not in ("", "SIGTERM"):
         signal = config.workload.stop_signal
         raise InvalidArgument(
@@ -155,6 +161,9 @@ def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRule
     if secrets:
         volumes.append(volume_of(launch.mesos_task_id))
         mounts += [mount_of(key, volume) for key, volume in secrets.items()]
+    if launch.volume is not None:
+        volumes.append(persistent.volume_of(launch.volume.id))
+        mounts.append(persistent.mount_of(launch.volume.container_path))
     spec: Manifest = {
         "nodeName": node,
         "restartPolicy": "Never",
@@ -205,6 +214,8 @@ def _container(
         ]
     if mounts:
         container["volumeMounts"] = mounts
+    if launch.volume is not None and not launch.volume.container_path.startswith("/"):
+        container["workingDir"] = SANDBOX
     if config.command.user:
         container["securityContext"] = {"runAsUser": int(config.command.user)}
     if config.HasField("healthCheck") and config.healthCheck.enabled:
@@ -252,7 +263,10 @@ def _environment(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[Manife
         else:
             reference = {"name": launch.mesos_task_id, "key": key}
             yield {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
-    if any(not volume.container_path.startswith("/") for _, volume in secret_volumes(config)):
+    paths = [volume.container_path for _, volume in secret_volumes(config)]
+    if launch.volume is not None:
+        paths.append(launch.volume.container_path)
+    if any(not path.startswith("/") for path in paths):
         yield {"name": "MESOS_SANDBOX", "value": SANDBOX}
     for name, value in _own_variables(launch, config):
         yield {"name": name, "value": value}
@@ -263,6 +277,7 @@ def _own_variables(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[tupl
     yield "PELOTON_JOB_ID", run.job_id
     yield "PELOTON_INSTANCE_ID", str(run.instance)
     yield "PELOTON_TASK_ID", task_id(run.job_id, run.instance)
+    yield "MESOS_TASK_ID", launch.mesos_task_id
     for port in config.ports:
         if port.envName:
             yield port.envName, str(launch.ports[port.name])

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from hostmgr.core.cluster_manager.events import StatusEvent, StatusUpdate
 from hostmgr.core.state.columns import Agent
-from hostmgr.core.state.offers import PORTS, SCALARS, Entry, Offer
+from hostmgr.core.state.offers import DISK, PORTS, SCALARS, Entry, Offer
 from hostmgr.kubernetes.core.instructions import Room
 from hostmgr.kubernetes.core.nodes import Node
 from hostmgr.kubernetes.core.ports import PortRange
@@ -19,6 +19,7 @@ from peloton.model.cluster import LABEL, in_cluster
 from peloton.model.constraint import Label
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import MILLI, Resources
+from peloton.wire.hosts import volume_resource
 from peloton.wire.mesos import task_status
 
 NO_FILES = 0
@@ -82,7 +83,7 @@ class HostMessages:
         """Return an offer of a room."""
         labels = self.labels(node)
         attributes, encoded = self._attributes(labels)
-        resources = _resources(room.free, room.ports)
+        resources = [*_resources(room.free, room.ports), *(_volume(*each) for each in room.volumes)]
         wire = mesos_pb2.Offer(hostname=self.hostname(node.name), attributes=attributes, resources=resources)
         wire.id.value, wire.agent_id.value = room.id, node.name
         wire.framework_id.value = self.framework_id
@@ -98,7 +99,13 @@ class HostMessages:
             encoded,
         )
 
-    def agent(self, node: Node, allocated: Resources, ports: Sequence[PortRange]) -> Agent:
+    def agent(
+        self,
+        node: Node,
+        allocated: Resources,
+        ports: Sequence[PortRange],
+        volumes: frozenset[str] = frozenset(),
+    ) -> Agent:
         """Return a node as an agent."""
         labels = self.labels(node)
         wire = master_pb2.Response.GetAgents.Agent(active=True, version="", pid=self._pid)
@@ -114,6 +121,7 @@ class HostMessages:
             node.total,
             allocated=allocated,
             ip=node.ip,
+            volumes=volumes,
             wire=wire,
             ports=tuple(ports),
         )
@@ -138,6 +146,14 @@ def _entries(room: Room) -> Iterable[Entry]:
             yield Entry(name, template, amount=amount)
     if room.ports:
         yield Entry(PORTS, len(SCALARS), ranges=room.ports)
+    for number, (name, size) in enumerate(room.volumes):
+        yield Entry(DISK, len(SCALARS) + 1 + number, reserved=True, amount=size, volume=name)
+
+
+def _volume(name: str, size: int) -> mesos_pb2.Resource:
+    resource = volume_resource(name)
+    resource.scalar.value = size / MILLI
+    return resource
 
 
 def _resources(amounts: Resources, ports: Sequence[PortRange]) -> list[mesos_pb2.Resource]:

@@ -6,14 +6,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from prometheus_client import Counter
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, Instruction
+from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, DeleteVolume, Instruction
 from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
 from hostmgr.kubernetes.core.states import RunState
+from hostmgr.kubernetes.core.volumes import claim_of
 from hostmgr.kubernetes.secrets import own
 from peloton.errors import Unavailable
 from peloton.kubernetes.client import ApiClient, ApiError
@@ -27,6 +29,16 @@ PAUSE_SECONDS = 0.3
 CALLS = Counter("hostmgr_kubernetes_calls", "Calls that create and delete pods.", ["call", "result"])
 log = logging.getLogger(__name__)
 _CONFLICT, _NOT_FOUND, _FORBIDDEN, _GONE = 409, 404, 403, 410
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is created for a run."""
+
+    pod: dict[str, Any]
+    secret: dict[str, Any] | None = None
+    claim: dict[str, Any] | None = None
+    """The PersistentVolumeClaim of a new volume."""
 
 
 class PodWriter:
@@ -47,20 +59,19 @@ class PodWriter:
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
         self._concurrency = concurrency
         self._fence = fence
         self._wake = wake
-        self._manifests: dict[MesosTaskId, tuple[dict[str, Any], dict[str, Any] | None]] = {}
+        self._described: dict[MesosTaskId, Described] = {}
         self._queue: deque[Instruction] = deque()
         self._added = asyncio.Event()
         self._roomy = asyncio.Event()
         self._roomy.set()
 
-    def describe(
-        self, run: MesosTaskId, manifest: dict[str, Any], secret: dict[str, Any] | None = None
-    ) -> None:
-        """Keep the pod of a run, and its Secret, until they are created."""
-        self._manifests[run] = manifest, secret
+    def describe(self, run: MesosTaskId, described: Described) -> None:
+        """Keep what belongs to a run until it is created."""
+        self._described[run] = described
 
     def add(self, instructions: Iterable[Instruction]) -> None:
         """Queue instructions."""
@@ -76,7 +87,7 @@ class PodWriter:
     def disconnected(self) -> None:
         """Forget what was not sent."""
         self._queue.clear()
-        self._manifests.clear()
+        self._described.clear()
         self._roomy.set()
 
     def _measure(self) -> None:
@@ -100,27 +111,53 @@ class PodWriter:
                 await self._create(instruction.run)
             elif isinstance(instruction, DeleteSecret):
                 await self._delete_secret(instruction.run)
+            elif isinstance(instruction, DeleteVolume):
+                await self._delete_volume(instruction)
             else:
                 await self._delete(instruction)
             self._wake()
 
     async def _create(self, run: MesosTaskId) -> None:
-        manifest, secret = self._manifests.pop(run, (None, None))
-        if manifest is None or not self._core.wanted(run):
+        described = self._described.pop(run, None)
+        if described is None or not self._core.wanted(run):
             self._core.dropped(run)
             return
         try:
-            if secret is not None:
-                await self._create_secret(secret)
-            answer = await self._again("POST", self._path, manifest)
+            if described.claim is not None:
+                await self._create_claim(described.claim)
+            if described.secret is not None:
+                await self._create_secret(described.secret)
+            answer = await self._again("POST", self._path, described.pod)
         except ApiError as error:
-            if not await self._exists(run, error) and secret is not None:
+            if not await self._exists(run, error) and described.secret is not None:
                 await self._delete_secret(run)
             return
         CALLS.labels("create", "done").inc()
         self._core.created(pod_of(answer, self._namespace))
-        if secret is not None:
+        if described.secret is not None:
             await own(self._client, self._namespace, answer)
+
+    async def _create_claim(self, claim: dict[str, Any]) -> None:
+        """Make a volume, of which an earlier try may have made the claim.
+
+        One whose pod is not created stays: jobmgr has it deleted, as all volumes that were never used.
+        """
+        try:
+            made = await self._again("POST", self._claims, claim)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            made = await self._again("GET", f"{self._claims}/{claim['metadata']['name']}")
+        self._core.put_volume(claim_of(made))
+
+    async def _delete_volume(self, instruction: DeleteVolume) -> None:
+        options = {"preconditions": {"uid": instruction.uid}}
+        try:
+            await self._again("DELETE", f"{self._claims}/{instruction.name}", options)
+        except ApiError as error:
+            if error.status not in (_NOT_FOUND, _CONFLICT):
+                log.error("the volume %s was not deleted: %s", instruction.name, error)
+                self._core.volume_kept(instruction.name)
 
     async def _create_secret(self, secret: dict[str, Any]) -> None:
         """Make a Secret; one of this name is there by an earlier try, as the namespace is Peloton's alone."""

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from hostmgr.core.agents.draining import Machine
 from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
 from hostmgr.kubernetes.core.pods import CONTAINER
-from hostmgr.kubernetes.manifest import PodRules
+from hostmgr.kubernetes.manifest import PodRules, claim_of
 from hostmgr.kubernetes.sandboxes.logs import Logs
 from peloton.clock import SystemClock
 from peloton.kubernetes.access import Access, from_kubeconfig
 from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.commands import running
+from peloton.model.resources import milli
+from peloton.model.volume import VolumeMount
 from peloton.wire.secrets import add_secret
 from tests.contract.backend.recorder import Recorder
 from tests.contract.backend.systems import NAMESPACE, PORTS
@@ -111,6 +114,13 @@ class Rights:
                     return
                 await asyncio.sleep(0.02)
 
+    async def clear(self) -> None:
+        """Delete what a test has left, so that the next one has all nodes."""
+        async with ApiClient(self.admin) as client:
+            for kind in ("pods", "secrets", "persistentvolumeclaims"):
+                path, now = f"/api/v1/namespaces/{NAMESPACE}/{kind}", {"gracePeriodSeconds": 0}
+                await client.call("DELETE", path, now)
+
 
 @pytest.fixture(scope="module")
 def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
@@ -161,6 +171,7 @@ async def everything(rights: Rights) -> None:
                     pass
             assert command.exit_code == 0
         await _relaunch(rights, leader, run)
+        await _have_a_volume(rights, leader)
         await _maintain(leader)
         backend.kill([(run, "")])
         await leader.ends(run)
@@ -185,6 +196,27 @@ async def _relaunch(rights: Rights, leader: Recorder, run: str) -> None:
         await admin.call("DELETE", f"{pods}/{other}", {"gracePeriodSeconds": 0})
 
 
+async def _have_a_volume(rights: Rights, leader: Recorder) -> None:
+    """Launch a run with a volume whose claim is there by an earlier try, and destroy the volume."""
+    run = leader.run(2)
+    mount = VolumeMount(run, milli(10), "data", create=True)
+    task = replace(leader.task("true", 2), volume=mount)
+    claims = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
+    await leader.until(lambda: leader.offers, "an offer")
+    node = leader.on_host()[0].agent_id
+    claim = claim_of(task, node, PodRules(NAMESPACE))
+    async with ApiClient(rights.admin) as admin:
+        await admin.call("POST", claims, claim)
+        await leader.until(lambda: leader.volume(run), "the volume is offered")
+        leader.launch(task, on=node)
+        await leader.ends(run)
+        found = await leader.until(lambda: leader.volume(run), "the volume is offered again")
+        assert found is not None
+        leader.offers.pop(found.offer.id)
+        leader.backend.destroy_volume(found)
+        await _missing(admin, f"{claims}/{run}")
+
+
 async def _maintain(leader: Recorder) -> None:
     agents = (await leader.backend.agents()).agents
     machine = Machine(agents[0].hostname, agents[0].ip)
@@ -194,14 +226,20 @@ async def _maintain(leader: Recorder) -> None:
 
 async def _gone(rights: Rights, run: str) -> None:
     """Wait until pod and Secret of a run are gone."""
-    async with ApiClient(rights.admin) as admin, asyncio.timeout(SECONDS):
+    async with ApiClient(rights.admin) as admin:
         for kind in ("pods", "secrets"):
-            try:
-                while True:
-                    await admin.call("GET", f"/api/v1/namespaces/{NAMESPACE}/{kind}/{run}")
-                    await asyncio.sleep(0.05)
-            except ApiError as error:
-                assert error.status == 404, error
+            await _missing(admin, f"/api/v1/namespaces/{NAMESPACE}/{kind}/{run}")
+
+
+async def _missing(admin: ApiClient, path: str) -> None:
+    """Wait until there is nothing at a path."""
+    try:
+        async with asyncio.timeout(SECONDS):
+            while True:
+                await admin.call("GET", path)
+                await asyncio.sleep(0.05)
+    except ApiError as error:
+        assert error.status == 404, error
 
 
 async def test_hostmgr_has_the_rights_that_it_needs(granted: Rights, refused: list[str]) -> None:
@@ -224,3 +262,4 @@ async def test_hostmgr_has_no_right_that_it_does_not_need(
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         await granted.set(right, allowed=True)
+        await granted.clear()

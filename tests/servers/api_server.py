@@ -51,7 +51,10 @@ class ApiServer:
         self.version = 0
         self.compacted = 0
         self.fail_next: list[tuple[str, int, str]] = []
-        """Calls to be refused: method, HTTP status, message."""
+        """Calls of `faulty` to be refused: method, HTTP status, message."""
+        self.faulty = "pods"
+        self.forbidden: set[str] = set()
+        """Kinds to which the caller has no right, by their plurals."""
         self.after_effect: list[str] = []
         """Methods of which the next call has its effect, and is answered with 503."""
         self.calls: list[tuple[str, str]] = []
@@ -128,8 +131,10 @@ class ApiServer:
         plural, namespace, name = key = _key(request.url.path)
         method, query = request.method, request.query_params
         self.calls.append((method, request.url.path))
+        if plural in self.forbidden:
+            raise Refusal(403, "Forbidden", f"{plural} is forbidden: no right to {method}")
         for fault in self.fail_next:
-            if fault[0] == method and plural == "pods":
+            if fault[0] == method and plural == self.faulty:
                 self.fail_next.remove(fault)
                 raise Refusal(fault[1], "Forbidden" if fault[1] == 403 else "", fault[2])
         if method == "GET" and query.get("watch") == "true":

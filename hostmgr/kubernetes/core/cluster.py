@@ -1,7 +1,8 @@
 """A cluster of Kubernetes as the backend knows it: what becomes of changes, calls and time.
 
 Each entry point takes what happened; `take` returns what follows, to be carried out in order. What a node has
-free is what it can allocate, less what the pods on it request and what is being launched there.
+free is what it can allocate, less what the pods on it request, what is being launched there, and persistent
+volumes.
 
 Invariants: a node has at most one room that stands; a run is launched, known by its pod, or neither; the end
 of a run is reported once its pod cannot run any more, and again until it is acknowledged.
@@ -12,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, Instruction, Room, Turn
+from hostmgr.kubernetes.core.instructions import (
+    Create,
+    Delete,
+    DeleteSecret,
+    DeleteVolume,
+    Instruction,
+    Room,
+    Turn,
+)
 from hostmgr.kubernetes.core.nodes import DOWN, Node, Toleration, repels
 from hostmgr.kubernetes.core.pods import Key, Pod
 from hostmgr.kubernetes.core.ports import PortRange, without
@@ -25,8 +34,10 @@ from hostmgr.kubernetes.core.states import (
     judge,
     removed,
 )
+from hostmgr.kubernetes.core.volumes import VolumeClaim, VolumeClaims
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import ZERO, Resources
+from peloton.model.volume import VolumeMount
 
 REPEAT_SECONDS = 30.0
 """After how long the end of a run is reported again that nobody has acknowledged."""
@@ -51,6 +62,7 @@ class _Launching:
     node: str
     resources: Resources
     ports: frozenset[int]
+    volume: VolumeMount | None
 
 
 @dataclass(slots=True)
@@ -67,6 +79,7 @@ class KubernetesCluster:
     def __init__(self, rules: ClusterRules) -> None:
         self._rules = rules
         self.nodes: dict[str, Node] = {}
+        self._volumes = VolumeClaims()
         self._pods: dict[Key, Pod] = {}
         self._on: dict[str, set[Key]] = {}
         self._launching: dict[MesosTaskId, _Launching] = {}
@@ -113,6 +126,7 @@ class KubernetesCluster:
         self._rooms.clear()
         self._launching.clear()
         self._starting_on.clear()
+        self._volumes.forget_calls()
         self._out = _Out()
 
     # Nodes.
@@ -175,9 +189,9 @@ class KubernetesCluster:
         return self._rules.ports if node.ports is None else node.ports
 
     def allocated(self, name: str) -> Resources:
-        """Return what runs have of a node."""
+        """Return what runs and persistent volumes have of a node."""
         pods = (self._pods[key] for key in self._on.get(name, ()))
-        ours = sum((pod.requests for pod in pods if pod.ours), ZERO)
+        ours = sum((pod.requests for pod in pods if pod.ours), Resources(disk=self._volumes.size_on(name)))
         return ours + sum((self._launching[run].resources for run in self._starting_on.get(name, ())), ZERO)
 
     def _settle_readiness(self, name: str, now: float) -> None:
@@ -193,6 +207,35 @@ class KubernetesCluster:
             pod = self._pods[key]
             if pod.ours:
                 self._delete(pod, grace=0)
+
+    # Persistent volumes.
+
+    def replace_volumes(self, claims: Iterable[VolumeClaim]) -> None:
+        """Take over all persistent volumes: others are gone."""
+        self._dirty |= self._volumes.replace(claims)
+
+    def put_volume(self, claim: VolumeClaim) -> None:
+        """Take over a persistent volume that is new or has changed."""
+        self._dirty |= self._volumes.put(claim)
+
+    def remove_volume(self, name: str) -> None:
+        """Take over that a persistent volume is gone."""
+        self._dirty |= self._volumes.remove(name)
+
+    def destroy_volume(self, name: str) -> None:
+        """Delete a persistent volume that no run uses; its room stands no more."""
+        claim = self._volumes.destroy(name)
+        if claim is not None:
+            self._out.instructions.append(DeleteVolume(name, claim.uid))
+            self.void(claim.node)
+
+    def volume_kept(self, name: str) -> None:
+        """Take over that the API server has refused to delete a persistent volume."""
+        self._dirty |= self._volumes.keep(name)
+
+    def volumes_on(self, node: str) -> frozenset[str]:
+        """Return the persistent volumes of a node."""
+        return self._volumes.on(node)
 
     # Pods.
 
@@ -301,9 +344,16 @@ class KubernetesCluster:
 
     # Launches.
 
-    def launch(self, node: str, run: MesosTaskId, resources: Resources, ports: Iterable[int] = ()) -> None:
+    def launch(
+        self,
+        node: str,
+        run: MesosTaskId,
+        resources: Resources,
+        ports: Iterable[int] = (),
+        volume: VolumeMount | None = None,
+    ) -> None:
         """Launch a run; its room stands no more."""
-        self._launching[run] = _Launching(node, resources, frozenset(ports))
+        self._launching[run] = _Launching(node, resources, frozenset(ports), volume)
         self._starting_on.setdefault(node, set()).add(run)
         self._out.instructions.append(Create(run))
         self.void(node)
@@ -446,7 +496,7 @@ class KubernetesCluster:
         for name in sorted(self._dirty):
             free = self._free(name)
             standing = self._rooms.get(name)
-            if standing is not None and free == (standing.free, standing.ports):
+            if standing is not None and free == (standing.free, standing.ports, standing.volumes):
                 continue
             self._withdraw(name)
             if free is not None:
@@ -456,7 +506,7 @@ class KubernetesCluster:
         self._dirty.clear()
         return tuple(made)
 
-    def _free(self, name: str) -> tuple[Resources, tuple[PortRange, ...]] | None:
+    def _free(self, name: str) -> tuple[Resources, tuple[PortRange, ...], tuple[tuple[str, int], ...]] | None:
         """Return what a node has free; None where nothing may be launched there."""
         node = self.nodes.get(name)
         if node is None or not self.ready(name) or node.cordoned or node.maintenance:
@@ -466,6 +516,15 @@ class KubernetesCluster:
         if repels(node, self._rules.tolerations) or len(pods) + len(starting) >= node.pods:
             return None
         used = sum((pod.requests for pod in pods), ZERO) + sum((each.resources for each in starting), ZERO)
+        mounts = [each.volume for each in starting if each.volume is not None]
+        used += Resources(disk=self._volumes.size_on(name) + self._size_of_new(mounts))
         free = Resources(*(max(0, each) for each in (node.total - used).values()))
+        if not (free.cpu or free.memory):
+            return None
         taken = frozenset().union(*(pod.ports for pod in pods), *(each.ports for each in starting))
-        return (free, without(self.ports(node), taken)) if free.cpu or free.memory else None
+        mounted = frozenset().union(*(pod.claims for pod in pods), (mount.id for mount in mounts))
+        return free, without(self.ports(node), taken), self._volumes.free_on(name, mounted)
+
+    def _size_of_new(self, mounts: Iterable[VolumeMount]) -> int:
+        """Return the size of the volumes that are about to be made, and are not known yet."""
+        return sum(each.size for each in mounts if each.create and self._volumes.get(each.id) is None)

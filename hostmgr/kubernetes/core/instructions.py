@@ -35,7 +35,18 @@ class DeleteSecret:
     run: MesosTaskId
 
 
-Instruction: TypeAlias = Create | Delete | DeleteSecret
+@dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    """Delete a PersistentVolumeClaim with its data, if it is still the one with this uid.
+
+    Its end is seen by the watch; `volume_kept` answers where it was refused.
+    """
+
+    name: str
+    uid: str
+
+
+Instruction: TypeAlias = Create | Delete | DeleteSecret | DeleteVolume
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,8 @@ class Room:
     node: str
     free: Resources
     ports: tuple[PortRange, ...]
+    volumes: tuple[tuple[str, int], ...] = ()
+    """Persistent volumes that nobody uses: id, and size in thousandths of a MB, which `free` is without."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class Pod:
     container: Container = Container()
     secret: bool = False
     """Whether a Secret of its name was made for it."""
+    claims: frozenset[str] = frozenset()
+    """PersistentVolumeClaims that it uses."""
 
     @property
     def key(self) -> Key:
@@ -91,7 +93,15 @@ def pod_of(wire: Mapping[str, Any], namespace: str) -> Pod:
         any("livenessProbe" in each for each in spec.get("containers") or ()),
         _container(status.get("containerStatuses") or ()) if ours else Container(),
         ours and metadata["name"] in _secrets(spec),
+        frozenset(_claims(spec)) if ours else frozenset(),
     )
+
+
+def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the PersistentVolumeClaims that a pod uses."""
+    for volume in spec.get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield volume["persistentVolumeClaim"]["claimName"]
 
 
 def _secrets(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from minicluster.kubernetes.kubelet.pods import Pods
 from minicluster.kubernetes.kubelet.processes import Processes
 from minicluster.kubernetes.kubelet.server import KubeletServer
 from minicluster.kubernetes.kubelet.translation import CannotBeRun, quantity
+from minicluster.kubernetes.kubelet.volumes import LocalVolumes
 from minicluster.mesos.agent.isolation import NOTHING
 from minicluster.mesos.agent.launcher import Images, Launcher
 from minicluster.mesos.agent.layout import Layout
@@ -111,7 +112,8 @@ async def _serve(options: argparse.Namespace) -> None:
     async with ApiClient(access) as client:
         pods = Pods(client, allocatable, options.ip, say)
         processes = Processes(layout, _launcher(layout, allocatable), options.node, pods)
-        pods.attach(processes)
+        volumes = LocalVolumes(client, options.node, layout, pods.uses, say)
+        pods.attach(processes, volumes)
         server, port = KubeletServer(processes, pods.uid_of), 0
         if (tls := _tls(options)) is not None:
             listener = listen(options.ip, 0)
@@ -126,6 +128,7 @@ async def _serve(options: argparse.Namespace) -> None:
             _live(client, node, options.ready_file),
             _follow(client, options.node, pods),
             pods.write(),
+            volumes.run(),
         )
         await server.stop()
         processes.close()

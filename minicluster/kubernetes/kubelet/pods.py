@@ -16,10 +16,12 @@ from minicluster.kubernetes.kubelet.translation import (
     CannotBeRun,
     Object,
     Secrets,
+    claims_of,
     requested,
     secrets_of,
     task_of,
 )
+from minicluster.kubernetes.kubelet.volumes import LocalVolumes
 from peloton.errors import Unavailable
 from peloton.kubernetes.client import MERGE, ApiClient, ApiError
 from peloton.kubernetes.reflector import Change, Changed, Removed, Replaced
@@ -37,7 +39,7 @@ class _Held:
     progress: Progress = field(default_factory=Progress)
     stopping: bool = False
     waiting: asyncio.Task[None] | None = None
-    """What waits for its Secrets; its process has not begun then."""
+    """What waits for its Secrets and volumes; its process has not begun then."""
 
 
 class Pods(Listener):
@@ -57,15 +59,26 @@ class Pods(Listener):
         self._news = asyncio.Event()
         self._forgetting: set[asyncio.Task[None]] = set()
         self._processes: Processes | None = None
+        self._volumes: LocalVolumes | None = None
 
-    def attach(self, processes: Processes) -> None:
-        """Set what runs the processes."""
+    def attach(self, processes: Processes, volumes: LocalVolumes) -> None:
+        """Set what runs the processes, and what makes volumes."""
         self._processes = processes
+        self._volumes = volumes
 
     @property
     def _running(self) -> Processes:
         assert self._processes is not None, "attach comes first"
         return self._processes
+
+    def uses(self, namespace: str, claim: str) -> bool:
+        """Return whether a pod that has not ended uses a claim."""
+        return any(
+            held.wire["metadata"]["namespace"] == namespace
+            and held.progress.phase not in _OVER
+            and claim in claims_of(held.wire).values()
+            for held in self._held.values()
+        )
 
     # What the API server reports.
 
@@ -110,27 +123,34 @@ class Pods(Listener):
             self._write(uid)
 
     def _begin(self, uid: str, held: _Held) -> None:
-        names = secrets_of(held.wire)
-        if names and not self._running.known(uid):
-            held.waiting = asyncio.get_running_loop().create_task(self._begin_with(uid, held, names))
+        names, claims = secrets_of(held.wire), set(claims_of(held.wire).values())
+        if (names or claims) and not self._running.known(uid):
+            held.waiting = asyncio.get_running_loop().create_task(self._begin_with(uid, held, names, claims))
             self._write(uid)
         else:
             self._start(uid, held, None if names else {})
 
-    async def _begin_with(self, uid: str, held: _Held, names: set[str]) -> None:
-        """Start a pod once its Secrets are there, however long that takes, as a kubelet does."""
-        secrets = {}
-        for name in names:
-            path = f"/api/v1/namespaces/{held.wire['metadata']['namespace']}/secrets/{name}"
-            while name not in secrets:
-                try:
-                    data = (await self._client.call("GET", path)).get("data") or {}
-                    secrets[name] = {key: base64.b64decode(text) for key, text in data.items()}
-                except (ApiError, Unavailable) as error:
-                    self._tell(f"pod {held.wire['metadata']['name']} waits for secret {name}: {error}")
-                    await asyncio.sleep(RETRY_SECONDS)
+    async def _begin_with(self, uid: str, held: _Held, names: set[str], claims: set[str]) -> None:
+        """Start a pod once its Secrets and volumes are there, however long that takes, as a kubelet does."""
+        assert self._volumes is not None, "attach comes first"
+        namespace = held.wire["metadata"]["namespace"]
+        secrets = {
+            name: await self._secret(held, f"/api/v1/namespaces/{namespace}/secrets/{name}") for name in names
+        }
+        for claim in claims:
+            await self._volumes.bound(namespace, claim)
         held.waiting = None
         self._start(uid, held, secrets)
+
+    async def _secret(self, held: _Held, path: str) -> dict[str, bytes]:
+        """Return what a Secret holds, once it is there."""
+        while True:
+            try:
+                data = (await self._client.call("GET", path)).get("data") or {}
+                return {key: base64.b64decode(text) for key, text in data.items()}
+            except (ApiError, Unavailable) as error:
+                self._tell(f"pod {held.wire['metadata']['name']} waits for {path}: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _start(self, uid: str, held: _Held, secrets: Secrets | None) -> None:
         try:
@@ -162,6 +182,8 @@ class Pods(Listener):
         held = self._held.pop(uid, None)
         if held is not None and held.waiting is not None:
             held.waiting.cancel()
+        if self._volumes is not None:
+            self._volumes.look_again()
         task = asyncio.get_running_loop().create_task(self._running.forget(uid))
         self._forgetting.add(task)
         task.add_done_callback(self._forgetting.discard)
@@ -206,6 +228,9 @@ class Pods(Listener):
     def _write(self, uid: str) -> None:
         self._dirty[uid] = None
         self._news.set()
+        held = self._held.get(uid)
+        if held is not None and held.progress.phase in _OVER and self._volumes is not None:
+            self._volumes.look_again()
 
     async def write(self) -> NoReturn:
         """Write statuses, several at a time; only the newest of a pod counts."""

@@ -67,6 +67,13 @@ def secrets_of(pod: Object) -> set[str]:
     return found
 
 
+def claims_of(pod: Object) -> dict[str, str]:
+    """Return the PersistentVolumeClaims that a pod uses, by the names of their volumes in the pod."""
+    volumes = pod["spec"].get("volumes") or ()
+    claims = ((each["name"], each.get("persistentVolumeClaim")) for each in volumes)
+    return {name: claim["claimName"] for name, claim in claims if claim}
+
+
 def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> mesos.TaskInfo:
     """Return the task of a pod's only container; without `secrets`, with empty ones.
 
@@ -85,6 +92,7 @@ def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> meso
     _set_command(task.command, container, variables)
     _set_amounts(task, requested(pod))
     _set_secret_files(task, spec, container, secrets)
+    _set_volumes(task, pod, container)
     _set_check(task.health_check, container.get("livenessProbe"), task.command)
     if not container.get("livenessProbe"):
         task.ClearField("health_check")
@@ -98,7 +106,7 @@ def _environment(wires: Iterable[Object], secrets: Secrets | None) -> dict[str, 
             found[each["name"]] = _secret_text(each["name"], each["valueFrom"], secrets)
             continue
         if (each["name"], each.get("value")) == ("MESOS_SANDBOX", SANDBOX):
-            continue
+            continue  # a process has its sandbox elsewhere
         found[each["name"]] = expanded(each.get("value") or "", found)
     return found
 
@@ -133,6 +141,19 @@ def _set_secret_files(task: mesos.TaskInfo, spec: Object, container: Object, sec
             volume.source.type = mesos.Volume.Source.SECRET
             volume.source.secret.type = mesos.Secret.VALUE
             volume.source.secret.value.data = _secret(names[mount["name"]], mount["subPath"], secrets)
+
+
+def _set_volumes(task: mesos.TaskInfo, pod: Object, container: Object) -> None:
+    """Give a task its persistent volumes, as an agent has them: the namespace stands for the role."""
+    claims = claims_of(pod)
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] in claims:
+            volume = task.resources.add(
+                name="disk", type=mesos.Value.SCALAR, role=pod["metadata"]["namespace"]
+            )
+            volume.disk.persistence.id = claims[mount["name"]]
+            volume.disk.volume.container_path = mount["mountPath"].removeprefix(f"{SANDBOX}/")
+            volume.disk.volume.mode = mesos.Volume.RW
 
 
 def _set_command(command: mesos.CommandInfo, container: Object, variables: Mapping[str, str]) -> None:

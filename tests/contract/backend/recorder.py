@@ -19,7 +19,7 @@ from hostmgr.core.cluster_manager.events import (
     Registration,
     StatusUpdate,
 )
-from hostmgr.core.state.offers import Offer, free, need_of, take
+from hostmgr.core.state.offers import Offer, OfferedVolume, free, need_of, take
 from peloton.api.v0.task import task_pb2
 from peloton.model.resources import Resources
 from peloton.model.states import TaskState
@@ -144,9 +144,9 @@ class Recorder:
 
     # What tests do.
 
-    def launch(self, *launches: Launch) -> str:
-        """Launch on the first host that is offered, using all its offers; return its agent's id."""
-        offers = self.on_host()
+    def launch(self, *launches: Launch, on: str = "") -> str:
+        """Launch on the first host that is offered, or `on` one, using its offers; return its agent's id."""
+        offers = self.on_host(on)
         agent = offers[0].agent_id
         needs = [need_of(each) for each in launches]
         claim = Claim("c", agent, offers[0].hostname, 0.0, 0.0)
@@ -174,9 +174,21 @@ class Recorder:
         dynamic = tuple(given.values())
         return Launch(self.run(instance), resources, config, ports=given, dynamic_ports=dynamic)
 
-    def run(self, instance: int = 0) -> str:
-        """Return the first run of an instance of the job of this test."""
-        return f"{self.job}-{instance}-1"
+    def run(self, instance: int = 0, number: int = 1) -> str:
+        """Return a run of an instance of the job of this test, the first one unless another is named."""
+        return f"{self.job}-{instance}-{number}"
+
+    def volume(self, volume_id: str) -> OfferedVolume | None:
+        """Return a persistent volume that is offered."""
+        return next(
+            (
+                OfferedVolume(offer, entry)
+                for offer in self.offers.values()
+                for entry in offer.entries
+                if entry.volume == volume_id
+            ),
+            None,
+        )
 
 
 @asynccontextmanager

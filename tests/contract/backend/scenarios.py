@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ import pytest
 from hostmgr.core.agents.draining import Machine
 from hostmgr.core.state.offers import PORTS
 from peloton.errors import InvalidArgument, Unavailable
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, milli
 from peloton.model.states import TaskState
+from peloton.model.task import Launch
+from peloton.model.volume import VolumeMount
 from tests.contract.backend.recorder import Recorder, leading
 from tests.contract.backend.systems import HOSTS, System
 
@@ -20,6 +23,7 @@ __all__ = [
     "leader",
     "test_runs_from_their_launch_to_their_ends",
     "test_what_a_run_takes_is_not_offered",
+    "test_a_persistent_volume_keeps_what_its_runs_write",
     "test_a_killed_run_has_its_grace",
     "test_a_run_is_launched_once",
     "test_reconciliation",
@@ -84,6 +88,41 @@ async def test_what_a_run_takes_is_not_offered(leader: Recorder) -> None:
     end = await leader.ends(run)
     assert end.status.state is KILLED
     await leader.until(lambda: leader.free() == WHOLE, "all is offered again")
+
+
+async def test_a_persistent_volume_keeps_what_its_runs_write(system: System, leader: Recorder) -> None:
+    """It is made with its first run, offered while no run uses it, found by another leader, and destroyed."""
+    await leader.until(lambda: leader.free() == WHOLE, "all is offered")
+    volume = leader.run()
+    rest = WHOLE - Resources.of(disk=100)
+
+    def stateful(command: str, number: int, create: bool) -> Launch:
+        mount = VolumeMount(volume, milli(100), "data", create)
+        return replace(leader.task(command), mesos_task_id=leader.run(number=number), volume=mount)
+
+    agent = leader.launch(stateful("echo $MESOS_TASK_ID >> data/runs; sleep 1000", 1, create=True))
+    await leader.runs(volume)
+    used = rest - Resources.of(cpu=0.5, memory=64)
+    await leader.until(lambda: leader.free() == used, "disk and volume are not offered")
+    assert leader.volume(volume) is None
+    leader.backend.kill([(volume, agent)])
+    await leader.ends(volume)
+    await leader.until(lambda: leader.volume(volume), "the volume is offered")
+    assert leader.free() == rest
+    listed = {each.id: each.volumes for each in (await leader.backend.agents()).agents}
+    assert {name: set(each) for name, each in listed.items() if each} == {agent: {volume}}
+
+    wanted = f'[ "$(cat data/runs)" = {volume} ]'
+    leader.launch(stateful(wanted, 2, create=False), on=agent)
+    assert (await leader.ends(leader.run(number=2))).status.state is SUCCEEDED, leader.summary()
+    async with leading(system, leader.registrations[0].framework_id) as other:
+        found = await other.until(lambda: other.volume(volume), "another leader is offered the volume")
+        assert found is not None
+        assert (found.offer.agent_id, found.entry.amount) == (agent, milli(100))
+        other.backend.destroy_volume(found)
+        other.offers.pop(found.offer.id)
+        await other.until(lambda: other.free() == WHOLE, "its disk is free")
+        assert other.volume(volume) is None
 
 
 async def test_a_killed_run_has_its_grace(leader: Recorder, tmp_path: Path) -> None:

@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Delete, Instruction, Room, Turn
+from hostmgr.kubernetes.core.instructions import Delete, DeleteVolume, Instruction, Room, Turn
 from hostmgr.kubernetes.core.pods import Container, Key, Pod
 from hostmgr.kubernetes.core.states import RunState, RunStatus
+from hostmgr.kubernetes.core.volumes import VolumeClaim
 from peloton.model.resources import ZERO, Resources
+from peloton.model.volume import VolumeMount
 from tests.unit.hostmgr_kubernetes.objects import NAMESPACE, ONE, ended, node, pod, running
 
 MOVES = (
     "launch",
+    "launch stateful",
+    "destroy volume",
     "call",
     "lost call",
     "kill",
@@ -35,6 +39,8 @@ MOVES = (
     "reconcile",
     "watch",
 )
+VOLUME = 1_000_000
+"""The size of volumes, in thousandths of a MB."""
 
 
 class World:
@@ -44,7 +50,10 @@ class World:
         self.core = KubernetesCluster(ClusterRules(NAMESPACE, lost_after=20.0, keep_finished=5.0))
         self.nodes = {name: node(name) for name in ("n1", "n2")}
         self.pods: dict[Key, Pod] = {}
-        self.news: list[tuple[str, Pod]] = []
+        self.claims: dict[str, VolumeClaim] = {}
+        self.mounts: dict[str, VolumeMount] = {}
+        """The volumes of runs that have one."""
+        self.news: list[tuple[str, Pod | VolumeClaim]] = []
         """Events of the watch that the core has not seen yet."""
         self.calls: list[Instruction] = []
         self.rooms: dict[str, Room] = {}
@@ -78,6 +87,7 @@ class World:
         self.news.clear()
         self.core.replace_nodes(self.nodes.values(), self.now)
         self.core.replace_pods(self.pods.values())
+        self.core.replace_volumes(self.claims.values())
         self.core.connected()
         self.rooms.clear()
         self.up = True
@@ -92,7 +102,12 @@ class World:
 
     def watch(self, count: int = 1) -> None:
         for kind, each in self.news[:count]:
-            if kind == "put":
+            if isinstance(each, VolumeClaim):
+                if kind == "put":
+                    self.core.put_volume(each)
+                else:
+                    self.core.remove_volume(each.name)
+            elif kind == "put":
                 self.core.put_pod(each)
             else:
                 self.core.remove_pod(each)
@@ -128,6 +143,43 @@ class World:
             self.placed[run] = room.node
             del self.rooms[room.id]
 
+    def _launch_stateful(self, pick: int) -> None:
+        """Launch a run with a volume that is offered, or with a new one."""
+        rooms = [room for room in self.rooms.values() if ONE.fits(room.free)]
+        if not self.up or not rooms:
+            return
+        room = rooms[pick % len(rooms)]
+        self.number += 1
+        run = f"run-{self.number}"
+        if room.volumes and pick % 3:
+            name, size = room.volumes[pick % len(room.volumes)]
+            mount = VolumeMount(name, size, "data", create=False)
+        elif room.free.disk >= VOLUME:
+            mount = VolumeMount(run, VOLUME, "data", create=True)
+        else:
+            return
+        self.mounts[run] = mount
+        self.core.launch(room.node, run, ONE, (), mount)
+        self.placed[run] = room.node
+        del self.rooms[room.id]
+
+    def _destroy_volume(self, pick: int) -> None:
+        offered = [(room, name) for room in self.rooms.values() for name, _ in room.volumes]
+        if self.up and offered:
+            room, name = offered[pick % len(offered)]
+            self.core.destroy_volume(name)
+            del self.rooms[room.id]
+
+    def _delete_volume(self, call: DeleteVolume) -> None:
+        held = self.claims.get(call.name)
+        if held is not None and held.uid == call.uid:
+            assert call.name not in self.used_volumes(), "no volume of a pod is deleted"
+            self.news.append(("remove", self.claims.pop(call.name)))
+
+    def used_volumes(self) -> list[str]:
+        """Return the volumes of pods that have not ended."""
+        return [name for each in self.pods.values() if not each.over for name in each.claims]
+
     def _call(self, pick: int) -> None:
         self._make_call(pick, answered=True)
 
@@ -138,6 +190,9 @@ class World:
         if not self.calls:
             return
         call = self.calls.pop(pick % len(self.calls))
+        if isinstance(call, DeleteVolume):
+            self._delete_volume(call)
+            return
         key = (NAMESPACE, call.run)
         if isinstance(call, Delete):
             held = self.pods.get(key)
@@ -153,7 +208,16 @@ class World:
         assert key not in self.pods, "no run is created twice"
         assert call.run not in self.begun, "no run is created again"
         self.begun.add(call.run)
-        made = pod(call.run, node=self.placed[call.run])
+        mount = self.mounts.get(call.run)
+        if mount is not None and mount.create:
+            claim = VolumeClaim(mount.id, f"uid-{mount.id}", self.placed[call.run], mount.size)
+            self.claims[claim.name] = claim
+            self.news.append(("put", claim))
+            if answered:
+                self.core.put_volume(claim)
+        claims = frozenset() if mount is None else frozenset({mount.id})
+        assert not claims & set(self.used_volumes()), "a volume has one run at a time"
+        made = pod(call.run, node=self.placed[call.run], claims=claims)
         self.put(made)
         if answered:
             self.core.created(made)
@@ -243,6 +307,8 @@ class World:
             assert held is not None, "a room is of a node that is there"
             assert held.ready, "a room is of a node that is ready"
             assert room.free.fits(held.total)
+        offered = [name for room in self.rooms.values() for name, _ in room.volumes]
+        assert len(offered) == len(set(offered)), "a volume is offered once"
         for run, statuses in self.told.items():
             terminal = [each.state.terminal for each in statuses]
             assert terminal == sorted(terminal), f"{run} has ended and is reported to live: {statuses}"
@@ -284,10 +350,13 @@ class World:
                 assert last.state in (RunState.STAGING, RunState.STARTING, RunState.RUNNING)
         for name, held_node in self.nodes.items():
             used = [each.requests for each in self.pods.values() if each.node == name and not each.over]
-            free = held_node.total - sum(used, ZERO)
+            claims = [each for each in self.claims.values() if each.node == name]
+            free = held_node.total - sum(used, ZERO) - Resources(disk=sum(each.size for each in claims))
             rooms = [room for room in self.rooms.values() if room.node == name]
             if held_node.ready and max(free.cpu, free.memory) > 0:
                 assert [room.free for room in rooms] == [Resources(*(max(0, each) for each in free.values()))]
+                unused = {each.name for each in claims} - set(self.used_volumes())
+                assert {volume for room in rooms for volume, _ in room.volumes} == unused
             else:
                 assert not rooms
 

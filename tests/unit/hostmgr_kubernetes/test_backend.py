@@ -6,6 +6,7 @@ import base64
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from peloton.clock import SystemClock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.kubernetes.access import Access
 from peloton.kubernetes.client import ApiClient
-from peloton.model.resources import Resources
+from peloton.model.resources import Resources, milli
 from peloton.model.states import TaskState
+from peloton.model.task import Launch
+from peloton.model.volume import VolumeMount
 from peloton.wire.secrets import add_secret
 from tests.contract.backend.recorder import Recorder, leading
 from tests.servers.api_server import ApiServer
@@ -33,7 +36,7 @@ class Server:
     def __init__(self, api: ApiServer) -> None:
         self.api = api
         self.fence: list[Exception] = []
-        amounts = {"cpu": "4", "memory": "1000Mi", "pods": "110"}
+        amounts = {"cpu": "4", "memory": "1000Mi", "ephemeral-storage": "1000Mi", "pods": "110"}
         ready = [{"type": "Ready", "status": "True"}]
         api.put(NODE, {"metadata": {}, "status": {"allocatable": amounts, "conditions": ready}})
 
@@ -88,12 +91,11 @@ def api() -> Iterator[ApiServer]:
 @pytest.fixture
 def server(api: ApiServer) -> Iterator[Server]:
     """Give a server without the pods of the tests before."""
-    for key in [
-        key for key in api.objects if key[0] in ("pods", "leases", "resourcequotas", "nodes", "secrets")
-    ]:
+    for key in [key for key in api.objects if key[0] != "namespaces"]:
         api.remove(key)
     yield Server(api)
     api.fail_next.clear()
+    api.faulty = "pods"
     api.after_effect.clear()
 
 
@@ -315,3 +317,56 @@ async def test_secrets_without_a_pod_are_swept(server: Server, monkeypatch: pyte
     async with leading(server) as leader:
         await leader.until(lambda: ("secrets", "peloton", left) not in server.api.objects, "it is swept")
         assert ("secrets", "peloton", held) in server.api.objects
+
+
+# Persistent volumes.
+
+
+def stateful(leader: Recorder, create: bool = True, instance: int = 0) -> Launch:
+    volume = VolumeMount(leader.run(), milli(100), "data", create)
+    return replace(leader.task("x", instance), volume=volume)
+
+
+async def test_a_claim_that_an_earlier_try_has_made_is_taken_over(server: Server, leader: Recorder) -> None:
+    server.api.after_effect.append("POST")
+    run = leader.run()
+    leader.launch(stateful(leader))
+    await leader.until(lambda: server.has(run), "the pod is created in spite of it")
+    claims = [key for key in server.api.objects if key[0] == "persistentvolumeclaims"]
+    assert claims == [("persistentvolumeclaims", "peloton", run)]
+
+
+async def test_a_volume_whose_deletion_is_refused_is_offered_again(server: Server, leader: Recorder) -> None:
+    run = leader.run()
+    leader.launch(stateful(leader))
+    await leader.until(lambda: server.has(run), "the pod is created")
+    server.ends(run)
+    found = await leader.until(lambda: leader.volume(run), "the volume is offered")
+    assert found is not None
+    server.api.fail_next.append(("DELETE", 403, "not you"))
+    server.api.faulty = "persistentvolumeclaims"
+    leader.offers.pop(found.offer.id)
+    leader.backend.destroy_volume(found)
+    found = await leader.until(lambda: leader.volume(run), "it is offered again")
+    assert found is not None
+    assert ("persistentvolumeclaims", "peloton", run) in server.api.objects
+    leader.offers.pop(found.offer.id)
+    leader.backend.destroy_volume(found)
+    await leader.until(lambda: leader.offers, "the host is offered again")
+    await leader.until(
+        lambda: ("persistentvolumeclaims", "peloton", run) not in server.api.objects, "it is gone"
+    )
+    assert leader.volume(run) is None
+
+
+async def test_without_the_right_to_claims_tasks_without_volumes_run(server: Server) -> None:
+    server.api.forbidden.add("persistentvolumeclaims")
+    try:
+        async with leading(server) as leader:
+            await begun(server, leader)
+            leader.launch(stateful(leader, instance=1))
+            end = await leader.ends(leader.run(1))
+            assert end.status.state is TaskState.LOST
+            assert "persistentvolumeclaims" in end.status.message
+    finally:
+        server.api.forbidden.clear()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hostmgr.kubernetes.core.nodes import parse_toleration
-from hostmgr.kubernetes.manifest import PodRules, literal, pod_manifest, secret_of
+from hostmgr.kubernetes.core.volumes import VolumeClaim
+from hostmgr.kubernetes.core.volumes import claim_of as volume_claim
+from hostmgr.kubernetes.manifest import PodRules, claim_of, literal, pod_manifest, secret_of
 from mesos.v1 import mesos_pb2
 from minicluster.kubernetes.kubelet.translation import CannotBeRun, expanded, task_of
 from peloton.api.v0 import peloton_pb2
@@ -87,7 +90,8 @@ def test_variables_of_peloton_come_last() -> None:
     made = config()
     made.command.environment.variables.add(name="PELOTON_JOB_ID", value="$(mine)")
     names = [each["name"] for each in manifest(made)["spec"]["containers"][0]["env"]]
-    assert names == ["PELOTON_JOB_ID", "PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID"]
+    own = ["PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID", "MESOS_TASK_ID"]
+    assert names == ["PELOTON_JOB_ID", *own]
 
 
 @pytest.mark.parametrize("text", ["$HOME", "$$", "$(date) $(HOME)", "a$", "$$$(x)", ""])
@@ -187,7 +191,6 @@ def refused() -> list[tuple[str, task_pb2.TaskConfig, dict[str, Any]]]:
         (r"container.volumes\[0\].source.type", volume, {}),
         ("workload.stop_signal", signal, {}),
         ("executor.type", executor, {}),
-        ("volume", config(), {"volume": VolumeMount("v", 1, "/v", True)}),
         ("revocable", config(), {"revocable": True}),
     ]
 
@@ -213,6 +216,39 @@ def with_secrets() -> task_pb2.TaskConfig:
     variable.secret.type, variable.secret.value.data = mesos_pb2.Secret.VALUE, b"variable content"
     made.command.environment.variables.add(name="T", value="plain")
     return made
+
+
+def test_a_new_volume_is_a_claim_for_its_node_and_the_pod_mounts_it() -> None:
+    volume = VolumeMount(RUN, 100_000, "data", create=True)
+    launch = Launch(RUN, Resources.of(cpu=1), config(), volume=volume)
+    claim = claim_of(launch, "n1", replace(RULES, storage_class="local"))
+    assert claim is not None
+    assert claim["metadata"]["name"] == RUN
+    assert claim["metadata"]["annotations"] == {
+        "peloton/node": "n1",
+        "volume.kubernetes.io/selected-node": "n1",
+    }
+    assert claim["spec"]["resources"]["requests"]["storage"] == str(100 * 2**20)
+    assert claim["spec"]["storageClassName"] == "local"
+    assert "storageClassName" not in (claim_of(launch, "n1", RULES) or {})["spec"]
+    read = volume_claim({**claim, "metadata": {**claim["metadata"], "uid": "u"}})
+    assert read == VolumeClaim(RUN, "u", "n1", 100_000)
+
+    spec = pod_manifest(launch, "n1", RULES)["spec"]
+    assert spec["volumes"] == [{"name": "persistent", "persistentVolumeClaim": {"claimName": RUN}}]
+    (container,) = spec["containers"]
+    assert container["volumeMounts"] == [{"name": "persistent", "mountPath": "/mnt/mesos/sandbox/data"}]
+    assert container["workingDir"] == "/mnt/mesos/sandbox"
+    assert {"name": "MESOS_SANDBOX", "value": "/mnt/mesos/sandbox"} in container["env"]
+
+
+def test_a_volume_that_is_there_needs_no_claim_and_has_its_path() -> None:
+    volume = VolumeMount(RUN, 100_000, "/data", create=False)
+    launch = Launch(RUN, Resources.of(cpu=1), config(), volume=volume)
+    assert claim_of(launch, "n1", RULES) is None
+    (container,) = pod_manifest(launch, "n1", RULES)["spec"]["containers"]
+    assert container["volumeMounts"] == [{"name": "persistent", "mountPath": "/data"}]
+    assert "workingDir" not in container
 
 
 def test_the_pod_names_its_secret_and_holds_no_content() -> None:
