@@ -20,6 +20,7 @@ from simulator.daemons.placement import Placement, strategy_of
 from simulator.daemons.resmgr import Resmgr
 from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
+from simulator.garbage import rare_collections
 from simulator.jobs import SimJob, job_id_of
 from simulator.world.agents import HostSpec
 from simulator.world.cluster import Cluster, Course
@@ -131,7 +132,8 @@ class Simulation:
             engine.start()
         self._create_later()
         if self.jobs:
-            self.kernel.run(until)
+            with rare_collections():
+                self.kernel.run(until)
 
     def _create_later(self) -> None:
         if self._next < len(self.jobs):

@@ -6,6 +6,7 @@ events of a process that has crashed are dropped, those of a frozen one wait unt
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
@@ -71,14 +72,21 @@ class Kernel:
         self.at_point: Callable[[Life, str], None] | None = None
         """Called at each point where a process may crash. May raise Crash."""
         self._heap: list[tuple[float, int, Timer]] = []
+        self._at_once: deque[tuple[int, Timer]] = deque()
+        """Events of the present time, which come after those of it in the heap: these were set before."""
         self._order = 0
         self._stopped = False
 
     def after(self, seconds: float, life: Life, call: Callable[..., None], *args: Any) -> Timer:
         """Call later, unless the process has ended by then."""
         timer = Timer(life, call, args)
-        self._order += 1
-        heappush(self._heap, (self.now + seconds, self._order, timer))
+        self._order = order = self._order + 1
+        now = self.now
+        when = now + seconds
+        if when > now:
+            heappush(self._heap, (when, order, timer))
+        else:
+            self._at_once.append((order, timer))
         return timer
 
     def wall(self, life: Life) -> int:
@@ -90,20 +98,22 @@ class Kernel:
         if self.at_point is not None:
             self.at_point(life, where)
 
-    def next_time(self) -> float | None:
-        """Return the time of the next event; None where there is none."""
-        return self._heap[0][0] if self._heap else None
-
     def stop(self) -> None:
         """Have the run end after the present event."""
         self._stopped = True
 
     def run(self, until: float, stop: Callable[[], bool] | None = None) -> None:
         """Run events up to a time, or until `stop` holds after one, or was called in it."""
-        heap = self._heap
+        heap, at_once = self._heap, self._at_once
         self._stopped = False
-        while heap and heap[0][0] <= until:
-            time, order, timer = heappop(heap)
+        time = self.now
+        while True:
+            if at_once and not (heap and heap[0][0] <= time):
+                order, timer = at_once.popleft()
+            elif heap and heap[0][0] <= until:
+                time, order, timer = heappop(heap)
+            else:
+                break
             call, life = timer.call, timer.life
             if call is None or life.ended:
                 continue

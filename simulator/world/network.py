@@ -52,15 +52,8 @@ class Fates(Protocol):
         ...
 
 
-class Steady:
-    """Each message arrives once, after the same time."""
-
-    def __init__(self, seconds: float = 0.001) -> None:
-        self._delays = (seconds,)
-
-    def delays(self, sender: str, receiver: str) -> tuple[float, ...]:
-        """Return the one delay."""
-        return self._delays
+STEADY_SECONDS = 0.001
+"""After so long each message arrives where nothing fails."""
 
 
 class Reply:
@@ -101,13 +94,13 @@ class Network:
     """Carries calls between processes."""
 
     def __init__(self, kernel: Kernel, directory: Directory, fates: Fates | None = None) -> None:
+        """Without `fates` each message arrives once; what is answered at once is then one event."""
         self._kernel = kernel
         self._directory = directory
-        self.fates: Fates = fates or Steady()
+        self.fates = fates
         self.lossy = fates is not None
         """Whether messages may be lost, so that calls have time-outs."""
         self.calls = 0
-        self._methods: dict[tuple[type, str], str] = {}
 
     def call(
         self, caller: Caller, role: str, method: str, args: tuple[Any, ...], done: Done, timeout: float = 10.0
@@ -115,15 +108,20 @@ class Network:
         """Call the leader of a role; `done` gets the answer, or Unavailable after `timeout` seconds."""
         self.calls += 1
         call = _Call(caller, method, args, done)
-        kernel = self._kernel
-        if self.lossy:
-            call.timer = kernel.after(timeout, caller.life, self._timed_out, call)
+        if self.fates is None:
+            self._send(call, role, STEADY_SECONDS)
+            return
+        call.timer = self._kernel.after(timeout, caller.life, self._timed_out, call)
         for delay in self.fates.delays(caller.instance, role):
-            server = self._directory.leader(role, caller.instance)
-            if server is None:
-                kernel.after(delay, caller.life, self._end, call, Unavailable(f"no {role} leads"))
-            else:
-                kernel.after(delay, server.life, self._arrive, call, server)
+            self._send(call, role, delay)
+
+    def _send(self, call: _Call, role: str, delay: float) -> None:
+        life = call.caller.life
+        server = self._directory.leader(role, life.name)
+        if server is None:
+            self._kernel.after(delay, life, self._end, call, Unavailable(f"no {role} leads"))
+        else:
+            self._kernel.after(delay, server.life, self._arrive, call, server)
 
     def _arrive(self, call: _Call, server: Server) -> None:
         """Have a call answered by the process that it has reached."""
@@ -132,14 +130,20 @@ class Network:
             answer = getattr(server, call.method)(call.caller, reply, *call.args)
         except PelotonError as error:
             answer = error
-        if answer is not LATER:
+        if answer is LATER:
+            return
+        if self.fates is None and not call.caller.life.ended:
+            call.done(answer)
+        else:
             self.answer(call, server, answer)
 
     def answer(self, call: _Call, server: Server, answer: Any) -> None:
         """Send an answer back."""
-        if self.lossy:
-            self._kernel.point(server.life, f"before it answers {call.method}")
         life = call.caller.life
+        if self.fates is None:
+            self._kernel.after(STEADY_SECONDS, life, self._end, call, answer)
+            return
+        self._kernel.point(server.life, f"before it answers {call.method}")
         for delay in self.fates.delays(server.life.name, call.caller.instance)[:1]:
             self._kernel.after(delay, life, self._end, call, answer)
 

@@ -110,6 +110,8 @@ class HostColumns:
         self._loads: Mapping[str, float] = {}
         self._kept_rows: set[int] = set()
         """Rows of which anything is held."""
+        self._beyond: set[int] = set()
+        """Rows whose offers show more than the map of agents."""
         self._allocate(room)
 
     def _allocate(self, room: int) -> None:
@@ -166,6 +168,7 @@ class HostColumns:
         self._total_ports[row] = UNKNOWN_PORTS if agent.ports is None else _number_of(ranges)
         self._ranges[row] = self._range_numbers.setdefault(ranges, len(self._range_numbers))
         self._totals[row] = (agent.total, agent.slack_cpu)
+        self._note_beyond(row, self.free(row))
         return row
 
     def with_pool(self, hostname: str, own: tuple[Label, ...]) -> tuple[Label, ...]:
@@ -208,6 +211,7 @@ class HostColumns:
             del self._rows_of[self.hostnames[row]]
         self.agent_ids[row] = self.hostnames[row] = ""
         self._kept_rows.discard(row)
+        self._beyond.discard(row)
         for name, fill in _FILL.items():
             getattr(self, name)[row] = fill
         self._spare.append(row)
@@ -306,13 +310,21 @@ class HostColumns:
         normal = free.normal
         self._free[row] = (normal.cpu, normal.memory, normal.disk, normal.gpu)
         self._slack[row] = free.slack_cpu
-        whole, slack = self._totals[row]
-        if free.slack_cpu > slack or not normal.fits(whole):
+        if self._note_beyond(row, free):
             # The map of agents is older than the offers.
             self.version += 1
             self._changed_at[row] = self.version
         self._ports[row] = free.ports
         self._offers[row] = offers
+
+    def _note_beyond(self, row: int, free: Free) -> bool:
+        """Note and return whether a host has more free than the map of agents shows."""
+        whole, slack = self._totals[row]
+        if free.slack_cpu > slack or not free.normal.fits(whole):
+            self._beyond.add(row)
+            return True
+        self._beyond.discard(row)
+        return False
 
     def set_kept(self, row: int, kept: Free) -> None:
         """Set what of the row's free resources is held for instances."""

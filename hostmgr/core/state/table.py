@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hostmgr.core.state.columns import HostColumns, Mask, Rows, columns_of
+from hostmgr.core.state.columns import CONCURRENT_LAUNCHES, HostColumns, Mask, PoolOf, Rows, columns_of
 from hostmgr.core.state.host_filter import HostFilter, Ranking, Result
 from hostmgr.core.state.states import ClaimState
 from peloton.model.constraint import Constraint, Label
@@ -18,6 +18,8 @@ from peloton.model.resources import ZERO, Resources
 from peloton.model.states import HostState
 
 _GPU = 3
+_MATCHES = 256
+"""Filters of which is kept which hosts match, at most."""
 _DEFRAG_KEYS = (2, 1, 0, 3)
 """Columns for numpy.lexsort, whose last key counts most: GPU, CPU, memory, disk."""
 
@@ -25,16 +27,31 @@ _DEFRAG_KEYS = (2, 1, 0, 3)
 class HostTable(HostColumns):
     """The columns of all hosts, with the decisions over them."""
 
+    def __init__(
+        self,
+        scarce_gpu: bool = True,
+        room: int = 64,
+        concurrent_launches: int = CONCURRENT_LAUNCHES,
+        pool_of: PoolOf | None = None,
+    ) -> None:
+        """Make an empty table; arguments as of `HostColumns`."""
+        super().__init__(scarce_gpu, room, concurrent_launches, pool_of)
+        self._matches: dict[
+            tuple[Resources, bool, Constraint | None], tuple[Mask, dict[Result, int], int]
+        ] = {}
+        """Which hosts match by lasting reasons, in the version that is kept."""
+        self._kept_version = -1
+
     def match(self, want: HostFilter, offers_needed: bool = True) -> tuple[Mask, dict[Result, int]]:
         """Return which rows match, and the number of the others by reason.
 
         Lasting reasons come first, then temporary ones. Without `offers_needed` only the lasting ones are
         examined: a host matches if its total resources are enough.
         """
-        mask = self._alive[: self._used].copy()
-        counts: dict[Result, int] = {}
-        left = int(np.count_nonzero(mask))
-        for reason, passed in self._filters(want, offers_needed):
+        mask, counts, left = self._lasting(want)
+        if not offers_needed:
+            return mask, counts
+        for reason, passed in self._temporary_filters(want):
             mask &= passed
             passing = int(np.count_nonzero(mask))
             if passing < left:
@@ -42,24 +59,48 @@ class HostTable(HostColumns):
                 left = passing
         return mask, counts
 
-    def _filters(self, want: HostFilter, offers_needed: bool) -> Iterator[tuple[Result, Mask]]:
-        """Iterate over the reasons, each with the rows to which it does not apply."""
-        yield from self.lasting_filters(want)
+    def _lasting(self, want: HostFilter) -> tuple[Mask, dict[Result, int], int]:
+        """Return which rows match as far as lasting reasons go, the others by reason, and the former's number.
+
+        It is the same until a host is changed in more than its free resources, so it is kept.
+        """
+        if want.ports or self._beyond:
+            return self._lasting_anew(want)
+        if self._kept_version != self.version or len(self._matches) >= _MATCHES:
+            self._matches.clear()
+            self._kept_version = self.version
+        key = want.minimum, want.revocable, want.constraint
+        known = self._matches.get(key)
+        if known is None:
+            known = self._matches[key] = self._lasting_anew(want)
+        mask, counts, left = known
+        return mask.copy(), dict(counts), left
+
+    def _lasting_anew(self, want: HostFilter) -> tuple[Mask, dict[Result, int], int]:
+        mask = self._alive[: self._used].copy()
+        counts: dict[Result, int] = {}
+        left = int(np.count_nonzero(mask))
+        for reason, passed in self.lasting_filters(want):
+            mask &= passed
+            passing = int(np.count_nonzero(mask))
+            if passing < left:
+                counts[reason] = left - passing
+                left = passing
+        return mask, counts, left
+
+    def _temporary_filters(self, want: HostFilter) -> Iterator[tuple[Result, Mask]]:
+        """Iterate over the reasons that pass, each with the rows to which it does not apply."""
         n = self._used
-        if offers_needed:
-            yield Result.FAILED_LAUNCHES, ~self._failing[:n]
-            yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
-            yield (
-                Result.MISMATCH_STATUS,
-                (self._life[:n] == HostState.UP) & self._open(want),
-            )
-            yield Result.NO_OFFER, self._offers[:n] > 0
-            enough = self._holds(want, whole=False)
-            if want.ports:
-                enough &= self._ports[:n] >= want.ports
-            yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
-            if self._kept_rows:
-                yield Result.HELD, self._beside_holds(want)
+        yield Result.FAILED_LAUNCHES, ~self._failing[:n]
+        yield Result.TOO_MANY_STARTING, self._starting[:n] < self._concurrent_launches
+        yield Result.MISMATCH_STATUS, (self._life[:n] == HostState.UP) & self._open(want)
+        yield Result.NO_OFFER, self._offers[:n] > 0
+        enough = self._holds(want, whole=False)
+        if want.ports:
+            enough &= self._ports[:n] >= want.ports
+        yield Result.INSUFFICIENT_OFFER_RESOURCES, enough
+        if self._kept_rows:
+            yield Result.HELD, self._beside_holds(want)
 
     def _open(self, want: HostFilter) -> Mask:
         """Return which rows are neither claimed, nor reserved or held for others."""

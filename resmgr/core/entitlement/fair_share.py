@@ -30,6 +30,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId
@@ -90,22 +91,60 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
     """
     check_capacity("capacity", snapshot.capacity)
     check_capacity("revocable_cpu", Resources(snapshot.revocable_cpu))
-    tree = Tree(snapshot.pools)
-    loads = leaf_loads(tree, snapshot.loads)
-    total, slack = [], []
-    for kind, capacity in enumerate(snapshot.capacity.values()):
-        of_kind = Kind(tree, loads, kind)
-        amounts = of_kind.entitlement(capacity)
-        total.append(amounts)
-        if kind == _CPU:
-            slack.append(of_kind.revocable(snapshot.revocable_cpu))
-        else:
-            slack.append(of_kind.slack(amounts))
-    of_pools = zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True)
+    division = Division(snapshot.pools)
+    loads = leaf_loads(division.tree, snapshot.loads)
+    of_pools = division.of(snapshot.capacity.values(), snapshot.revocable_cpu, loads)
     return {
         pool_id: Entitlement(Resources(*whole), Resources(*part))
-        for pool_id, (whole, part) in zip(tree.ids, of_pools, strict=True)
+        for pool_id, (whole, part) in zip(division.tree.ids, of_pools, strict=True)
     }
+
+
+class Division:
+    """The entitlement of the same pools for loads that change: what has not changed is not calculated again."""
+
+    __slots__ = ("_known", "pools", "tree")
+
+    def __init__(self, pools: Sequence[PoolConfig]) -> None:
+        """Take over pools. Raises InvalidArgument where they are no tree, and for negative amounts."""
+        self.pools = pools
+        self.tree = Tree(pools)
+        self._known: list[_Known | None] = [None] * len(KINDS)
+
+    def of(self, capacity: Vector, revocable_cpu: int, loads: LeafLoads) -> list[tuple[Vector, Vector]]:
+        """Return entitlement and slack entitlement of each pool, by its number in the tree.
+
+        `capacity`: of the cluster, by kind. No amount is negative.
+        """
+        total, slack = [], []
+        for kind, amount in enumerate(capacity):
+            amounts, for_slack = self._of_kind(kind, amount, revocable_cpu if kind == _CPU else 0, loads)
+            total.append(amounts)
+            slack.append(for_slack)
+        return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))  # type: ignore[arg-type]
+
+    def _of_kind(
+        self, kind: int, capacity: int, revocable: int, loads: LeafLoads
+    ) -> tuple[list[int], list[int]]:
+        """Return entitlement and slack entitlement of each pool to a kind."""
+        known = self._known[kind]
+        given = [(firm[kind], held[kind], requested[kind]) for firm, held, requested in loads]
+        if known is not None and known.given == given and known.amounts == (capacity, revocable):
+            return known.found
+        of_kind = Kind(self.tree, loads, kind, None if known is None else known.of_kind)
+        whole = of_kind.entitlement(capacity)
+        found = whole, of_kind.revocable(revocable) if kind == _CPU else of_kind.slack(whole)
+        self._known[kind] = _Known((capacity, revocable), given, of_kind, found)
+        return found
+
+
+class _Known(NamedTuple):
+    """What was calculated last for a kind, and from what."""
+
+    amounts: tuple[int, int]
+    given: list[tuple[int, int, int]]
+    of_kind: Kind
+    found: tuple[list[int], list[int]]
 
 
 class Tree:

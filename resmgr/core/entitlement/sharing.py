@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
 from peloton.model.pool import PoolConfig
@@ -11,9 +11,9 @@ from peloton.model.resources import ZERO, Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
-from resmgr.core.entitlement.fair_share import Load, Snapshot, entitlements
+from resmgr.core.entitlement.fair_share import Division, LeafLoads, Load
 from resmgr.core.entitlement.usable import Admits, Counted, leave_out_unusable, place
-from resmgr.core.state.amounts import Charge, Vector
+from resmgr.core.state.amounts import NOTHING, Charge, Vector
 from resmgr.core.state.classes import ClassCapacities, Classes
 from resmgr.core.state.infeasible import Infeasible, beyond_capacity
 from resmgr.core.state.lifecycle import Lifecycle
@@ -22,7 +22,7 @@ from resmgr.core.state.pool import Pool
 from resmgr.core.state.pools import PoolTree
 
 Loads = tuple[tuple[object, ...], ...]
-_NO_LOAD = (0,) * 16
+_NO_LOAD = NOTHING, NOTHING, NOTHING
 _ALL: Counted = MappingProxyType({})
 
 
@@ -40,6 +40,7 @@ class Sharing:
         """The loads that the present entitlement was calculated from."""
         self._next = 0.0
         """When entitlement may next follow demand."""
+        self._division: Division | None = None
 
     def load_pools(self, configs: Iterable[PoolConfig]) -> list[Pool]:
         """Insert stored pools. Return and raise as `PoolTree.load`."""
@@ -104,11 +105,12 @@ class Sharing:
         """Share the capacity, where it is known, among all pools (docs/behaviour/pools.md, Entitlement)."""
         if self.tree.capacity is not None:
             self._order_classes()
-            self._loads = of_leaves = loads(self.tree)
-            entitle(self.tree, of_leaves)
+            self._loads = loads(self.tree)
+            self._division = division = division_of(self.tree, self._division)
+            entitle(self.tree, division=division)
             leave_out_unusable(
                 self._lifecycle.pending.active,
-                lambda counted: entitle(self.tree, of_leaves, counted),
+                lambda counted: entitle(self.tree, counted, division),
                 self._admits,
                 self._lifecycle.limits.preemption,
             )
@@ -165,27 +167,41 @@ def loads(tree: PoolTree) -> Loads:
     return (*whole, *of_parts)
 
 
-def entitle(tree: PoolTree, of_leaves: Loads, counted: Counted = _ALL) -> None:
+def division_of(tree: PoolTree, known: Division | None = None) -> Division:
+    """Return the division of capacity among the pools of a tree: `known` where the pools are the same."""
+    pools = [pool.config for pool in tree]
+    return known if known is not None and known.pools == pools else Division(pools)
+
+
+def entitle(tree: PoolTree, counted: Counted = _ALL, division: Division | None = None) -> None:
     """Set the entitlement of all pools. The capacity must be known.
 
     `counted`: the demand that counts for some leaves, or their parts, in place of all that they have.
+    `division`: that of the tree's pools, where the caller keeps it.
     """
     if tree.classes is not None:
         entitle_by_class(tree, tree.classes, counted)
         return
     assert tree.capacity is not None, "capacity is not known"
-    snapshot = Snapshot(
-        pools=[pool.config for pool in tree],
-        capacity=tree.capacity,
-        revocable_cpu=tree.slack_capacity.cpu,
-        loads={
-            pool.id: load_of(pool, counted.get(pool))
-            for pool, load in zip(tree.leaves(), of_leaves, strict=True)
-            if load != _NO_LOAD
-        },
-    )
-    for pool_id, entitled in entitlements(snapshot).items():
-        tree.get(pool_id).entitle(entitled.total.values(), entitled.slack.values())
+    division = division or division_of(tree)
+    pools = [tree.get(pool_id) for pool_id in division.tree.ids]
+    needs: LeafLoads = [_needs_of(pool, counted) if pool.leaf else _NO_LOAD for pool in pools]
+    found = division.of(tree.capacity.values(), tree.slack_capacity.cpu, needs)
+    for pool, (whole, slack) in zip(pools, found, strict=True):
+        pool.entitle(whole, slack)
+
+
+def _needs_of(pool: Pool, counted: Counted) -> tuple[Vector, Vector, Vector]:
+    """Return a leaf's need without slack, its allocated slack, and its requested slack."""
+    cpu, memory, disk, gpu = pool.firm()
+    more = counted.get(pool, pool.demand)
+    need = cpu + more[0], memory + more[1], disk + more[2], gpu + more[3]
+    return need, _vector(pool.slack), _vector(pool.slack_demand)
+
+
+def _vector(amounts: Sequence[int]) -> Vector:
+    cpu, memory, disk, gpu = amounts
+    return cpu, memory, disk, gpu
 
 
 def entitle_by_class(tree: PoolTree, classes: Classes, counted: Counted = _ALL) -> None:

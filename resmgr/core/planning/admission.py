@@ -12,7 +12,7 @@ from itertools import islice
 from peloton.model.ids import mesos_task_id
 from peloton.model.states import TaskType
 from resmgr.core.admission.checks import FailedCheck, beyond_limit, refusal
-from resmgr.core.entitlement.sharing import entitle, loads
+from resmgr.core.entitlement.sharing import entitle
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.amounts import Charge
 from resmgr.core.state.entities import Gang
@@ -82,7 +82,7 @@ def plan_admission(scheduler: Scheduler, pool: Pool, groups: Sequence[PlannedGan
     for group, refused in zip(groups, limited, strict=True):
         if not refused:
             leaf.add_demand(group.charge.times(group.count))
-    entitle(tree, loads(tree))
+    entitle(tree)
     simulations: dict[Pool, _Simulation] = {}
 
     def of_class(charge: Charge) -> _Simulation:

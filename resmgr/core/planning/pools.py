@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from peloton.model.ids import PoolId
 from peloton.model.pool import PoolConfig
-from resmgr.core.entitlement.sharing import entitle, loads
+from resmgr.core.entitlement.sharing import entitle
 from resmgr.core.state.amounts import Vector
 from resmgr.core.state.pools import PoolTree
 
@@ -30,7 +30,7 @@ def plan_pool(tree: PoolTree, config: PoolConfig) -> list[PoolEffect]:
     use what they would get. The capacity must be known. Raises InvalidArgument and PoolExists as the change.
     """
     planned = tree.copy()
-    entitle(planned, loads(planned))
+    entitle(planned)
     before = {pool.id: pool.entitlement for pool in planned}
     if planned.find(config.id) is None:
         planned.check_new(config)
@@ -38,6 +38,6 @@ def plan_pool(tree: PoolTree, config: PoolConfig) -> list[PoolEffect]:
     else:
         planned.check_update(config)
         planned.replace(config)
-    entitle(planned, loads(planned))
+    entitle(planned)
     effects = (PoolEffect(pool.id, pool.path, before.get(pool.id), pool.entitlement) for pool in planned)
     return [each for each in effects if each.id == config.id or each.before != each.after]

@@ -6,9 +6,13 @@ from collections import Counter
 
 from hostmgr.core.hosts.all_hosts import Hosts
 from hostmgr.core.state.columns import columns_of
+from hostmgr.core.state.host_filter import HostFilter
 from hostmgr.core.state.offers import free
 from hostmgr.core.state.states import ClaimState
 from hostmgr.core.term import Term
+from peloton.model.resources import Resources
+
+_WANTS = [HostFilter(Resources.of(cpu=cpu, gpu=gpu)) for cpu in (1, 3, 5) for gpu in (0, 1)]
 
 
 def check(hosts: Hosts) -> None:
@@ -17,6 +21,15 @@ def check(hosts: Hosts) -> None:
     check_claims(hosts)
     check_holds(hosts)
     check_states(hosts)
+    check_matches(hosts)
+
+
+def check_matches(hosts: Hosts) -> None:
+    """What is kept of which hosts match is what the columns say."""
+    for want in _WANTS:
+        mask, counts, left = hosts.table._lasting(want)
+        anew, counted, passing = hosts.table._lasting_anew(want)
+        assert (mask == anew).all() and (counts, left) == (counted, passing), want
 
 
 def check_offers(hosts: Hosts) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.states import TaskState
-from resmgr.core.entitlement.sharing import entitle, loads
+from resmgr.core.entitlement.sharing import entitle
 from tests.unit.resmgr.world import World, needs
 
 CORES = 24
@@ -85,7 +85,7 @@ def check_progress(world: World) -> None:
         for queue in queues.all
         if (gang := queue.head()) is not None
     ]
-    entitle(scheduler.tree, loads(scheduler.tree))
+    entitle(scheduler.tree)
     too_large = [
         any(gang.charge.entitled[0] > each.entitlement[0] for each in pool.ancestors)
         for pool, gang in waiting
@@ -135,7 +135,7 @@ def test_usable_demand_is_given_as_much_as_without_the_rule(
     scheduler = world.scheduler
     scheduler.entitle()
     after = {pool.id: pool.entitlement[0] for pool in scheduler.tree.leaves()}
-    entitle(scheduler.tree, loads(scheduler.tree))
+    entitle(scheduler.tree)
     for leaf in scheduler.tree.leaves():
         queues = scheduler.pending.active.get(leaf)
         heads = [gang for queue in queues.all if (gang := queue.head())] if queues else []
