@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hostmgr.core.state.columns import CONCURRENT_LAUNCHES, HostColumns, Mask, PoolOf, Rows, columns_of
+from hostmgr.core.state.columns import CONCURRENT_LAUNCHES, HostColumns, Mask, Rows, columns_of
 from hostmgr.core.state.host_filter import HostFilter, Ranking, Result
+from hostmgr.core.state.host_pools import PoolOf
 from hostmgr.core.state.states import ClaimState
 from peloton.model.constraint import Constraint, Label
 from peloton.model.host_class import HostClass, class_of_host
@@ -60,7 +61,7 @@ class HostTable(HostColumns):
         return mask, counts
 
     def _lasting(self, want: HostFilter) -> tuple[Mask, dict[Result, int], int]:
-        """Return which rows match as far as lasting reasons go, the others by reason, and the former's number.
+        """Return which rows match but for temporary reasons, the others by reason, and the former's number.
 
         It is the same until a host is changed in more than its free resources, so it is kept.
         """

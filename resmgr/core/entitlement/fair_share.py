@@ -101,7 +101,7 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
 
 
 class Division:
-    """The entitlement of the same pools for loads that change: what has not changed is not calculated again."""
+    """The entitlement of the same pools for loads that change: what is known is not calculated again."""
 
     __slots__ = ("_known", "pools", "tree")
 
@@ -121,7 +121,7 @@ class Division:
             amounts, for_slack = self._of_kind(kind, amount, revocable_cpu if kind == _CPU else 0, loads)
             total.append(amounts)
             slack.append(for_slack)
-        return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))  # type: ignore[arg-type]
+        return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))
 
     def _of_kind(
         self, kind: int, capacity: int, revocable: int, loads: LeafLoads
