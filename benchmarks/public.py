@@ -1,0 +1,63 @@
+"""Peloton against others on public ground: docs/benchmarks.md tells what is compared, and the results.
+
+    python -m benchmarks.public kueue [--test baseline] [--cohorts 0] [--part 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from benchmarks import kueue
+from benchmarks.throughput import client_of, report_usage, tell, usage
+from minicluster.components import DAEMONS
+from minicluster.temporary import run_program, temporary_cluster
+
+
+def main() -> int:
+    options = arguments()
+    return run_program("benchmark", lambda: options.run(options))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    kinds = parser.add_subparsers(required=True, metavar="TEST")
+    one = kinds.add_parser("kueue", help="Kueue's performance test through the real daemons")
+    one.add_argument("--test", choices=tuple(kueue.TESTS), default="baseline")
+    one.add_argument("--cohorts", type=int, default=0, help="in place of the test's own number")
+    one.add_argument("--part", type=float, default=1.0, help="of the workloads of each stream")
+    one.add_argument("--hosts", type=int, default=kueue.HOSTS, help=f"of {kueue.HOST_CPUS} cores")
+    one.add_argument("--timeout", type=float, default=1200.0, help="seconds until the run is given up")
+    one.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
+    one.set_defaults(run=run_kueue)
+    return parser.parse_args()
+
+
+def run_kueue(options: argparse.Namespace) -> int:
+    test = kueue.TESTS[options.test]
+    given = kueue.generator_of(test, options.cohorts, options.part)
+    with temporary_cluster(kueue.cluster_settings(options.hosts), tell, options.keep_logs) as cluster:
+        with client_of(cluster) as client:
+            before = usage(cluster)
+            result = kueue.run(cluster, client, given, options.timeout)
+        after = usage(cluster)
+        daemons = [part.name for part in cluster.components() if part.kind in DAEMONS]
+    print(f"workloads: {result.workloads}")
+    print(f"seconds until all were created: {result.creation:.1f}")
+    print(f"seconds in all: {result.seconds:.1f} (published {test.seconds:.0f}, asked {test.asked:.0f})")
+    print(f"use of the quotas: {100 * result.use:.1f} %")
+    for kind, found in result.classes.items():
+        published = test.admission[kind]
+        print(f"{kind}: mean seconds to admission: {found.to_admission:.2f} (published {published:.1f})")
+        print(f"{kind}: of these after jobmgr had it: {found.after_acceptance:.2f}")
+    report_usage(before, after, daemons, result.workloads)
+    print(f"load average: {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
