@@ -1,9 +1,10 @@
 """Kueue's scheduler performance test through the real daemons, with simulated agents, in real time.
 
-What the test creates is public: cohorts of queues with quotas, and three streams of workloads for each queue,
-each of which creates one every so many milliseconds (kubernetes-sigs/kueue, test/performance/scheduler). Here a
-cohort and a queue are pools: a queue has its quota reserved and may have what it may borrow beyond, up to what
-its cohort has. A workload is a batch job of one instance, on a simulated agent that runs it for its time.
+What the test creates is public: cohorts of queues with quotas, and three streams of workloads for each
+queue, each of which creates one every so many milliseconds (kubernetes-sigs/kueue,
+test/performance/scheduler). Here a cohort and a queue are pools: a queue has its quota reserved and may have
+what it may borrow beyond, up to what its cohort has. A workload is a batch job of one instance, on a
+simulated agent that runs it for its time.
 
 Kueue admits by quota alone; here the workloads are placed and launched, too, on hosts that have room for
 several times the quota. So a workload's time to admission is measured until its first run runs, which comes
@@ -315,7 +316,9 @@ class _Load:
     async def wait(self) -> None:
         """Wait until no job is active."""
         spec = job_pb2.QuerySpec(pagination=query_pb2.PaginationSpec(limit=1), jobStates=ACTIVE)
-        while (await self._query(spec)).pagination.total:
+        while True:
+            if not (await self._query(spec)).pagination.total:
+                return
             await asyncio.sleep(POLL_SECONDS)
 
     async def outcome(self) -> list[Workload]:

@@ -1,6 +1,6 @@
 """Peloton against others on public ground: docs/benchmarks.md tells what is compared, and the results.
 
-    python -m benchmarks.public kueue [--test baseline] [--cohorts 0] [--part 1]
+python -m benchmarks.public kueue [--test baseline] [--cohorts 0] [--part 1]
 """
 
 from __future__ import annotations
@@ -8,12 +8,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import defaultdict
 from pathlib import Path
+from statistics import mean
 
-from benchmarks import kueue
+from benchmarks import gpu_sharing, kueue
 from benchmarks.throughput import client_of, report_usage, tell, usage
 from minicluster.components import DAEMONS
 from minicluster.temporary import run_program, temporary_cluster
+
+TRACES = Path("../shared/traces")
+SHARES = (1.0, 1.3)
 
 
 def main() -> int:
@@ -34,6 +39,10 @@ def arguments() -> argparse.Namespace:
     one.add_argument("--timeout", type=float, default=1200.0, help="seconds until the run is given up")
     one.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
     one.set_defaults(run=run_kueue)
+    two = kinds.add_parser("openb", help="GPUs of Alibaba's cluster that rankings of hosts allocate")
+    two.add_argument("--traces", type=Path, default=TRACES, help="folder of the public traces")
+    two.add_argument("--seeds", type=int, default=3, help="drawn workloads")
+    two.set_defaults(run=run_openb)
     return parser.parse_args()
 
 
@@ -56,6 +65,23 @@ def run_kueue(options: argparse.Namespace) -> int:
         print(f"{kind}: of these after jobmgr had it: {found.after_acceptance:.2f}")
     report_usage(before, after, daemons, result.workloads)
     print(f"load average: {os.getloadavg()[0]:.1f}")
+    return 0
+
+
+def run_openb(options: argparse.Namespace) -> int:
+    hosts = gpu_sharing.read_hosts(options.traces / gpu_sharing.HOSTS)
+    tasks = gpu_sharing.read_tasks(options.traces / gpu_sharing.TASKS)
+    found: dict[str, list[list[gpu_sharing.Allocated]]] = defaultdict(list)
+    for seed in range(options.seeds):
+        for name, ranking in gpu_sharing.rankings(hosts, tasks, seed).items():
+            drawn = gpu_sharing.drawn(tasks, seed)
+            found[name].append(gpu_sharing.allocate(hosts.copy(), drawn, ranking, SHARES))
+            tell(f"seed {seed}: {name}")
+    for name, runs in found.items():
+        for share, at in zip(SHARES, zip(*runs, strict=True), strict=True):
+            values = [100 * each.allocated for each in at]
+            spread = f"{min(values):.1f} to {max(values):.1f}"
+            print(f"{name}: GPUs allocated at {share:.0%}: {mean(values):.1f} % ({spread})")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from peloton.model.amounts import amount
 from peloton.model.ids import ROOT_POOL
 from peloton.model.job import JobSpec
-from peloton.model.pool import PoolConfig, pool_paths
+from peloton.model.pool import PoolConfig, pool_path
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.model.task import TaskSpec
 
@@ -27,7 +27,7 @@ def over_limit_text(kind: str, gang: float, limit: float, path: str) -> str:
 
 def over_limits(spec: JobSpec, pools: Sequence[PoolConfig]) -> list[OverLimit]:
     """Return the gangs of a new job that ask for more than a limit of its pool, or of one above it."""
-    by_id, paths = {pool.id: pool for pool in pools}, pool_paths(pools)
+    by_id = {pool.id: pool for pool in pools}
     found = []
     for instances, needs in _gangs(spec):
         pool = by_id.get(spec.pool_id)
@@ -35,7 +35,8 @@ def over_limits(spec: JobSpec, pools: Sequence[PoolConfig]) -> list[OverLimit]:
             over = _over(needs, pool)
             if over is not None:
                 kind, amount, limit = over
-                found.append(OverLimit(instances, over_limit_text(kind, amount, limit, paths[pool.id])))
+                text = over_limit_text(kind, amount, limit, pool_path(pool.id, pools))
+                found.append(OverLimit(instances, text))
                 break
             pool = by_id.get(pool.parent)
     return found

@@ -11,6 +11,7 @@ from peloton.model.pool import PoolConfig
 from storage.cassandra.session import Row, Session
 from storage.cassandra.terms import Gate
 from storage.codec import HOST, POOL
+from storage.pool_reads import PoolReads
 
 
 class _Table:
@@ -34,6 +35,10 @@ class _Table:
 class CassandraPools(_Table):
     """Resource pools in the Cassandra store."""
 
+    def __init__(self, session: Session, gate: Gate) -> None:
+        super().__init__(session, gate)
+        self._reads = PoolReads(lambda: self._rows("read_pools"))
+
     async def write(self, pool: PoolConfig) -> None:
         """Insert or replace."""
         await self._put("put_pool", pool.id, POOL.encode(pool))
@@ -44,7 +49,7 @@ class CassandraPools(_Table):
 
     async def all(self) -> Sequence[PoolConfig]:
         """Return all pools."""
-        return tuple(POOL.decode(config) for (config,) in await self._rows("read_pools"))
+        return await self._reads.all()
 
 
 class CassandraHosts(_Table):

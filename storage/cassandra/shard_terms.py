@@ -17,7 +17,7 @@ from peloton.errors import Fenced, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.shard import shard_of
 from storage.cassandra.session import Session
-from storage.cassandra.shared_read import SharedRead
+from storage.shared_read import SharedRead
 
 AHEAD_MICROSECONDS = 10_000_000
 """Microseconds by which a term reserves timestamps ahead of its clock."""

@@ -12,9 +12,9 @@ from peloton.model.ids import JobId
 from peloton.model.versions import OWN
 from storage.cassandra.session import Session
 from storage.cassandra.shard_terms import AHEAD_MICROSECONDS, LEAST_AHEAD_MICROSECONDS, TRIES, OwnedShards
-from storage.cassandra.shared_read import SharedRead
 from storage.interface import Fence
 from storage.newer import refuse_newer_writers
+from storage.shared_read import SharedRead
 
 T = TypeVar("T")
 

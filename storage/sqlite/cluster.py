@@ -9,6 +9,7 @@ from peloton.model.ids import PoolId
 from peloton.model.lockdown import Component
 from peloton.model.pool import PoolConfig
 from storage.codec import HOST, POOL
+from storage.pool_reads import PoolReads
 from storage.sqlite.reader import Readers
 from storage.sqlite.writer import Writer
 
@@ -40,6 +41,10 @@ class _Table:
 class SqlitePools(_Table):
     """Resource pools in the SQLite store."""
 
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        super().__init__(writer, readers)
+        self._reads = PoolReads(lambda: self._rows(SELECT_POOLS))
+
     async def write(self, pool: PoolConfig) -> None:
         """Insert or replace."""
         await self._run(REPLACE_POOL, pool.id, POOL.encode(pool))
@@ -50,7 +55,7 @@ class SqlitePools(_Table):
 
     async def all(self) -> Sequence[PoolConfig]:
         """Return all pools."""
-        return tuple(POOL.decode(config) for (config,) in await self._rows(SELECT_POOLS))
+        return await self._reads.all()
 
 
 class SqliteHosts(_Table):

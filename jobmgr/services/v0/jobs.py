@@ -9,6 +9,7 @@ from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun, Workflows
+from jobmgr.services.common.computing import computed
 from jobmgr.services.common.crash_loops import crash_looping, explained
 from jobmgr.services.common.dependencies import find_dependencies
 from jobmgr.services.common.growth import check_updatable, growth, shown_config
@@ -101,7 +102,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
 
     async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
-        config = await asyncio.to_thread(validated, with_priority(request.config, self._classes))
+        size = len(request.config.SerializePartialToString())
+        config = await computed(size, validated, with_priority(request.config, self._classes))
         check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
@@ -114,7 +116,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         config.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now, updatedBy=current().name)
         )
-        spec = await asyncio.to_thread(job_spec, config, 1, config_payload(config, secrets.refs))
+        spec = await computed(size, job_spec, config, 1, config_payload(config, secrets.refs))
         return spec, secrets
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
