@@ -3,12 +3,12 @@
 A task with a part of a GPU gets it on one device, one with several GPUs whole devices. Tasks are drawn from
 the trace at random, with replacement, arrive one by one, never leave, and are lost where no host takes them,
 until a share of the cluster's GPUs has been asked for: as in "Beware of Fragmentation: Scheduling GPU-Sharing
-Workloads with Fragmentation Gradient Descent" (Weng et al., USENIX ATC 2023), with whose figures these compare.
+Workloads with Fragmentation Gradient Descent" (Weng et al., USENIX ATC 2023), whose figures compare.
 
 Peloton gives a GPU to one task, as Mesos does, and its placement knows how many GPUs a host has free, not how
-much of each device. So the hosts here are a model of their own, in which a ranking is a function. The ranking
-of Peloton's placement, by the fragments of each host's GPUs as one amount (placement/core/fragmentation.py), is
-one of them; here it is among the hosts whose devices take the task.
+much of each device. So the hosts here are a model of their own, in which a ranking is a function. The one of
+Peloton's placement, by the fragments of each host's GPUs as one amount (placement/core/fragmentation.py), is
+among them; here it is applied to the hosts whose devices take the task.
 """
 
 from __future__ import annotations
