@@ -176,7 +176,8 @@ class _Growth:
     def changed(self, cluster: Cluster, rows: Column) -> Column:
         """Return which of some hosts are in another state."""
         same = (self.cpu[rows] == cluster.cpu[rows]) & (self.gpus[rows] == cluster.gpus[rows]).all(axis=1)
-        return rows[~same]
+        found: Column = rows[~same]
+        return found
 
 
 class FragmentationGradient:

@@ -15,6 +15,7 @@ from benchmarks.gpu_sharing import (
     Cluster,
     FragmentationGradient,
     Kind,
+    Ranking,
     allocate,
     at_random,
     best_fit,
@@ -107,7 +108,7 @@ def test_the_gradient_follows_the_hosts() -> None:
 def test_no_ranking_gives_more_than_there_is(name: str) -> None:
     hosts = cluster([1000] * 8, [1000] * 2, [1000], cpu=32_000)
     tasks = [HALF, ONE, TWO, Kind(100, 1, 1, 300), NONE]
-    ranking = {
+    ranking: Ranking = {
         "random": at_random(1),
         "best fit": best_fit(hosts),
         "pooled": FragmentationGradient(workload_of(tasks), pooled_fragments),
