@@ -108,14 +108,14 @@ def test_the_gradient_follows_the_hosts() -> None:
 def test_no_ranking_gives_more_than_there_is(name: str) -> None:
     hosts = cluster([1000] * 8, [1000] * 2, [1000], cpu=32_000)
     tasks = [HALF, ONE, TWO, Kind(100, 1, 1, 300), NONE]
-    ranking: Ranking = {
+    named: dict[str, Ranking] = {
         "random": at_random(1),
         "best fit": best_fit(hosts),
         "pooled": FragmentationGradient(workload_of(tasks), pooled_fragments),
         "devices": FragmentationGradient(workload_of(tasks)),
-    }[name]
+    }
     total = hosts.total_gpu
-    found = allocate(hosts, drawn(tasks, 1), ranking, [0.5, 1.3])
+    found = allocate(hosts, drawn(tasks, 1), named[name], [0.5, 1.3])
     assert [each.asked >= share for each, share in zip(found, [0.5, 1.3], strict=True)] == [True, True]
     assert 0 < found[0].allocated <= found[1].allocated <= 1
     assert found[1].allocated == pytest.approx(1 - hosts.total_gpu / total)
