@@ -35,6 +35,7 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.shard import shard_of
 from peloton.model.states import TaskState
 from peloton.model.workflow import Workflow
+from peloton.new_calls import NEW_CALLS
 from storage.interface import Store
 
 EVENTS_PER_CYCLE = 2000
@@ -210,6 +211,7 @@ class Lane:
                 await self._wait_for_event()
                 while self._actions:
                     await self._run_action(*self._actions.popleft())
+                await NEW_CALLS.let_in()
                 await self._run_cycle()
         except Fenced as error:
             self.problem = str(error)

@@ -15,6 +15,7 @@ from peloton.errors import Fenced, IllegalTransition, PelotonError, Unavailable
 from peloton.identity.principal import current
 from peloton.identity.request import Said, enter
 from peloton.leaders import NOT_BEGUN
+from peloton.new_calls import NEW_CALLS
 from peloton.rpc.audit import Audit
 from peloton.rpc.caller import Terms, caller_of
 from peloton.rpc.checks import checked
@@ -154,6 +155,7 @@ def _stream(
 
 def _enter(context: Any) -> Said:
     """Take and count what a call says of itself."""
+    NEW_CALLS.note()
     story = enter(context.invocation_metadata() or ())
     CALLS_BY_CALLER.count(story.caller, story.service)
     return story

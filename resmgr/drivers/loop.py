@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.ids import Run
 from peloton.model.states import TaskType
+from peloton.new_calls import NEW_CALLS
 from peloton.sharding.claims import terms_of
 from peloton.waking import Signal, tick, until_tick
 from resmgr.core.placing.expiry import AT_ONCE
@@ -54,7 +55,7 @@ async def run_in_steps(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
-        await asyncio.sleep(0)
+        await NEW_CALLS.let_in()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class Driver:
             self._wake.clear()
             if self.cycle():
                 self._wake.set()
-                await asyncio.sleep(0)
+                await NEW_CALLS.let_in()
             else:
                 await asyncio.sleep(times.admission_pause)
 

@@ -1,0 +1,92 @@
+"""New calls come in while work holds the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import grpc
+import pytest
+
+from peloton.new_calls import MOST_ITERATIONS, PAUSE_SECONDS, QUIET_ITERATIONS, NewCalls
+
+CALLS = 100
+
+
+async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Awaitable[None]]) -> int:
+    """Return how many pieces of work, 12 ms each, are done until calls that wait already are answered."""
+
+    async def method(request: bytes, context: object) -> bytes:
+        new_calls.note()
+        return request
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(method)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", {"Call": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    pieces = 0
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            await asyncio.to_thread(grpc.channel_ready_future(channel).result, 30)
+            call = channel.unary_unary("/test/Call")
+            answers = [call.future(b"") for _ in range(CALLS)]
+            while not all(answer.done() for answer in answers):
+                time.sleep(0.012)  # holds the event loop, and not the threads of gRPC
+                pieces += 1
+                await between()
+            assert all(answer.result() == b"" for answer in answers)
+    finally:
+        await server.stop(None)
+    return pieces
+
+
+async def test_calls_that_wait_come_in_between_few_pieces_of_work() -> None:
+    new_calls = NewCalls()
+    assert await pieces_until_answered(new_calls, new_calls.let_in) < CALLS
+
+
+async def test_without_it_each_call_waits_for_two_pieces_of_work() -> None:
+    """If this fails, gRPC's server has learnt to take several calls at once: then `NewCalls` may go."""
+    assert await pieces_until_answered(NewCalls(), lambda: asyncio.sleep(0)) > CALLS
+
+
+class Iterations:
+    """Counts the iterations of the event loop, and notes a call in each of some of them."""
+
+    def __init__(self, new_calls: NewCalls, calls: int) -> None:
+        self.seen = 0
+        self._new_calls = new_calls
+        self._calls = calls
+
+    async def count(self) -> None:
+        """Count for ever."""
+        while True:
+            await asyncio.sleep(0)
+            self.seen += 1
+            if self._calls:
+                self._calls -= 1
+                self._new_calls.note()
+
+
+@pytest.mark.parametrize(
+    ("calls", "fewest", "most"),
+    [
+        (0, QUIET_ITERATIONS, QUIET_ITERATIONS + 2),
+        (50, 50 + QUIET_ITERATIONS - 2, 50 + QUIET_ITERATIONS + 2),
+        (10**6, MOST_ITERATIONS, MOST_ITERATIONS + 2),
+    ],
+)
+async def test_the_loop_runs_until_no_call_begins(calls: int, fewest: int, most: int) -> None:
+    now = 0.0
+    new_calls = NewCalls(lambda: now)
+    iterations = Iterations(new_calls, calls)
+    counting = asyncio.create_task(iterations.count())
+    await new_calls.let_in()
+    assert fewest <= iterations.seen <= most
+    seen = iterations.seen
+    now += PAUSE_SECONDS / 2  # once in a pause is enough
+    await new_calls.let_in()
+    assert iterations.seen <= seen + 1
+    counting.cancel()
