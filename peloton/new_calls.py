@@ -34,7 +34,7 @@ class NewCalls:
         self._begun += 1
 
     async def let_in(self) -> None:
-        """Let other tasks run once, and, if that has not been done for a while, let in the calls that wait."""
+        """Let other tasks run once and, if that was not done for a while, let in the calls that wait."""
         await asyncio.sleep(0)
         if self._clock() < self._next:
             return

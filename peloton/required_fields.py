@@ -17,6 +17,11 @@ def missing_fields(message: Message) -> list[str]:
     return [] if message.IsInitialized() else list(_missing(message, ""))
 
 
+def size_of(message: Message) -> int:
+    """Return the size in bytes, as `ByteSize`, which raises where a required field is missing."""
+    return len(message.SerializePartialToString())
+
+
 def _missing(message: Any, path: str) -> Iterator[str]:
     for field in message.DESCRIPTOR.fields:
         if field.is_required and not message.HasField(field.name):

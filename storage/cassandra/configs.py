@@ -11,6 +11,7 @@ from peloton.errors import NotFound
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
 from peloton.model.payload import Payload
+from peloton.offload import run_by_size
 from storage.cassandra.ranges import token_ranges
 from storage.cassandra.session import Row, Session
 from storage.codec import decode_payload, encode_payload
@@ -22,7 +23,6 @@ _LARGEST_SUMMARY_BYTES = 32 * 1024
 """Most bytes of a summary in a row without payload and words. A larger summary is built from the payload when
 it is needed, because rows are read by the hundred."""
 _CHUNK_BYTES = 512 * 1024
-_LARGEST_ON_LOOP_BYTES = 32 * 1024
 _CHUNKS_AT_ONCE = 8
 _RANGES = 16
 _ROWS_AT_ONCE = 200
@@ -43,10 +43,8 @@ class ConfigRow:
 
 
 async def config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:
-    """Encode a config, a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload.data) <= _LARGEST_ON_LOOP_BYTES:
-        return _config_row(job_id, spec)
-    return await asyncio.to_thread(_config_row, job_id, spec)
+    """Encode a config."""
+    return await run_by_size(len(spec.payload.data), _config_row, job_id, spec)
 
 
 def _config_row(job_id: JobId, spec: JobSpec) -> ConfigRow:

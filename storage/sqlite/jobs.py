@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
 from peloton.model.payload import NO_SECRETS, Payload, SecretBytes
 from peloton.model.workflow import Workflow
+from peloton.offload import run_by_size
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload, encode_payload
 from storage.jobindex.entries import IndexedTexts, indexed_texts, label_lines
@@ -38,10 +38,6 @@ DELETE_JOB = (
     ),
     *DELETE_OF_JOB,
 )
-
-
-_LARGEST_ON_LOOP_BYTES = 32 * 1024
-"""Bytes of a config."""
 
 
 def writing_runtime(job_id: JobId, runtime: JobRuntime) -> Write[None]:
@@ -138,10 +134,8 @@ class SqliteJobs:
 
 
 async def _texts(spec: JobSpec) -> IndexedTexts:
-    """Extract the texts of a config, of a large one off the event loop: 100,000 overrides take seconds."""
-    if len(spec.payload.data) <= _LARGEST_ON_LOOP_BYTES:
-        return indexed_texts(spec)
-    return await asyncio.to_thread(indexed_texts, spec)
+    """Extract the texts of a config."""
+    return await run_by_size(len(spec.payload.data), indexed_texts, spec)
 
 
 def _insert_config(db: sqlite3.Connection, job_id: JobId, spec: JobSpec, texts: IndexedTexts) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobmgr.engine.engine import Engine
-from jobmgr.services.common.computing import computed
 from peloton.model.job import JobSpec
 from peloton.model.limits import over_limits
 from peloton.model.spans import spans
+from peloton.offload import run_by_size
 from peloton.wire.payload import job_config
 from peloton.wire.validation.notes import MOST, image_notes, notes
 
@@ -38,7 +38,7 @@ class SpecWarnings:
             texts = [str(each.v1alpha if v1alpha else each) for each in odd]
             return texts + [_waits(each.instances, each.text) for each in over_limits(spec, pools)[:MOST]]
 
-        return await computed(len(spec.payload.data), found)
+        return await run_by_size(len(spec.payload.data), found)
 
 
 def _waits(instances: Sequence[int], text: str) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun, Workflows
-from jobmgr.services.common.computing import computed
 from jobmgr.services.common.crash_loops import crash_looping, explained
 from jobmgr.services.common.dependencies import find_dependencies
 from jobmgr.services.common.growth import check_updatable, growth, shown_config
@@ -34,6 +32,8 @@ from peloton.model.plural import plural
 from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
+from peloton.offload import run_by_size
+from peloton.required_fields import size_of
 from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_info_to, job_runtime_to, job_spec, job_summary_to
 from peloton.wire.payload import job_config
@@ -102,8 +102,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
 
     async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
-        size = len(request.config.SerializePartialToString())
-        config = await computed(size, validated, with_priority(request.config, self._classes))
+        size, given = size_of(request.config), with_priority(request.config, self._classes)
+        config = await run_by_size(size, validated, given)
         check_new_daemon(config)
         check_no_secret_volumes(config)
         secrets = await self._secrets.prepare(job_id, given_v0(request.secrets), config)
@@ -116,7 +116,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         config.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now, updatedBy=current().name)
         )
-        spec = await computed(size, job_spec, config, 1, config_payload(config, secrets.refs))
+        payload = config_payload(config, secrets.refs)
+        spec = await run_by_size(size, job_spec, config, 1, payload)
         return spec, secrets
 
     async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
@@ -233,7 +234,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
     ) -> tuple[JobSpec, Prepared]:
         """Return the next version, or the present one where no more than free numbers are used."""
         wanted = with_priority(wanted, self._classes, job.spec.sla, keeps=True)
-        config = await asyncio.to_thread(validated_update, job.config, wanted, job.is_released)
+        size = size_of(job.config) + size_of(wanted)
+        config = await run_by_size(size, validated_update, job.config, wanted, job.is_released)
         held = job.spec.payload.secrets
         secrets = await self._secrets.prepare(job.job_id, given_v0(request.secrets), config, held)
         if config == job.config and secrets.refs == held:
@@ -243,7 +245,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         config.changeLog.version = version
         config.changeLog.updatedAt = self._clock.wall()
         config.changeLog.updatedBy = current().name
-        spec = await asyncio.to_thread(job_spec, config, version, config_payload(config, secrets.refs))
+        payload = config_payload(config, secrets.refs)
+        spec = await run_by_size(size, job_spec, config, version, payload)
         return spec, secrets
 
     async def Stop(self, request: job_pb2.StopRequest, context: Any) -> job_pb2.StopResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from jobmgr.engine.engine import Engine
@@ -21,6 +20,8 @@ from peloton.model.job import JobSpec
 from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
+from peloton.offload import run_by_size
+from peloton.required_fields import size_of
 from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_spec
 from peloton.wire.validation.job import validated
@@ -74,7 +75,8 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         whole.CopyFrom(new)
         if not whole.respoolID.value:
             whole.respoolID.CopyFrom(config.respoolID)
-        whole = await asyncio.to_thread(validated, with_priority(whole, self._classes, old.sla))
+        given, size = with_priority(whole, self._classes, old.sla), size_of(whole)
+        whole = await run_by_size(size, validated, given)
         check_no_secret_volumes(whole)
         secrets = self._secrets.kept(old.payload.secrets, whole)
         whole.changeLog.createdAt = config.changeLog.createdAt
@@ -82,7 +84,7 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         whole.changeLog.updatedBy = current().name
         whole.changeLog.version = old.version + 1
         payload = config_payload(whole, secrets.refs)
-        return await asyncio.to_thread(job_spec, whole, old.version + 1, payload)
+        return await run_by_size(size, job_spec, whole, old.version + 1, payload)
 
     async def GetUpdate(self, request: pb.GetUpdateRequest, context: Any) -> pb.GetUpdateResponse:
         """Return an update. Raises NotFound."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -30,6 +29,8 @@ from peloton.model.job import JobSpec, Sla
 from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import EntityVersion, WorkflowOptions, WorkflowType, ranges_of
+from peloton.offload import run_by_size
+from peloton.required_fields import size_of
 from peloton.wire.job import config_payload, job_spec
 from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
 from peloton.wire.v1alpha.job_status import entity_version, version_to
@@ -335,7 +336,8 @@ class JobService(JobReads):
         A spec has no type: that of a daemon job is kept as a config of the v0 API, which has.
         """
         given = with_priority(given, self._classes, old)
-        config = await asyncio.to_thread(check_spec, given, job_pb2.JobType.ValueType(type_))
+        size, kind = size_of(given), job_pb2.JobType.ValueType(type_)
+        config = await run_by_size(size, check_spec, given, kind)
         try:
             check_no_secret_volumes(config)
             secrets = await prepare(config)
@@ -351,9 +353,8 @@ class JobService(JobReads):
                     updatedBy=current().name,
                 )
             )
-            return await asyncio.to_thread(
-                job_spec, config, version, config_payload(config, secrets.refs)
-            ), secrets
+            payload = config_payload(config, secrets.refs)
+            return await run_by_size(size, job_spec, config, version, payload), secrets
         spec = stateless_pb2.JobSpec()
         spec.CopyFrom(given)
         spec.revision.CopyFrom(
@@ -364,7 +365,7 @@ class JobService(JobReads):
                 updated_by=current().name,
             )
         )
-        return await asyncio.to_thread(spec_from_v1alpha, spec, version, secrets.refs), secrets
+        return await run_by_size(size, spec_from_v1alpha, spec, version, secrets.refs), secrets
 
 
 def _secret_error(error: InvalidArgument) -> InvalidArgument:

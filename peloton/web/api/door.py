@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from peloton.offload import run_by_size
 from peloton.web.api.caller import Caller
 from peloton.web.api.codec import dump, encode, parse
 from peloton.web.api.failures import HTTP_STATUS, CallFailure
@@ -38,8 +39,6 @@ TIMEOUT = 20.0
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_CALLS, MAX_STREAMS = 64, 256
 """Calls and streams at once."""
-INLINE_BYTES = 32 * 1024
-"""Bytes up to which a message is translated on the event loop; larger ones are in a thread."""
 UNKNOWN = "unknown"
 """The method of a call that names none of ours."""
 
@@ -100,7 +99,7 @@ class Door:
         method = in_cluster(method, request)
         metadata, timeout = user_of(request) + trace_of(request), timeout_of(request)
         body = await read_body(request, self._max_body_bytes)
-        message = await _in_thread_if_large(len(body), lambda: parse(method, body))
+        message = await run_by_size(len(body), lambda: parse(method, body))
         if method.streams:
             self._streams.take()
             return await _Lines.begun(
@@ -112,9 +111,7 @@ class Door:
             answer = await _unless_gone(request.receive, call)
         finally:
             self._calls.give_back()
-        return Response(
-            await _in_thread_if_large(len(answer), lambda: encode(dump(method, answer))), media_type=JSON
-        )
+        return Response(await run_by_size(len(answer), lambda: encode(dump(method, answer))), media_type=JSON)
 
 
 class _Places:
@@ -223,10 +220,6 @@ async def _unless_gone(receive: Receive, work: Awaitable[T]) -> T:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _in_thread_if_large(size: int, work: Callable[[], T]) -> T:
-    return work() if size <= INLINE_BYTES else await asyncio.to_thread(work)
 
 
 async def _describe(request: Request) -> Response:

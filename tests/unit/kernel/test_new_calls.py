@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +13,11 @@ import pytest
 from peloton.new_calls import MOST_ITERATIONS, PAUSE_SECONDS, QUIET_ITERATIONS, NewCalls
 
 CALLS = 100
+
+
+def hold_the_loop(seconds: float) -> None:
+    """Hold the event loop, and not the threads of gRPC."""
+    time.sleep(seconds)
 
 
 async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Awaitable[None]]) -> int:
@@ -22,7 +28,7 @@ async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Await
         return request
 
     server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(method)
+    handler: Any = grpc.unary_unary_rpc_method_handler(method)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test", {"Call": handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -30,10 +36,10 @@ async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Await
     try:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             await asyncio.to_thread(grpc.channel_ready_future(channel).result, 30)
-            call = channel.unary_unary("/test/Call")
+            call: Any = channel.unary_unary("/test/Call")
             answers = [call.future(b"") for _ in range(CALLS)]
             while not all(answer.done() for answer in answers):
-                time.sleep(0.012)  # holds the event loop, and not the threads of gRPC
+                hold_the_loop(0.012)
                 pieces += 1
                 await between()
             assert all(answer.result() == b"" for answer in answers)
