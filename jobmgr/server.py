@@ -12,6 +12,7 @@ from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.scope import scoped
 from jobmgr.services.common.volumes import Volumes
+from jobmgr.services.private.exec import ExecService
 from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
@@ -46,6 +47,7 @@ from peloton.config.agents import PLAIN, AgentAccess
 from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceServicer_to_server
+from peloton.private.jobmgr.exec.exec_pb2_grpc import add_ExecServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
 from peloton.private.jobmgr.usage.usage_pb2_grpc import add_UsageServiceServicer_to_server
@@ -75,6 +77,7 @@ NAMES = (
         add_MaintenanceServiceServicer_to_server,
         add_PlanServiceServicer_to_server,
         add_TaskAccessServiceServicer_to_server,
+        add_ExecServiceServicer_to_server,
         add_UsageServiceServicer_to_server,
         add_SchedulingServiceServicer_to_server,
     ),
@@ -141,6 +144,7 @@ def services(
             add_TaskAccessServiceServicer_to_server,
             TaskAccessService(engine, access, sandboxes, hosts_address),
         ),
+        service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
         service(add_UsageServiceServicer_to_server, usage),
         service(add_SchedulingServiceServicer_to_server, SchedulingService(classes)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),

@@ -18,6 +18,7 @@ from peloton.calls.resmgr import GET_MESOS_AGENT_INFO as _GET_MESOS_AGENT_INFO
 from peloton.calls.rpc import Answer, Request, Rpc, rpc
 from peloton.private.access import access_pb2
 from peloton.private.access.access_pb2_grpc import AccessServiceStub
+from peloton.private.jobmgr.exec.exec_pb2_grpc import ExecServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
 from peloton.private.plan.plan_pb2_grpc import PlanServiceStub
@@ -72,6 +73,8 @@ GET_JOB_ACCOUNT = _jobmgr(UsageServiceStub, lambda stub: stub.GetJobAccount)
 LIST_USED = _jobmgr(UsageServiceStub, lambda stub: stub.ListUsed)
 LIST_LOSSES = _jobmgr(UsageServiceStub, lambda stub: stub.ListLosses)
 BROWSE_SANDBOX = _jobmgr(TaskManagerStub, lambda stub: stub.BrowseSandbox)
+START_SESSION = _jobmgr(ExecServiceStub, lambda stub: stub.StartSession)
+END_SESSION = _jobmgr(ExecServiceStub, lambda stub: stub.EndSession)
 GET_JOB_V1ALPHA = _jobmgr(JobServiceStub, lambda stub: stub.GetJob)
 CREATE_JOB_V1ALPHA = _jobmgr(JobServiceStub, lambda stub: stub.CreateJob)
 PLAN_JOB = _jobmgr(PlanServiceStub, lambda stub: stub.PlanJob)

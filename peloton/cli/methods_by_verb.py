@@ -43,6 +43,7 @@ RESOURCES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             for verb in ("get", "list", "start", "stop", "restart", "refresh")
         },
         "logs": (_TASKS, "BrowseSandbox"),
+        "exec": ("peloton.private.jobmgr.exec.ExecService", "StartSession"),
         "explain": (_EXPLAIN, "ExplainTask"),
     },
     "pods": {

@@ -40,6 +40,7 @@ SERVICES: Mapping[str, Service] = {
     "host_v1alpha_svc": Service("hostmgr", "api.v1alpha.host.svc.host_svc", "HostServiceStub"),
     "jobmgr_private_svc": Service("jobmgr", "private.jobmgrsvc.jobmgrsvc", "JobManagerServiceStub"),
     "task_access_svc": Service("jobmgr", "private.jobmgr.access.access", "TaskAccessServiceStub"),
+    "exec_svc": Service("jobmgr", "private.jobmgr.exec.exec", "ExecServiceStub"),
     "usage_svc": Service("jobmgr", "private.jobmgr.usage.usage", "UsageServiceStub"),
     "scheduling_svc": Service("jobmgr", "private.jobmgr.scheduling.scheduling", "SchedulingServiceStub"),
     "maintenance_svc": Service("jobmgr", "private.jobmgr.maintenance.maintenance", "MaintenanceServiceStub"),

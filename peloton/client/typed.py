@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from peloton.private.hostmgr.sampling import sampling_pb2_grpc
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
     from peloton.private.jobmgr.access import access_pb2_grpc as task_access_pb2_grpc
+    from peloton.private.jobmgr.exec import exec_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
     from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
     from peloton.private.jobmgr.usage import usage_pb2_grpc
@@ -63,6 +64,7 @@ class Services:
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceStub
+    exec_svc: exec_pb2_grpc.ExecServiceStub
     usage_svc: usage_pb2_grpc.UsageServiceStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceStub
     explain_svc: explain_pb2_grpc.ExplainServiceStub
@@ -103,6 +105,7 @@ class AsyncServices:
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceAsyncStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceAsyncStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceAsyncStub
+    exec_svc: exec_pb2_grpc.ExecServiceAsyncStub
     usage_svc: usage_pb2_grpc.UsageServiceAsyncStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceAsyncStub
     explain_svc: explain_pb2_grpc.ExplainServiceAsyncStub

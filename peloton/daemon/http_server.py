@@ -12,7 +12,8 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from prometheus_client import Counter, Gauge
@@ -34,6 +35,9 @@ from peloton.daemon.http_connections import (
 )
 from peloton.model.amounts import byte_size
 
+if TYPE_CHECKING:
+    from peloton.daemon.http_websocket import WebSocket
+
 SWEEP_SECONDS = 0.5
 """Time between two sweeps over the connections, while there are any."""
 ACCEPT_PAUSE_SECONDS = 0.1
@@ -42,6 +46,9 @@ REFUSED_SECONDS = 0.05
 CLOSE_SECONDS = 3
 """Time for requests that are under way when the server stops."""
 SPARE_TEXT = "too many connections are open (http_limits): only health, metrics and version are answered\n"
+MAX_WEBSOCKET_MESSAGE_BYTES = 64 * 1024
+PING_SECONDS = 20.0
+"""Time between two signs of life of a WebSocket, and for the answer: a client that is gone is seen by it."""
 OPEN = Gauge("http_connections", "HTTP connections that are open.")
 CLOSED = Counter("http_connections_closed", "HTTP connections closed before their time, by reason.", ["why"])
 REFUSED = Counter("http_requests_refused", "HTTP requests refused for a limit, by limit.", ["limit"])
@@ -67,14 +74,22 @@ class BoundedServer(uvicorn.Server):
         listener: socket.socket,
         settings: HttpLimitSettings,
         tls: ssl.SSLContext | None = None,
+        websocket: type[WebSocket] | None = None,
     ) -> None:
-        """With `tls`, it speaks HTTPS."""
+        """With `tls`, it speaks HTTPS.
+
+        `websocket` is the protocol of WebSockets; without it, requests for one are taken for plain ones.
+        """
         config = uvicorn.Config(
             Bounded(app),
             log_config=None,
             access_log=False,
             lifespan="off",
-            ws="none",
+            ws="none" if websocket is None else websocket,
+            ws_max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
+            ws_per_message_deflate=False,  # a small message may be a large one
             server_header=False,
             timeout_keep_alive=settings.idle_seconds,  # type: ignore[arg-type] # a time for call_later
             timeout_graceful_shutdown=CLOSE_SECONDS,
@@ -85,7 +100,7 @@ class BoundedServer(uvicorn.Server):
         self.limits = limits_of(settings)
         self.seats = Seats(self.limits)
         self._listener, self.tls = listener, tls
-        self._guests: dict[_Guest, None] = {}
+        self._guests: dict[Guest, None] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._admitting: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
@@ -160,7 +175,7 @@ class BoundedServer(uvicorn.Server):
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             address = str(peer[0]) if isinstance(peer, tuple) else ""
-            guest = _Guest(self, connection, address, self.seats.take(address))
+            guest = Guest(self, connection, address, self.seats.take(address))
             if not self._guests:
                 self._woken.set()
             self._guests[guest] = None
@@ -174,20 +189,20 @@ class BoundedServer(uvicorn.Server):
         if self.seats.spare > SPARE:
             next(guest for guest in self._guests if guest.seat is Seat.PROBES).close("room")
 
-    def left(self, guest: _Guest) -> None:
+    def left(self, guest: Guest) -> None:
         """Note that a connection has ended."""
         if self._guests.pop(guest, guest) is None:
             self.seats.leave(guest.address, guest.seat)
 
 
-class _Guest:
+class Guest:
     """A connection, from when it was accepted."""
 
     def __init__(self, server: BoundedServer, connection: socket.socket, address: str, seat: Seat) -> None:
         self.address, self.seat = address, seat
         self._server = server
         self._socket = connection
-        self._protocol: _Protocol | None = None
+        self._protocol: _Protocol | WebSocket | None = None
         self.admitting: asyncio.Task[None] | None = None
         self._phase: tuple[Phase, object] = (Phase.HEADER, None)
         self._since = time.monotonic()
@@ -210,8 +225,8 @@ class _Guest:
             self.lost()
             raise
 
-    def made(self, protocol: _Protocol) -> None:
-        """Take the protocol, with which requests begin."""
+    def made(self, protocol: _Protocol | WebSocket) -> None:
+        """Take the protocol, with which requests begin, or that of a WebSocket which one has become."""
         self._protocol = protocol
         self._phase, self._since = (Phase.HEADER, None), time.monotonic()
 
@@ -245,9 +260,12 @@ class _Guest:
 class _Protocol(H11Protocol):
     """The protocol of a connection; tells what it is waiting for."""
 
-    def __init__(self, server: BoundedServer, guest: _Guest) -> None:
+    def __init__(self, server: BoundedServer, guest: Guest) -> None:
         super().__init__(server.config, server.server_state, {"seat": guest.seat})
         self._guest = guest
+        if server.config.ws_protocol_class is not None:
+            made: Any = server.config.ws_protocol_class
+            self.ws_protocol_class = partial(made, guest)  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -283,7 +301,7 @@ class Bounded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        answer = self._refusal(scope) if scope["type"] == "http" else None
+        answer = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
         await (answer or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:

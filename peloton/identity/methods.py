@@ -12,6 +12,8 @@ HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection."
 ACCESS = "peloton.private.access.AccessService"
 TASK_ACCESS, RENEW = "peloton.private.jobmgr.access.TaskAccessService", "GetToken"
+EXEC = "peloton.private.jobmgr.exec.ExecService"
+"""Who may call its StartSession, may run commands beside tasks."""
 LOCKDOWN = "/peloton.api.v1alpha.admin.svc.AdminService/Lockdown"
 """Who may call it, administers the cluster."""
 
@@ -20,6 +22,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetThrottledPods", "QueryJobCache", "GetInstanceAvailabilityInfoForJob"}
     ),
     TASK_ACCESS: frozenset({RENEW, "GetMembers", "GetSandboxFile"}),
+    EXEC: frozenset({"StartSession", "EndSession"}),
     "peloton.private.jobmgr.maintenance.MaintenanceService": frozenset({"CheckHosts"}),
     "peloton.private.jobmgr.usage.UsageService": frozenset(
         {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
@@ -68,6 +71,7 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     "peloton.private.jobmgr.JobManagerService": frozenset({"GetInstanceAvailabilityInfoForJob"}),
     "peloton.private.plan.PlanService": None,
     TASK_ACCESS: frozenset({"GetMembers", "GetSandboxFile"}),
+    EXEC: None,
     "peloton.private.jobmgr.usage.UsageService": None,
     "peloton.private.resmgr.explain.ExplainService": None,
 }

@@ -28,7 +28,10 @@ LONGEST_CHARACTERS = 200
 MOST_VALUES = 200
 """Values of a list that are kept."""
 _IDS = ("JobID", "PodName", "UpdateID", "VolumeID", "ResourcePoolID", "ResourcePoolPath", "TaskID", "PodID")
-_NAMES = ("name", "hostname", "hostnames", "sourcePool", "destinationPool", "components", "instanceId")
+_NAMES = (
+    *("name", "hostname", "hostnames", "sourcePool", "destinationPool", "components"),
+    *("instanceId", "instance", "session"),
+)
 Metadata = Iterable[tuple[str, str | bytes]]
 
 

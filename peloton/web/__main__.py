@@ -14,6 +14,7 @@ from peloton.daemon import log as logs
 from peloton.daemon.descriptors import raise_descriptor_limit
 from peloton.daemon.http import bound_socket
 from peloton.daemon.http_server import BoundedServer
+from peloton.daemon.http_websocket import WebSocket
 from peloton.daemon.supervise import Supervisor
 from peloton.errors import PelotonError
 from peloton.identity.agents import agent_access
@@ -47,7 +48,7 @@ async def serve(settings: WebSettings) -> str:
     app = make_app(Parts(settings, cluster, templates, hub, caller))
     encrypted = tls is not None and settings.tls.certificate_file is not None
     https = tls.http() if tls is not None and encrypted else None
-    server = BoundedServer(app, listener, settings.http_limits, https)
+    server = BoundedServer(app, listener, settings.http_limits, https, WebSocket)
     scope = Supervisor()
     scope.spawn("cluster", cluster.run())
     scope.spawn("http", server.run())

@@ -45,6 +45,7 @@ from peloton.web.sessions import ByProxy, LoggedIn, Sessions
 from peloton.web.templating import STATIC, Templates
 from peloton.web.views import PAGES, ROUTES
 from peloton.web.views.login import login_url, own_page
+from peloton.web.views.terminal.bridge import Terminals
 
 log = logging.getLogger(__name__)
 STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
@@ -96,6 +97,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     )
     app.state.parts = made
     app.state.sessions = sessions
+    app.state.terminals = Terminals(made.settings.terminals)
     return app
 
 
@@ -210,8 +212,8 @@ class _Defects:
         try:
             await self._app(scope, receive, noted)
         except Exception:
-            log.exception("%s %s", scope.get("method"), scope.get("path"))
-            if started:
+            log.exception("%s %s", scope.get("method", scope["type"]), scope.get("path"))
+            if started or scope["type"] != "http":
                 raise
             text = "the log of peloton-web says more"
             await _error(Request(scope), 500, "The web UI has a defect here", text)(scope, receive, send)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from peloton.config.base import Settings
 from peloton.config.encryption import AgentSettings
 from peloton.config.limits import HttpLimitSettings
 from peloton.config.settings import ProcessSettings
@@ -23,6 +24,17 @@ class WebHttpLimitSettings(HttpLimitSettings):
     """Connections of one address at a time. All who come through a proxy have its address."""
 
 
+class TerminalSettings(Settings):
+    """Terminals in tasks that run, for those who may call ExecService.StartSession."""
+
+    total: int = Field(100, ge=0, le=10_000)
+    """Terminals that are open at a time; 0: there are none."""
+    per_user: int = Field(5, ge=1, le=1000)
+    """Terminals of a user at a time; of an address, where callers are not asked who they are."""
+    idle_seconds: float = Field(900.0, gt=0, le=86_400)
+    """Seconds after which a terminal into which nothing is typed is closed."""
+
+
 class WebSettings(ProcessSettings):
     """Settings of the web UI."""
 
@@ -36,6 +48,8 @@ class WebSettings(ProcessSettings):
     """How much browsers and programs may take."""
     agents: AgentSettings = AgentSettings()
     """How Mesos agents are asked for the files of tasks."""
+    terminals: TerminalSettings = TerminalSettings()
+    """Terminals in tasks."""
     call_seconds: float = Field(5.0, ge=0.5, le=60.0)
     """Seconds after which a daemon that does not answer counts as unreachable."""
     poll_seconds: float = Field(1.0, ge=0.2, le=60.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from peloton.client.auth import Auth
@@ -32,19 +32,19 @@ class Parts:
     """Makes the calls of the JSON door."""
 
 
-def parts(request: Request) -> Parts:
+def parts(request: HTTPConnection) -> Parts:
     """Return the parts of the application."""
     found: Parts = request.app.state.parts
     return found
 
 
-def auth_of(request: Request) -> Auth | None:
+def auth_of(request: HTTPConnection) -> Auth | None:
     """Return the user who is logged in, None where nobody is."""
     found: Auth | None = request.scope.get("peloton_auth")
     return found
 
 
-def calls(request: Request) -> Calls:
+def calls(request: HTTPConnection) -> Calls:
     """Return the calls of the request's user."""
     return parts(request).cluster.calls(auth_of(request))
 

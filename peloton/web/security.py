@@ -9,6 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peloton.model.amounts import byte_size
@@ -25,11 +26,24 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+
+def csp_of_terminal(nonce: str) -> str:
+    """Return the policy of a page with a terminal, whose library makes style sheets, and styles of cells.
+
+    The sheets carry the nonce; styles of single elements need none, and can load nothing.
+    """
+    own = f"style-src 'self' 'nonce-{nonce}'; style-src-attr 'unsafe-inline'"
+    return CSP.replace("style-src 'self'", own)
+
+
 HSTS = ("strict-transport-security", "max-age=31536000")
 """Makes browsers use HTTPS alone for a year, for the web UI's own name and no other."""
 COOKIE = "peloton_csrf"
 FIELD = "csrf"
 HEADER = "x-csrf-token"
+SUBPROTOCOL_PREFIX = "peloton.csrf."
+"""Of the subprotocol that carries the token of a WebSocket: browsers can set no header of these."""
 LONGEST_BODY_BYTES = 1024 * 1024
 """Bytes of a form."""
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -75,6 +89,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
+        if scope["type"] == "websocket":
+            await (await self._checked_socket(scope))(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -98,14 +115,29 @@ class Guard:
         app, receive = await self._checked(scope, headers, held, receive)
         await app(scope, receive, send_guarded)
 
+    def _wrong_name(self, headers: Headers) -> str:
+        """Return why a request's host is not ours, empty where it is."""
+        name = _name_of(headers.get("host", ""))
+        if not self._names or name in self._names:
+            return ""
+        why = f"this web UI is not called {name!r}: call it {' or '.join(sorted(self._names))}, or add "
+        return f"{why}the name to host_names in its settings"
+
+    async def _checked_socket(self, scope: Scope) -> ASGIApp:
+        """Return what answers a request to become a WebSocket."""
+        headers = Headers(scope=scope)
+        if wrong := self._wrong_name(headers):
+            return PlainTextResponse(wrong, 421)
+        if wrong := _forged_socket(scope, headers):
+            return PlainTextResponse(wrong, 403)
+        return self._app
+
     async def _checked(
         self, scope: Scope, headers: Headers, held: str, receive: Receive
     ) -> tuple[ASGIApp, Receive]:
         """Return what answers, and the request's body."""
-        name = _name_of(headers.get("host", ""))
-        if self._names and name not in self._names:
-            why = f"this web UI is not called {name!r}: call it {' or '.join(sorted(self._names))}, or add "
-            return await self._deny(scope, 421, f"{why}the name to host_names in its settings"), receive
+        if wrong := self._wrong_name(headers):
+            return await self._deny(scope, 421, wrong), receive
         if scope["method"] in SAFE or scope["path"].startswith(self._open or ("\0",)):
             return self._app, receive
         body = None if _declared(headers) > LONGEST_BODY_BYTES else await _body(receive)
@@ -116,6 +148,22 @@ class Guard:
         if wrong := _forged(scope, headers, held, body):
             return await self._deny(scope, 403, wrong), receive
         return self._app, _replayed(body, receive)
+
+
+def _forged_socket(scope: Scope, headers: Headers) -> str:
+    """Return why a WebSocket may be another site's, empty where it is ours.
+
+    Browsers let any site open one, with the user's cookies, and tell of whose page it is.
+    """
+    origin = headers.get("origin", "")
+    if not origin or urlsplit(origin).netloc != headers.get("host", ""):
+        return f"the connection was opened by another site, {origin or 'unnamed'!r}"
+    held = cookie(headers, COOKIE)
+    given = next((each for each in scope["subprotocols"] if each.startswith(SUBPROTOCOL_PREFIX)), "")
+    token = given.removeprefix(SUBPROTOCOL_PREFIX)
+    if not held or not hmac.compare_digest(token.encode(), held.encode()):
+        return "the page is from before this browser's present session: reload it"
+    return ""
 
 
 def _forged(scope: Scope, headers: Headers, held: str, body: bytes) -> str:

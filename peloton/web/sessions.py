@@ -109,7 +109,7 @@ class LoggedIn:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] == "http":
+        if scope["type"] in ("http", "websocket"):
             headers = Headers(scope=scope)
             scope["peloton_auth"] = await self._bearer(scope, headers) or self._session(headers)
         await self._app(scope, receive, send)

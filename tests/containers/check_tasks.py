@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from peloton.client.agent_session import AgentSession, command_info
+from peloton.client.agent_calls import command_info
+from peloton.client.agent_session import AgentSession
 from peloton.client.sandbox import Agent
 from tests.contract.mesos.framework import eventually, get
 from tests.contract.mesos.test_agent import ENDS, Cluster, with_agent

@@ -32,6 +32,7 @@ def places(world: World) -> dict[str, str]:
         "instance": run,
         "instance-failed": f"/jobs/{failed}/instances/0",
         "instance-waiting": f"/jobs/{waiting}/instances/0",
+        "terminal": f"{run}/terminal",
         "logs": f"{run}/logs",
         "logs-found": f"/jobs/{failed}/instances/0/logs?find=script",
         "files": f"{run}/files",

@@ -28,8 +28,9 @@ def exec_(
     One word is a line for the shell, such as 'ls -l | wc'; several words are run as they are. Flags stand
     before JOB. The exit code is that of COMMAND, 128 and the number for a signal. COMMAND ends when this
     command is interrupted, and with the task. Its Mesos agent must be reachable from here.
+    Who may call ExecService.StartSession may do this.
     """
-    from peloton.cli.exec import execute, find_container
+    from peloton.cli.exec import execute, place_of
 
     if not session.plain:
         raise click.UsageError("the output of a command is its own: it has no form as JSON, YAML or names")
@@ -37,5 +38,5 @@ def exec_(
         command = command[1:]
     if not command:
         raise click.UsageError("the command is missing: `peloton task exec JOB INSTANCE COMMAND...`")
-    agent, container = find_container(session, job_id, instance)
-    return execute(agent, container, command, stdin=stdin, terminal=tty, out=sys.stdout.buffer)
+    with place_of(session, job_id, instance) as place:
+        return execute(place, command, stdin=stdin, terminal=tty, out=sys.stdout.buffer)

@@ -18,6 +18,7 @@ from peloton.web.views.overview import pages as overview
 from peloton.web.views.pools import forms as pool_forms
 from peloton.web.views.pools import pages as pools
 from peloton.web.views.sandbox import files, follow, logs
+from peloton.web.views.terminal import pages as terminal
 from peloton.web.views.topology import pages as topology
 
 PAGES: tuple[Page, ...] = (
@@ -43,6 +44,7 @@ ROUTES: tuple[BaseRoute, ...] = (
     *pool_forms.ROUTES,
     *follow.ROUTES,
     *files.ROUTES,
+    *terminal.ROUTES,
     *hosts.ROUTES,
     *lost.ROUTES,
     *hostpools.ROUTES,

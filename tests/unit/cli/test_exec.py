@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import re
@@ -14,89 +15,26 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import uvloop
 
-from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.agent import sessions as agent_sessions
-from minicluster.mesos.agent.container_usage import Container
-from minicluster.mesos.agent.isolation import NOTHING
-from minicluster.mesos.agent.layout import Layout
-from minicluster.mesos.agent.location import RunLocation
-from minicluster.mesos.agent.run import Run as AgentRun
-from minicluster.mesos.agent.sandbox_files import Files
-from minicluster.mesos.agent.session_api import SessionApi
-from minicluster.mesos.agent.sessions import Sessions
-from minicluster.mesos.agent.task_commands import Companions
-from minicluster.mesos.common.http import Server
-from minicluster.mesos.common.server_process import listen
 from peloton.api.v0.task import task_pb2
-from peloton.client.agent_session import AgentSession, command_info
+from peloton.client.agent_calls import command_info
+from peloton.client.agent_session import AgentSession
 from peloton.client.agents import agents_by
 from peloton.client.sandbox import Agent, AgentUnreachable
 from peloton.errors import NotFound, PelotonError
 from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
+from peloton.private.jobmgr.exec import exec_pb2
 from peloton.recordio import RECORDIO
 
 from .conftest import Run
 from .fakes import FakeDaemons
+from .session_agent import CONTAINER, JOB, PATH, SECONDS, SessionAgent
 
 RECORDING = Path(__file__).resolve().parents[4] / "shared" / "mesos" / "13-agent-sandbox" / "exchange.jsonl"
-JOB = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0"
-CONTAINER = "26e93be6-5472-402c-8803-adbe66691f42"
-SECONDS = 60
-
-
-class SessionAgent:
-    """An agent with one running task, in a thread of its own."""
-
-    def __init__(
-        self,
-        sandbox: Path,
-        make_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._tls = tls
-        variable = mesos.Environment.Variable(name="COLOUR", value="green")
-        command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
-        task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
-        self.run = AgentRun(RunLocation("S0", "F0", CONTAINER, sandbox), mesos.FrameworkInfo(), task)
-        companions = Companions(Layout(sandbox), NOTHING)
-        self.sessions = Sessions(lambda container: self.run if container == CONTAINER else None, companions)
-        self.address = ("", 0)
-        self._loop = make_loop()
-        self._ready, self._over = threading.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
-        self._thread.start()
-        assert self._ready.wait(SECONDS)
-
-    async def _serve(self) -> None:
-        files = Files(Layout(self.run.place.sandbox))
-        api = SessionApi(self.sessions, files, self)
-        server, socket = Server(api.handle, lambda: None, api.streamed), listen("127.0.0.1", 0)
-        await server.serve(socket, self._tls)
-        self.address = socket.getsockname()
-        self._ready.set()
-        await self._over.wait()
-        await self.sessions.stop()
-        await server.stop()
-
-    def running_in(self, container_id: str) -> AgentRun | None:
-        return None
-
-    def containers(self) -> list[Container]:
-        return []
-
-    def call(self, function: Callable[[], object]) -> None:
-        self._loop.call_soon_threadsafe(function)
-
-    def stop(self) -> None:
-        self.call(self._over.set)
-        self._thread.join(SECONDS)
-        self._loop.close()
-
-    def session(self, size: tuple[int, int] | None = None) -> AgentSession:
-        return AgentSession(Agent(*self.address, timeout=SECONDS), CONTAINER, size)
 
 
 @pytest.fixture
@@ -136,12 +74,23 @@ def test_a_command_runs_by_tls(tmp_path: Path, make_loop: Callable[[], asyncio.A
 
 @pytest.fixture(autouse=True)
 def running(daemons: FakeDaemons, agent: SessionAgent) -> None:
+    host, port = agent.address
+    ids = itertools.count(1)
+    daemons.answers["StartSession"] = lambda _: exec_pb2.StartSessionResponse(
+        session=f"session-{next(ids)}", hostname=host, port=str(port), paths=[PATH]
+    )
+    daemons.answers["EndSession"] = exec_pb2.EndSessionResponse()
+
+
+@pytest.fixture
+def earlier(daemons: FakeDaemons, agent: SessionAgent) -> None:
+    """A job manager of before there was ExecService."""
+    daemons.answers["StartSession"] = (grpc.StatusCode.UNIMPLEMENTED, "no such service")
     info = task_pb2.TaskInfo(runtime=task_pb2.RuntimeInfo(state=task_pb2.RUNNING))
     daemons.answers["Get"] = task_pb2.GetResponse(result=info)
-    path = f"/slaves/S0/frameworks/F0/executors/{JOB}-0-1/runs/{CONTAINER}/stdout"
     host, port = agent.address
     daemons.answers["BrowseSandbox"] = task_pb2.BrowseSandboxResponse(
-        hostname=host, port=str(port), paths=[path]
+        hostname=host, port=str(port), paths=[PATH]
     )
 
 
@@ -167,6 +116,37 @@ def executed(session: AgentSession, *words: str, read: Callable[[], bytes] | Non
 )
 def test_a_command_runs_beside_a_task(run: Run, words: list[str], code: int, out: str, err: str) -> None:
     assert run("task", "exec", JOB, "0", *words) == (code, out, err)
+
+
+def test_the_job_manager_is_told_of_the_session(run: Run, daemons: FakeDaemons) -> None:
+    assert run("task", "exec", JOB, "0", "exit 3").code == 3
+    (begin,), (end,) = daemons.requests("StartSession"), daemons.requests("EndSession")
+    assert (begin.job_id.value, begin.instance) == (end.job_id.value, end.instance) == (JOB, 0)
+    assert end.session == "session-1"
+    daemons.answers["EndSession"] = (grpc.StatusCode.UNAVAILABLE, "away")
+    outcome = run("task", "exec", JOB, "0", "echo done; exit 4")
+    assert (outcome.code, outcome.out) == (4, "done\n") and "was not told" in outcome.err
+
+
+def test_who_may_not_is_refused_and_nothing_runs(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
+    daemons.answers["StartSession"] = (grpc.StatusCode.PERMISSION_DENIED, "user viewer may not call it")
+    outcome = run("task", "exec", JOB, "0", "touch here")
+    assert outcome.code == 1 and "user viewer may not call it" in outcome.err
+    assert not (tmp_path / "here").exists() and not daemons.requests("EndSession")
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_job_manager_of_an_earlier_version(run: Run, daemons: FakeDaemons) -> None:
+    assert run("task", "exec", JOB, "0", "echo $COLOUR; exit 4") == (4, "green\n", "")
+    answer = daemons.answers["BrowseSandbox"]
+    answer.error.notRunning.message = "it has no sandbox"
+    assert run("task", "exec", JOB, "0", "true").err == "peloton: it has no sandbox\n"
+    daemons.answers["Get"].result.runtime.state = task_pb2.SUCCEEDED
+    outcome = run("task", "exec", JOB, "0", "true")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "peloton: instance 0 is SUCCEEDED: a command runs beside a task that is RUNNING\n",
+    )
 
 
 def test_it_runs_in_the_sandbox(run: Run, tmp_path: Path) -> None:
@@ -263,17 +243,14 @@ def test_refusals(
         AgentSession(agent.session().agent, "nosuch").run({}, print)
     monkeypatch.setattr(agent_sessions, "MOST", 0)
     assert "Too many sessions" in run("task", "exec", JOB, "0", "true").err
-    answer = daemons.answers["BrowseSandbox"]
-    answer.paths[:] = ["/frameworks/F0/executors/x/runs/latest/stdout"]
-    assert "its container is not known" in run("task", "exec", JOB, "0", "true").err
-    answer.error.notRunning.message = "it has no sandbox"
-    assert run("task", "exec", JOB, "0", "true").err == "peloton: it has no sandbox\n"
-    daemons.answers["Get"].result.runtime.state = task_pb2.SUCCEEDED
-    outcome = run("task", "exec", JOB, "0", "true")
-    assert (outcome.code, outcome.err) == (
-        1,
-        "peloton: instance 0 is SUCCEEDED: a command runs beside a task that is RUNNING\n",
+    daemons.answers["StartSession"] = exec_pb2.StartSessionResponse(
+        session="s", paths=["/frameworks/F0/executors/x/runs/latest/stdout"]
     )
+    assert "its container is not known" in run("task", "exec", JOB, "0", "true").err
+    why = "instance 0 is SUCCEEDED: a command runs beside a task that is RUNNING"
+    daemons.answers["StartSession"] = (grpc.StatusCode.FAILED_PRECONDITION, why)
+    outcome = run("task", "exec", JOB, "0", "true")
+    assert (outcome.code, outcome.err) == (1, f"peloton: {why} (FAILED_PRECONDITION)\n")
     assert run("task", "exec", JOB, "0").code == run("task", "exec", JOB, "x", "true").code == 2
     assert "the command is missing" in run("task", "exec", JOB, "0", "--").err
     assert run("task", "exec", "--nope", JOB, "0", "true").code == 2
@@ -281,7 +258,9 @@ def test_refusals(
 
 
 def test_an_agent_that_is_away(run: Run, daemons: FakeDaemons) -> None:
-    daemons.answers["BrowseSandbox"].port = "1"
+    daemons.answers["StartSession"] = exec_pb2.StartSessionResponse(
+        session="s", hostname="127.0.0.1", port="1", paths=[PATH]
+    )
     outcome = run("task", "exec", JOB, "0", "true")
     assert outcome.code == 3 and "agent 127.0.0.1:1 cannot be reached" in outcome.err
 

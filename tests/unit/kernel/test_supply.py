@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from tools import audit, lock
+from tools import audit, lock, vendored
 
 ROOT = Path(__file__).parents[3]
 LOCKS = {
@@ -146,3 +146,8 @@ def test_nothing_is_known_of_an_empty_database(tmp_path: Path, capsys: pytest.Ca
     database.write_text("[]")
     assert audit.main([str(database)]) == 0
     assert "no known weaknesses" in capsys.readouterr().err
+
+
+def test_files_of_others_in_the_web_ui_are_those_that_were_looked_at() -> None:
+    assert vendored.changed() == []
+    assert {each.name for each in vendored.FILES} == {each.name for each in vendored.STATIC.glob("xterm*")}

@@ -10,7 +10,15 @@ from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1alpha_pb2
-from peloton.calls.web import BROWSE_SANDBOX, EXPLAIN_TASK, GET_JOB, GET_POD_EVENTS, GET_TASK, GET_USAGE
+from peloton.calls.web import (
+    BROWSE_SANDBOX,
+    EXPLAIN_TASK,
+    GET_JOB,
+    GET_POD_EVENTS,
+    GET_TASK,
+    GET_USAGE,
+    START_SESSION,
+)
 from peloton.errors import NotFound, PelotonError
 from peloton.present.usage import usage_text
 from peloton.present.why import ENDED, explain_task
@@ -18,10 +26,10 @@ from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
-from peloton.web.permissions import refusals
+from peloton.web.permissions import Method, refusals
 from peloton.web.sandbox import known_instance
 from peloton.web.views.instances.rows import events_of, instance_of, lanes_of
-from peloton.web.views.jobs.pages import pools_of, with_links
+from peloton.web.views.jobs.pages import pool_of, with_links
 from peloton.web.views.jobs.why import Waiting, task_waiting
 from peloton.web.views.shared.timeline import timeline
 from peloton.web.views.shared.usage_charts import instance_charts
@@ -31,15 +39,13 @@ async def load_instance(subject: Subject) -> Mapping[str, Any]:
     """Return an instance with its runs and its events."""
     calls, job_id, number = subject.calls, subject.path["job_id"], subject.path["instance"]
     job, number = peloton_pb2.JobID(value=job_id), known_instance(number)
-    got, told, about, pools = await asyncio.gather(
+    got, told, about = await asyncio.gather(
         calls.read(GET_TASK, task_pb2.GetRequest(jobId=job, instanceId=number)),
         calls.read(GET_POD_EVENTS, task_pb2.GetPodEventsRequest(jobId=job, instanceId=number)),
         calls.read(GET_JOB, job_pb2.GetRequest(id=job)),
-        pools_of(calls),
     )
-    held = about.jobInfo.config.respoolID.value
-    pool = next((each.path.value for each in pools if each.id.value == held), "")
-    denied = await refusals(calls, {"files": BROWSE_SANDBOX}, pool)
+    methods: Mapping[str, Method] = {"files": BROWSE_SANDBOX, "terminal": START_SESSION}
+    denied = await refusals(calls, methods, await pool_of(calls, about))
     instance, events = instance_of(job_id, got), events_of(told.result)
     usage = await _usage(calls, job_id, got.result)
     return {
@@ -90,7 +96,7 @@ PAGES = (
         "/jobs/{job_id}/instances/{instance:int}",
         "instance.html",
         load_instance,
-        live=("state", "waiting", "usage", "runs", "timeline", "events"),
+        live=("state", "terminal", "waiting", "usage", "runs", "timeline", "events"),
         nav="Jobs",
     ),
 )

@@ -76,6 +76,12 @@ async def pools_of(calls: Calls) -> Sequence[respool_pb2.ResourcePoolInfo]:
     return answer.resourcePools
 
 
+async def pool_of(calls: Calls, job: job_pb2.GetResponse) -> str:
+    """Return the path of the pool of a job, empty where it is not known."""
+    held = job.jobInfo.config.respoolID.value
+    return next((each.path.value for each in await pools_of(calls) if each.id.value == held), "")
+
+
 async def load_jobs(subject: Subject) -> Mapping[str, Any]:
     """Return a page of the jobs that a search finds."""
     search = JobSearch.of(subject.query)

@@ -1,0 +1,121 @@
+"""A shell with a terminal beside a task: a nested container session of its agent, without blocking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import httpx2
+
+from peloton.client.agent_calls import (
+    INPUT_HEADERS,
+    LARGEST_ANSWER_BYTES,
+    PATH,
+    PLAIN_HEADERS,
+    STREAM_HEADERS,
+    Json,
+    Nested,
+    Output,
+    Size,
+    command_info,
+    exit_code,
+    refusal,
+)
+from peloton.config.agents import PLAIN, AgentAccess
+from peloton.errors import PelotonError, Unavailable
+
+SHELL = command_info(
+    ["export TERM=xterm-256color; if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi"]
+)
+_CREDENTIALS = "the web UI's settings `agents` give it some"
+Write = Callable[[bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTerminal:
+    """Where a shell runs: the container of a run at its agent."""
+
+    host: str
+    port: int
+    nested: Nested
+    seconds: float
+    """Time-out of connecting, and of answers that come at once."""
+    access: AgentAccess = PLAIN
+
+    async def run(self, size: Size, records: AsyncIterator[bytes], write: Write) -> int:
+        """Run the shell to its end and return its exit code, 128 and the number for a signal.
+
+        `records` are what `agent_calls.typed` and `resized` return. The shell ends where this is cancelled.
+        Raises NotFound where the task is not there, Unavailable, and PelotonError for a refusal.
+        """
+        timeout = httpx2.Timeout(self.seconds, read=None, write=None)
+        try:
+            # Without `trust_env`: agents are not behind a proxy of the environment.
+            async with httpx2.AsyncClient(
+                trust_env=False, verify=self.access.verify, timeout=timeout, headers=self.access.headers
+            ) as client:
+                await self._copied(client, size, records, write)
+                return await self._end(client)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Unavailable(f"{self} cannot be reached: {type(error).__name__}") from error
+
+    async def _copied(
+        self, client: httpx2.AsyncClient, size: Size, records: AsyncIterator[bytes], write: Write
+    ) -> None:
+        call = self.nested.launch(SHELL, size)
+        async with client.stream("POST", self._url, json=call, headers=STREAM_HEADERS) as answer:
+            if answer.status_code != httpx2.codes.OK:
+                raise self._refusal(answer.status_code, await _head(answer))
+            typing = asyncio.create_task(self._send(client, records))
+            try:
+                output = Output(self)
+                async for piece in answer.aiter_raw():
+                    for _, data in output.feed(piece):
+                        await write(data)
+            finally:
+                typing.cancel()
+                await asyncio.gather(typing, return_exceptions=True)
+
+    async def _send(self, client: httpx2.AsyncClient, records: AsyncIterator[bytes]) -> None:
+        """Send input. A failure shows in the output too: the session ends."""
+
+        async def body() -> AsyncIterator[bytes]:
+            yield self.nested.first_record()
+            async for record in records:
+                yield record
+
+        with suppress(httpx2.HTTPError):
+            await client.post(self._url, content=body(), headers=INPUT_HEADERS)
+
+    async def _end(self, client: httpx2.AsyncClient) -> int:
+        call: Json = self.nested.wait()
+        async with client.stream(
+            "POST", self._url, json=call, headers=PLAIN_HEADERS, timeout=self.seconds
+        ) as answer:
+            body = await _head(answer)
+        if answer.status_code != httpx2.codes.OK:
+            raise self._refusal(answer.status_code, body)
+        return exit_code(body, self)
+
+    def _refusal(self, status: int, body: bytes) -> PelotonError:
+        return refusal(self, status, body, _CREDENTIALS)
+
+    @property
+    def _url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.access.scheme}://{host}:{self.port}{PATH}"
+
+    def __str__(self) -> str:
+        return f"the agent at {self.host}:{self.port}"
+
+
+async def _head(answer: httpx2.Response) -> bytes:
+    """Return the beginning of a body."""
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > LARGEST_ANSWER_BYTES:
+            break
+    return bytes(body[:LARGEST_ANSWER_BYTES])

@@ -1,0 +1,1 @@
+"""A terminal in a task."""
