@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from peloton.daemon.http_connections import Phase
 
-if TYPE_CHECKING:
-    from peloton.daemon.http_server import Guest
+
+class Guest(Protocol):
+    """A connection of the server."""
+
+    def made(self, protocol: WebSocket) -> None:
+        """Take the protocol that it has become."""
+        ...
+
+    def lost(self) -> None:
+        """Note that it has ended."""
+        ...
 
 
 class WebSocket(WSProtocol):
