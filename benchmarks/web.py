@@ -1,7 +1,7 @@
 """The web UI over a large cluster of simulated agents: what pages and watchers cost.
 
     python benchmarks/web.py [pages] [streams] [--hosts 5000] [--pools 1000] [--instances 100000]
-                             [--browsers 200]
+                             [--browsers 200] [--no-usage]
 
 Prints one figure per line: seconds until a page's last byte arrives with nothing cached, its size, and
 seconds until Debian's chromium, where it is installed, has loaded it; then the CPU of peloton-web and of each
@@ -67,6 +67,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--pools", type=int, default=1_000)
     parser.add_argument("--instances", type=int, default=100_000, help="of the job")
     parser.add_argument("--browsers", type=int, default=200, help="that watch")
+    parser.add_argument(
+        "--no-usage", dest="usage", action="store_false", help="agents are not asked what tasks use"
+    )
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds until a step is given up")
     parser.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
     options = parser.parse_args()
@@ -78,7 +81,10 @@ def arguments() -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> int:
     simulated = Simulated(
-        agents=options.hosts, task_seconds=FOREVER, resources="cpus:32;mem:65536;disk:100000"
+        agents=options.hosts,
+        task_seconds=FOREVER,
+        resources="cpus:32;mem:65536;disk:100000",
+        usage=options.usage,
     )
     settings = read_cluster(None, {"ports": "free"}).model_copy(
         update={"simulated": simulated, "instances": Instances(web=1)}
@@ -141,6 +147,7 @@ class Bench:
             Place("instance", f"/jobs/{self._job}/instances/{instances - 1}"),
             Place("heat map and hosts", "/hosts"),
             Place("jobs by owner", "/groups?by=owner"),
+            Place("schedules", "/schedules"),
             Place("places", "/topology?by=hostname"),
             Place("events", "/events"),
             Place("what the box finds", "/search?q=1"),
@@ -150,11 +157,13 @@ class Bench:
         """Print how long each page takes that nobody has read of late."""
         with httpx2.Client(base_url=self._base, timeout=60) as http:
             for place in self._places:
-                before = usage(self._cluster)["web0"].cpu
+                before = usage(self._cluster)
                 times, size = self._openings(http, place)
-                spent = usage(self._cluster)["web0"].cpu - before
+                after = usage(self._cluster)
                 tell_times(f"{place.name}: last byte", times)
-                print(f"{place.name}: peloton-web's CPU s: {spent / OPENINGS:.3f}")
+                for daemon in ("web0", "jobmgr0", "resmgr0", "hostmgr0"):
+                    spent = (after[daemon].cpu - before[daemon].cpu) / OPENINGS
+                    print(f"{place.name}: {daemon}'s CPU s: {spent:.3f}")
                 print(f"{place.name}: KB: {size / 1000:.0f}")
         if not CHROMIUM.exists():
             tell(f"{CHROMIUM} is not there: `make web-browser` installs it")

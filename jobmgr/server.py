@@ -146,7 +146,7 @@ def services(
         ),
         service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
         service(add_UsageServiceServicer_to_server, usage),
-        service(add_SchedulingServiceServicer_to_server, SchedulingService(classes)),
+        service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, classes)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
         service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),

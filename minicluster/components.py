@@ -389,8 +389,8 @@ def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:
 
 
 def _sampling(cluster: ClusterSettings) -> Tree:
-    """Return whether agents are asked what tasks use: simulated ones serve nothing, each request fails."""
-    return {} if cluster.simulated is None else {"usage": {"enabled": False}}
+    """Return whether agents are asked what tasks use: simulated ones where it is wished."""
+    return {} if cluster.simulated is None or cluster.simulated.usage else {"usage": {"enabled": False}}
 
 
 def _agent_flags(cluster: ClusterSettings, layout: Layout, seed: int) -> list[str]:

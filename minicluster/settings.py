@@ -67,6 +67,8 @@ class Simulated(Settings):
     """Labels of each host."""
     task_seconds: float = Field(1.0, ge=0)
     """Seconds after which a task succeeds."""
+    usage: bool = False
+    """Whether they are asked what their tasks use, as real ones are: a share of what each asks for."""
 
 
 class Instances(Settings):

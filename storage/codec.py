@@ -213,7 +213,11 @@ def _rule_ends(values: Sequence[Any] | None) -> RuleEnds | None:
 
 
 def _schedule(values: Sequence[Any] | None) -> ScheduleState | None:
-    return None if values is None else ScheduleState(values[0], tuple(values[1]), *values[2:])
+    if values is None:
+        return None
+    seen, queued, *numbers = values
+    kept = numbers.pop() if numbers and not isinstance(numbers[-1], int) else ()
+    return ScheduleState(seen, tuple(queued), *numbers, kept=tuple(kept))
 
 
 def _task_counts(values: Mapping[str, int]) -> dict[TaskState, int]:

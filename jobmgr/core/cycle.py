@@ -11,7 +11,7 @@ from typing import assert_never
 
 from jobmgr.core.job import daemon, gangs
 from jobmgr.core.job.active_jobs import ActiveJobs
-from jobmgr.core.job.dependencies import on_dependency_seen, on_schedule_moved
+from jobmgr.core.job.dependencies import on_dependency_seen, on_pause_asked, on_schedule_moved
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.evictions import on_draining, on_preempted
 from jobmgr.core.job.releases import on_release_requested, on_reuse_requested
@@ -60,6 +60,7 @@ from jobmgr.core.state.events import (
     LaunchRefused,
     LaunchUncertain,
     Now,
+    PauseAsked,
     PendingReasons,
     Placed,
     Preempted,
@@ -293,6 +294,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_job_goal_requested(active, cycle, event)
         case DependencySeen():
             on_dependency_seen(active, cycle, event)
+        case PauseAsked():
+            return on_pause_asked(active, cycle, event)
         case ScheduleMoved():
             return on_schedule_moved(active, cycle, event)
         case VolumeDeletionRequested():

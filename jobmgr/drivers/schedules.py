@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from jobmgr.core.schedule.decide import decide, started
+from jobmgr.core.schedule.decide import MOST_DELETED, decide, deleted, next_expiry, started
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.engine.engine import Engine
@@ -111,10 +112,16 @@ class Schedules:
             await self._start(job, state.starting)
             state = started(state)
             await self._engine.move_schedule(job_id, state)
+        if decision.delete:
+            state = deleted(state, await self._deleted(job, decision.delete))
+            await self._engine.move_schedule(job_id, state)
         if not self._lives(job_id, state):
             return SOON_SECONDS  # it has ended meanwhile
         following = next(cron.times_after(schedule.cron, schedule.time_zone, state.seen), None)
-        until = self._wall() + LOOK_SECONDS if following is None else float(following)
+        times = (following, next_expiry(schedule, state))
+        until = min((float(each) for each in times if each is not None), default=self._wall() + LOOK_SECONDS)
+        if len(decision.delete) == MOST_DELETED:
+            until = self._wall() + SOON_SECONDS
         held = self._engine.job(job_id)
         if held is not None:
             self._next[job_id] = held.runtime, until
@@ -126,3 +133,21 @@ class Schedules:
             await self._engine.create_job(run_id(job.job_id, time), spec_of_run(job.job_id, job.spec, time))
         except AlreadyExists:
             log.info("the run of job %s at %d was created already", job.job_id, time)
+
+    async def _deleted(self, job: CachedJob, times: Sequence[int]) -> set[int]:
+        """Delete the runs of some times; return the times whose runs are gone.
+
+        A run stays that somebody has started again, until it has ended.
+        """
+        gone = set()
+        for time in times:
+            run = run_id(job.job_id, time)
+            try:
+                await self._engine.delete(run)
+            except Refused as error:
+                log.info("the run %s of job %s is kept for now: %s", run, job.job_id, error)
+                continue
+            except NotFound:
+                log.info("the run %s of job %s was deleted already", run, job.job_id)
+            gone.add(time)
+        return gone

@@ -13,6 +13,7 @@ from dataclasses import replace
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.events import (
     JobUpdated,
+    PauseAsked,
     ReleaseRequested,
     RestartRequested,
     ReuseRequested,
@@ -35,7 +36,7 @@ from jobmgr.engine.outbox import Outbox, Queue
 from jobmgr.engine.read_ahead import ReadAhead
 from jobmgr.engine.recovery import Recovery, read_job
 from jobmgr.engine.traces import trace_creation
-from peloton.clock import Clock, SystemClock
+from peloton.clock import NANOSECONDS, Clock, SystemClock
 from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.identity.principal import author
@@ -238,6 +239,18 @@ class Engine:
     async def move_schedule(self, job_id: JobId, state: ScheduleState) -> None:
         """Store how far a schedule is. Raises Refused where the job does not follow it any more."""
         await self.lanes.request(ScheduleMoved(job_id, state))
+
+    async def pause_schedule(self, job_id: JobId, pause: bool) -> None:
+        """Let a schedule begin no runs, or let it go on. Nothing changes where that is so already.
+
+        Times of a pause get no run. Raises NotFound, and Refused where the job has no schedule or has ended.
+        """
+        verb = "pause" if pause else "resume"
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, f"{verb} the schedule of")
+        await self.lanes.request(PauseAsked(job_id, pause, self.clock.wall() // NANOSECONDS))
+        job_log.asked(job_id, f"{verb} the schedule")
+        self.schedule_ends.wake()
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Begin a new run of instances whose goal is KILLED (None: all of them); return these.

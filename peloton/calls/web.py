@@ -20,6 +20,7 @@ from peloton.private.access import access_pb2
 from peloton.private.access.access_pb2_grpc import AccessServiceStub
 from peloton.private.jobmgr.exec.exec_pb2_grpc import ExecServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
+from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import SchedulingServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
 from peloton.private.plan.plan_pb2_grpc import PlanServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import ExplainServiceStub
@@ -71,6 +72,9 @@ GET_POD_EVENTS = _jobmgr(TaskManagerStub, lambda stub: stub.GetPodEvents)
 GET_USAGE = _jobmgr(UsageServiceStub, lambda stub: stub.GetUsage)
 GET_JOB_ACCOUNT = _jobmgr(UsageServiceStub, lambda stub: stub.GetJobAccount)
 LIST_USED = _jobmgr(UsageServiceStub, lambda stub: stub.ListUsed)
+LIST_SCHEDULES = _jobmgr(SchedulingServiceStub, lambda stub: stub.ListSchedules)
+PAUSE_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.PauseSchedule)
+RESUME_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.ResumeSchedule)
 LIST_LOSSES = _jobmgr(UsageServiceStub, lambda stub: stub.ListLosses)
 BROWSE_SANDBOX = _jobmgr(TaskManagerStub, lambda stub: stub.BrowseSandbox)
 START_SESSION = _jobmgr(ExecServiceStub, lambda stub: stub.StartSession)

@@ -28,6 +28,9 @@ GROUPS = {
     "plan": LazyEntry("peloton.cli.commands.run_file:plan", "Show what `run FILE` would do with a spec."),
     "spark": LazyEntry("peloton.cli.commands.spark:spark", "Run applications of Apache Spark."),
     "job": LazyEntry("peloton.cli.commands.job:job", "Create, watch, change and stop jobs."),
+    "schedule": LazyEntry(
+        "peloton.cli.commands.schedule:schedule", "Jobs by a schedule: list, pause, resume, runs."
+    ),
     "task": LazyEntry(
         "peloton.cli.commands.task:task", "Look at and control the instances of a job; read their output."
     ),

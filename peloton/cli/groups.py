@@ -20,7 +20,7 @@ VIEWS = frozenset(
         *("get", "list", "query", "status", "why", "cache", "dump", "events", "hosts", "offers", "pending"),
         *("active", "orphan", "active-list", "list-pods", "list-updates", "list-hosts", "events-v1alpha"),
         *("throttled-pods", "query-job-cache", "instance-availability", "usage"),
-        "priority-classes",
+        *("priority-classes", "runs"),
     )
 )
 """Commands that change nothing and end at once: they take `--watch`."""

@@ -27,7 +27,9 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.usage.UsageService": frozenset(
         {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
     ),
-    "peloton.private.jobmgr.scheduling.SchedulingService": frozenset({"ListPriorityClasses"}),
+    "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
+        {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule"}
+    ),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.problems.ProblemService": frozenset({"ListProblems"}),
     "peloton.private.hostmgr.feasibility.FeasibilityService": frozenset({"CheckGangs"}),
@@ -73,6 +75,9 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     TASK_ACCESS: frozenset({"GetMembers", "GetSandboxFile"}),
     EXEC: None,
     "peloton.private.jobmgr.usage.UsageService": None,
+    "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
+        {"ListSchedules", "PauseSchedule", "ResumeSchedule"}
+    ),
     "peloton.private.resmgr.explain.ExplainService": None,
 }
 """Methods that are about jobs or pools, and check in which pools these are: roles that are bound to pools,

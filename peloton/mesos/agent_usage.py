@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from peloton.errors import Unavailable
 from peloton.model.ids import CUSTOM_EXECUTOR_PREFIX, MesosTaskId
 from peloton.model.usage import Reading
 
+PATH = "/containers"
+_PROCESS = re.compile(r"slave\(\d{1,9}\)")
 _MOST = 2**62
 _MOST_SECONDS = _MOST / NANOSECONDS
 
@@ -33,6 +36,16 @@ class ContainerUsage:
         """Return what counts for the account of the run."""
         at, cpu = (round(min(each, _MOST_SECONDS) * NANOSECONDS) for each in (self.at, self.cpu_seconds))
         return Reading(at, cpu, min(self.memory_bytes, _MOST), min(self.memory_peak_bytes, _MOST))
+
+
+def containers_path(pid: str) -> str:
+    """Return where an agent tells what containers use: `slave(2)@10.0.0.7:5051` at `/slave(2)/containers`.
+
+    libprocess serves the paths of each of its processes below the name. Several agents in one process, as the
+    simulated ones are, differ in that only.
+    """
+    process = pid.partition("@")[0]
+    return f"/{process}{PATH}" if _PROCESS.fullmatch(process) else PATH
 
 
 def usages(listing: Any, address: str) -> Mapping[MesosTaskId, ContainerUsage]:

@@ -81,6 +81,7 @@ _ELSEWHERE = {
     "maintenance": "Hosts",
     "submit": "Jobs",
     "groups": "Jobs",
+    "schedules": "Jobs",
     "topology": "Hosts",
     "events": "Overview",
 }

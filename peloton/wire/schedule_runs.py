@@ -8,12 +8,11 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
+from peloton.model.schedule import SCHEDULE_LABEL
 from peloton.wire.job import config_payload, job_spec
 from peloton.wire.payload import job_config
 from peloton.wire.schedule import told
 
-SCHEDULE_LABEL = "peloton.schedule"
-"""The label of a run with the id of the job whose schedule it follows."""
 TIME_VARIABLE = "PELOTON_SCHEDULED_TIME"
 """The variable of its tasks with the time of the run, as RFC 3339 in UTC."""
 

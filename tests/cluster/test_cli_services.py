@@ -332,8 +332,21 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     walk(f"job release {job} --down-to 1 --resourceVersion 99", code=1, says="99")
     walk("job stop --owner walkers -l team=walk -f -n 5 -q 50 --progress", says=job)
     walk("job delete --owner walkers -l team=walk -f -n 5 -q 50", says=f"Job {done} deleted")
+    walk_schedules(walk, files)
     walk("usage --by owner --since 2h --until 2099-01-01 --every hour --pool /walk", says="Owner")
     walk("usage --by pool --since 7d -o csv", says="held_core_seconds")
+
+
+def walk_schedules(walk: Walk, files: Files) -> None:
+    yearly = BATCH.replace("name: walked", "name: nightly") + "schedule: {cron: '0 3 1 1 *'}\n"
+    spec = files("nightly", yearly)
+    walk("job create /walk", spec, says="created")
+    walk("schedule list --pool /walk -n 5", says="0 3 1 1 * (UTC)")
+    walk("schedule pause nightly", says="is paused")
+    walk("schedule list", says="paused since")
+    walk("schedule resume nightly", says="next run at")
+    walk("schedule runs nightly", says="no results")
+    walk("job stop nightly --progress -f")
 
 
 def walk_looks(walk: Walk, job: str, done: str) -> None:

@@ -49,6 +49,7 @@ def places(world: World) -> dict[str, str]:
         "submit": "/submit",
         "events": "/events",
         "groups": "/groups?by=owner",
+        "schedules": "/schedules",
         "pool-create": "/pools/root/do/create",
         "pool-edit": f"/pools/{world.harness.pool}/do/edit",
         "topology": f"/topology?by=zone,rack&at={quote('zone=<i>0')}",

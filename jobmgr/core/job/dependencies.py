@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.requests import stop_batch
+from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import DependencySeen, ScheduleMoved
+from jobmgr.core.state.events import DependencySeen, PauseAsked, ScheduleMoved
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.errors import Refused
 from peloton.model.dependency import Dependency, Verdict, verdict
+from peloton.model.schedule import ScheduleState, paused, resumed
 from peloton.model.states import JobState
 
 
@@ -31,8 +35,25 @@ def on_schedule_moved(active: ActiveJobs, cycle: Cycle, event: ScheduleMoved) ->
     change = active.change(cycle, event.job_id)
     if change is None or change.spec.schedule is None or change.goal in ENDING_JOB_GOALS:
         return Refused(f"job {event.job_id} follows no schedule any more")
-    change.schedule = event.state
+    now = _state(change)  # a pause may have begun or ended meanwhile
+    change.schedule = replace(event.state, paused=now.paused, seen=max(event.state.seen, now.seen))
     return None
+
+
+def on_pause_asked(active: ActiveJobs, cycle: Cycle, event: PauseAsked) -> Refused | None:
+    """Pause a schedule, or let it go on. Refused where the job follows none."""
+    change = active.change(cycle, event.job_id)
+    if change is None or change.spec.schedule is None:
+        return Refused(f"job {event.job_id} has no schedule")
+    if change.goal in ENDING_JOB_GOALS:
+        return Refused(f"the schedule of job {event.job_id} has ended: the job is stopped")
+    move = paused if event.pause else resumed
+    change.schedule = move(_state(change), event.at)
+    return None
+
+
+def _state(change: Change) -> ScheduleState:
+    return change.schedule or change.job.runtime.schedule_state
 
 
 def never(dependency: Dependency, state: JobState | None) -> str:

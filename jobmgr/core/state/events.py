@@ -181,6 +181,16 @@ class DependencySeen:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAsked:
+    """The schedule of a job is to be paused, or to go on."""
+
+    job_id: JobId
+    pause: bool
+    at: int
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleMoved:
     """The schedule of a job is to be stored as so far."""
 
@@ -340,6 +350,7 @@ JobEvent = (
     | RestartRequested
     | JobGoalRequested
     | DependencySeen
+    | PauseAsked
     | ScheduleMoved
     | VolumeDeletionRequested
     | Statuses

@@ -29,6 +29,7 @@ LISTING = frozenset(
         "GetJobIDFromJobName",
         "ListAccounts",
         "ListLosses",
+        "ListSchedules",
         "ListUsed",
         "Watch",
         "Cancel",

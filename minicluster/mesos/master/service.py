@@ -19,7 +19,7 @@ from minicluster.mesos.common import agent_link
 from minicluster.mesos.common.basic_auth import Credentials, principal_of
 from minicluster.mesos.common.http import Connection, Server
 from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Response, refuse
-from minicluster.mesos.master.core import agents, allocator, frameworks, operations, tasks
+from minicluster.mesos.master.core import agents, allocator, frameworks, operations, simulated_usage, tasks
 from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig, registrations
 from minicluster.mesos.master.core.state import Agent, Master, MasterConfig, Outbox
 from minicluster.mesos.master.election import Leadership
@@ -100,6 +100,8 @@ class MasterService:
         self._event_streams = EventStreams(self.cluster, self.now)
         self._simulation = Simulation(simulation) if simulation is not None else None
         self._simulation_config = simulation
+        self._simulated: dict[str, Agent] = {}
+        """The simulated agents by the path at which each tells what its tasks use."""
         self._streams: dict[str, Stream] = {}
         self._links: dict[str, AgentLink] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -132,8 +134,11 @@ class MasterService:
         self.leadership = Leadership(True, f"{self.cluster.config.hostname}:{self.cluster.config.port}", True)
         config = self._simulation_config
         if config is not None:
-            for message in registrations(config, self.cluster.config.ip, self.cluster.config.port):
-                agents.register(self.cluster, message, now, simulated=True)
+            found = registrations(config, self.cluster.config.ip, self.cluster.config.port)
+            for number, message in enumerate(found, 1):
+                agent = agents.register(self.cluster, message, now, simulated=number)
+                if isinstance(agent, Agent):  # a machine that is down is refused
+                    self._simulated[f"/{agent.process}/containers"] = agent
         self.cluster.outbox.agents.clear()
         allocator.run_periodically(self.cluster, now)
         self._after()
@@ -186,6 +191,8 @@ class MasterService:
     def _other(self, path: str, request: Request, connection: Connection) -> Response | None:
         if path == "/health":
             return Response(200)
+        if path in self._simulated:
+            return self._of_simulated(self._simulated[path], request)
         if path == "/version":
             return self._operator.version()
         if path == "/redirect":
@@ -214,6 +221,12 @@ class MasterService:
     def _denied(self, request: Request, realm: str) -> Response | None:
         allowed = self._credentials is None or principal_of(request, self._credentials) is not None
         return None if allowed else unauthorized(realm)
+
+    def _of_simulated(self, agent: Agent, request: Request) -> Response:
+        """Answer a request to a simulated agent."""
+        if request.method not in ("GET", "HEAD"):
+            return NOT_FOUND
+        return Response(200, mesos_json.dumps(simulated_usage.containers(agent, self.now())), JSON)
 
     def _of_this_process(self, path: str, request: Request) -> Response:
         """Answer a request that each master serves, whether it leads or not."""

@@ -12,7 +12,7 @@ from peloton.web.views.hostpools import pages as hostpools
 from peloton.web.views.hosts import lost
 from peloton.web.views.hosts import pages as hosts
 from peloton.web.views.instances import pages as instances
-from peloton.web.views.jobs import create, forms, groups
+from peloton.web.views.jobs import create, forms, groups, schedules
 from peloton.web.views.jobs import pages as jobs
 from peloton.web.views.overview import pages as overview
 from peloton.web.views.pools import forms as pool_forms
@@ -28,6 +28,7 @@ PAGES: tuple[Page, ...] = (
     *jobs.PAGES,
     *forms.PAGES,
     *groups.PAGES,
+    *schedules.PAGES,
     *instances.PAGES,
     *logs.PAGES,
     *files.PAGES,

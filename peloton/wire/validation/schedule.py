@@ -5,7 +5,7 @@ from __future__ import annotations
 from peloton import cron
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
-from peloton.model.schedule import MAX_CATCH_UP
+from peloton.model.schedule import KEPT_RUNS, MAX_CATCH_UP, MAX_KEPT_DAYS, MAX_KEPT_RUNS
 from peloton.wire.schedule import UTC
 from peloton.wire.validation.task import check_enum
 
@@ -27,6 +27,12 @@ def check_schedule(config: job_pb2.JobConfig) -> None:
     check_enum(wire, "overlap", "schedule.overlap")
     if wire.catch_up > MAX_CATCH_UP:
         raise InvalidArgument("schedule.catch_up", wire.catch_up, f"a number from 0 to {MAX_CATCH_UP}")
+    if wire.keep_runs > MAX_KEPT_RUNS:
+        wanted = f"a number from 1 to {MAX_KEPT_RUNS}, or 0 for {KEPT_RUNS}"
+        raise InvalidArgument("schedule.keep_runs", wire.keep_runs, wanted)
+    if wire.keep_days > MAX_KEPT_DAYS:
+        wanted = f"a number from 1 to {MAX_KEPT_DAYS}, or 0 for no bound by age"
+        raise InvalidArgument("schedule.keep_days", wire.keep_days, wanted)
     if config.dependsOn:
         wanted = "left out in a job with a schedule: each of its runs would wait for the same end of that job"
         raise InvalidArgument("dependsOn", f"{len(config.dependsOn)} of them", wanted)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobmgr.core.schedule.decide import decide, started
+from jobmgr.core.schedule.decide import decide, deleted, started
 from peloton import cron
 from peloton.model.schedule import MAX_CATCH_UP, MAX_QUEUED, ON_TIME_SECONDS, Overlap, Schedule, ScheduleState
 
@@ -29,6 +29,8 @@ class World:
     ends: dict[int, int] = field(default_factory=dict)
     """When the runs that live end, by their times."""
     lasts: int = 60
+    gone: set[int] = field(default_factory=set)
+    """The times whose runs are deleted."""
 
     def look(self) -> None:
         """Let a leader decide and act, as the driver does, unless it falls."""
@@ -42,15 +44,27 @@ class World:
         if self.falls():
             return
         self.ends.pop(decision.stop, None)
-        if self.falls() or not self.state.starting:
+        if self.falls():
             return
+        if self.state.starting and not self._start():
+            return
+        for time in decision.delete:
+            assert time in self.created and time not in self.ends, "a run is deleted that has not ended"
+            self.gone.add(time)
+            if self.falls():
+                return
+        self.state = deleted(self.state, decision.delete)
+
+    def _start(self) -> bool:
+        """Begin the run that is to begin; return False where the leader falls."""
         if self.state.starting not in self.created:  # the id follows from the time: it is there once
             assert not self.ends, "a run begins beside another one"
             self.created.append(self.state.starting)
             self.ends[self.state.starting] = self.now + self.lasts
         if self.falls():
-            return
+            return False
         self.state = started(self.state)
+        return True
 
 
 steps = st.lists(
@@ -68,6 +82,8 @@ schedules = st.builds(
     st.sampled_from(["UTC", "Europe/Berlin"]),
     st.sampled_from(Overlap),
     st.sampled_from([0, 1, 3, MAX_CATCH_UP]),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from([0, 1]),
 )
 
 
@@ -90,10 +106,20 @@ def test_no_time_runs_twice_and_no_run_beside_another(
         assert len(state.queued) <= (MAX_QUEUED if schedule.overlap is Overlap.QUEUE else 1)
         late = [time for time in state.queued if time in missed]
         assert len(late) <= schedule.catch_up
+        assert set(state.kept) >= set(world.created) - world.gone - {state.starting}, "a run is forgotten"
         times = [*([state.starting] if state.starting else []), *state.queued]
         assert times == sorted(set(times))
         assert state.seen <= world.now
     _settle(world)
+    world.now += 1_000_000
+    for _ in range(len(world.created) + 1):
+        if world.state.paused or world.state.starting:
+            break
+        world.state = replace(world.state, seen=world.now)  # no further run
+        world.look()
+    left = [time for time in world.created if time not in world.gone]
+    assert len(left) <= schedule.keep_runs
+    assert not (schedule.keep_days and left)
     for time in world.created:
         assert next(cron.times_after(schedule.cron, schedule.time_zone, time - 1)) == time
 

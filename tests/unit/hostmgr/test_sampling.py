@@ -254,7 +254,7 @@ def response(body: bytes, status: str = "200 OK") -> bytes:
 async def test_an_agent_of_apache_mesos_is_read() -> None:
     async with serving(response(BODY)) as (port, requests):
         found = await AgentStatistics().read(agent(port=port))
-    assert requests[0].startswith(b"GET /containers HTTP/1.1\r\n")
+    assert requests[0].startswith(b"GET /slave(1)/containers HTTP/1.1\r\n")
     reading = found["s-1"].reading
     assert (reading.cpu, reading.memory, reading.peak) == (200_000_000, 423_219_200, 0)
     assert reading.at == pytest.approx(1795213573.883059 * SECOND, abs=1000)

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.schedule.decide import decide, started
+from jobmgr.core.schedule.decide import decide, deleted, next_expiry, started
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.crash_loops import explained
 from peloton.api.scheduling import scheduling_pb2
 from peloton.clock import ManualClock
+from peloton.errors import NotFound, Refused
 from peloton.model.job import JobSpec
-from peloton.model.schedule import Overlap, Schedule, ScheduleState, run_id
+from peloton.model.schedule import Overlap, Schedule, ScheduleState, paused, resumed, run_id
 from peloton.model.states import JobState, TaskState
 from peloton.wire.job import job_runtime_to, job_spec
 from storage.interface import Store
@@ -26,11 +27,16 @@ NOON = 1_795_780_800
 """27 November 2026, 12:00 UTC."""
 
 
-def scheduled(overlap: Overlap = Overlap.SKIP, catch_up: int = 0, cron: str = MINUTELY) -> JobSpec:
+def scheduled(
+    overlap: Overlap = Overlap.SKIP, catch_up: int = 0, cron: str = MINUTELY, keep_runs: int = 0
+) -> JobSpec:
     wire = config(1)
     wire.schedule.CopyFrom(
         scheduling_pb2.JobSchedule(
-            cron=cron, overlap=scheduling_pb2.Overlap.ValueType(overlap), catch_up=catch_up
+            cron=cron,
+            overlap=scheduling_pb2.Overlap.ValueType(overlap),
+            catch_up=catch_up,
+            keep_runs=keep_runs,
         )
     )
     return job_spec(wire, 1)
@@ -41,9 +47,9 @@ BUSY = ScheduleState(seen=0, running=60)
 
 
 def test_a_time_at_which_the_run_before_lives() -> None:
-    assert decide(SKIP, BUSY, [120], True, 130) == (replace(BUSY, seen=120, skipped=120), 0)
-    assert decide(QUEUE, BUSY, [120], True, 130) == (replace(BUSY, seen=120, queued=(120,)), 0)
-    assert decide(REPLACE, BUSY, [120], True, 130) == (replace(BUSY, seen=120, queued=(120,)), 60)
+    assert decide(SKIP, BUSY, [120], True, 130)[:2] == (replace(BUSY, seen=120, skipped=120), 0)
+    assert decide(QUEUE, BUSY, [120], True, 130)[:2] == (replace(BUSY, seen=120, queued=(120,)), 0)
+    assert decide(REPLACE, BUSY, [120], True, 130)[:2] == (replace(BUSY, seen=120, queued=(120,)), 60)
 
 
 def test_the_run_that_waits_begins_once_the_one_before_has_ended() -> None:
@@ -57,7 +63,7 @@ def test_the_run_that_waits_begins_once_the_one_before_has_ended() -> None:
 
 def test_the_newest_time_replaces_what_lives_and_what_waits() -> None:
     waits = ScheduleState(seen=120, running=60, queued=(120,))
-    state, stop = decide(REPLACE, waits, [180], True, 190)
+    state, stop, _ = decide(REPLACE, waits, [180], True, 190)
     assert (state.queued, state.skipped, stop) == ((180,), 120, 60)
 
 
@@ -77,6 +83,47 @@ def test_what_was_decided_is_begun_by_another_leader_whatever_is_due() -> None:
     intended = ScheduleState(seen=60, starting=60)
     assert decide(SKIP, intended, [120], False, 130).state == replace(intended, seen=120, skipped=120)
     assert decide(QUEUE, intended, [120], False, 130).state == replace(intended, seen=120, queued=(120,))
+
+
+def test_nothing_begins_while_a_schedule_is_paused() -> None:
+    waits = ScheduleState(seen=120, queued=(120,), paused=130)
+    state = decide(QUEUE, waits, [180, 240], False, 250).state
+    assert state == replace(waits, seen=240, skipped=240)
+    replaced = replace(waits, running=60)
+    assert decide(REPLACE, replaced, [], True, 250).stop == 0
+    after = resumed(state, 290)
+    assert (after.paused, after.seen, after.queued) == (0, 290, (120,))
+    assert decide(QUEUE, after, [], False, 291).state.starting == 120
+    assert resumed(after, 400) is after
+    assert paused(waits, 200) is waits
+
+
+def test_a_run_that_was_to_begin_before_the_pause_is_begun() -> None:
+    intended = ScheduleState(seen=60, starting=60, paused=61)
+    assert decide(SKIP, intended, [], False, 70) == (intended, 0, ())
+
+
+def test_the_latest_runs_are_kept_beside_the_one_that_lives() -> None:
+    schedule = replace(SKIP, keep_runs=2)
+    state = ScheduleState(seen=300, running=300, kept=(60, 120, 180, 240, 300))
+    assert decide(schedule, state, [], True, 310).delete == (60, 120)
+    after = deleted(state, (60, 120))
+    assert after.kept == (180, 240, 300)
+    assert decide(schedule, after, [], True, 310).delete == ()
+    assert decide(schedule, after, [], False, 310).delete == (180,)
+    many = replace(state, kept=tuple(range(60, 6060, 60)))
+    assert len(decide(schedule, many, [], True, 10_000).delete) == 20
+
+
+def test_runs_are_kept_for_some_days() -> None:
+    schedule, day = replace(SKIP, keep_days=2), 86_400
+    state = ScheduleState(seen=day, running=day, kept=(60, day))
+    assert next_expiry(schedule, state) == 60 + 2 * day
+    assert decide(schedule, state, [], True, 59 + 2 * day).delete == ()
+    assert decide(schedule, state, [], True, 60 + 2 * day).delete == (60,)
+    assert decide(schedule, state, [], True, 9 * day).delete == (60,), "the run that lives stays"
+    assert next_expiry(SKIP, state) is None
+    assert next_expiry(schedule, replace(state, kept=(day,))) is None
 
 
 class Minutes:
@@ -177,3 +224,57 @@ async def test_no_leader_runs_a_time_that_another_has_run(store: Store) -> None:
         assert state.running == NOON + 60
         assert len(state.queued) == 2 + 6, "two missed ones, and those of the last five minutes"
         assert len(world.launched) == 1
+
+
+async def test_a_paused_schedule_runs_nothing_by_any_leader_until_it_is_resumed(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, scheduled(catch_up=5))
+        await engine.pause_schedule(JOB, pause=True)
+        await minutes.to(engine, 61)
+        job = engine.job(JOB)
+        assert job is not None
+        await until(lambda: job.runtime.schedule_state.skipped == NOON + 60, "the time is passed over")
+        told = explained(job, Limits())
+        assert "paused since 2026-11-27T12:00:00Z" in told.waits
+        shown = job_runtime_to(told).schedule
+        assert (list(shown.next_times), shown.paused_since) == ([], "2026-11-27T12:00:00Z")
+    minutes.clock.now = 300.0
+    await begin_term(store)
+    engine = minutes.engine(store)
+    await engine.recovery.begin()
+    async with Running(engine, world):
+        await until(lambda: engine.job(JOB) is not None, "the job is read")
+        job = engine.job(JOB)
+        assert job is not None
+        await until(lambda: job.runtime.schedule_state.seen == NOON + 300, "the times are passed over")
+        assert not world.launched
+        await engine.pause_schedule(JOB, pause=False)
+        await minutes.to(engine, 361)
+        await until(lambda: alive(engine, 6), "it goes on")
+        await until(lambda: job.runtime.schedule_state.kept == (NOON + 360,), "and makes up for nothing")
+        await engine.stop(JOB, None)
+        await ended(engine)
+        with pytest.raises(Refused):
+            await engine.pause_schedule(JOB, pause=True)
+
+
+async def test_old_runs_are_deleted_and_the_latest_stay(store: Store) -> None:
+    minutes, world = Minutes(), World(runs_on)
+    async with Running(minutes.engine(store), world) as running:
+        engine = running.engine
+        await engine.create_job(JOB, scheduled(keep_runs=1))
+        for minute in (1, 2, 3):
+            await minutes.to(engine, 60 * minute + 1)
+            run = run_id(JOB, NOON + 60 * minute)
+            await until(lambda run=run: f"{run}-0-1" in world.launched, "the run begins")  # type: ignore[misc]
+            world.status(f"{run}-0-1", 2, "")
+            await until(lambda minute=minute: not alive(engine, minute), "and ends")  # type: ignore[misc]
+        job = engine.job(JOB)
+        assert job is not None
+        await until(lambda: job.runtime.schedule_state.kept == (NOON + 180,), "the older ones are deleted")
+        assert (await engine.summary(run_id(JOB, NOON + 180))).runtime.state is JobState.SUCCEEDED
+        for minute in (1, 2):
+            with pytest.raises(NotFound):
+                await engine.summary(run_id(JOB, NOON + 60 * minute))

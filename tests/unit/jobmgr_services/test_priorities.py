@@ -93,8 +93,8 @@ async def test_what_is_planned_and_stored_has_the_number(served: Served) -> None
     assert (await services.plan_spec(spec)).sla.priority == 100
 
 
-async def test_the_classes_are_listed_the_highest_first() -> None:
-    answer = await SchedulingService(CLASSES).ListPriorityClasses(
+async def test_the_classes_are_listed_the_highest_first(served: Served) -> None:
+    answer = await SchedulingService(served.engine, CLASSES).ListPriorityClasses(
         scheduling_pb2.ListPriorityClassesRequest(), None
     )
     assert [(each.name, each.priority, each.description) for each in answer.classes] == [

@@ -63,7 +63,7 @@ async def test_what_running_instances_use(running: Served, agent: tuple[Agent, i
     held, port = agent
     known(running, port)
     listed = [container(RUN), container(f"{JOB}-2-1", mem_peak_bytes=0), {"executor_id": "new"}]
-    held.answers["/containers"] = (200, json.dumps(listed).encode())
+    held.answers["/slave(1)/containers"] = (200, json.dumps(listed).encode())
     answer = await asked(running)
     assert (answer.running, [each.instance for each in answer.usages], len(answer.unread)) == (2, [0, 2], 0)
     assert answer.usages[0] == usage_pb2.InstanceUsage(
@@ -80,7 +80,7 @@ async def test_what_running_instances_use(running: Served, agent: tuple[Agent, i
         processes=2,
     )
     assert answer.usages[1].memory_peak_bytes == 0
-    assert held.requests == ["/containers"]
+    assert held.requests == ["/slave(1)/containers"]
     answer = await asked(running, 2, 1)
     assert (answer.running, [each.instance for each in answer.usages]) == (1, [2])
 
@@ -90,7 +90,7 @@ async def test_a_run_that_the_agent_does_not_list_is_counted_only(
 ) -> None:
     held, port = agent
     known(running, port)
-    held.answers["/containers"] = (200, b"[]")
+    held.answers["/slave(1)/containers"] = (200, b"[]")
     answer = await asked(running)
     assert (answer.running, len(answer.usages), len(answer.unread)) == (2, 0, 0)
 
@@ -98,7 +98,7 @@ async def test_a_run_that_the_agent_does_not_list_is_counted_only(
 async def test_an_agent_that_cannot_be_asked_is_named(running: Served, agent: tuple[Agent, int]) -> None:
     held, port = agent
     known(running, port)
-    held.answers["/containers"] = (503, b"")
+    held.answers["/slave(1)/containers"] = (503, b"")
     (unread,) = (await asked(running)).unread
     assert unread.host == "h1" and "answered 503" in unread.reason
     known(running, port, "S2")
@@ -126,7 +126,7 @@ async def test_hosts_beyond_the_bound_are_named(
 ) -> None:
     held, port = agent
     known(running, port)
-    held.answers["/containers"] = (200, json.dumps([container(RUN)]).encode())
+    held.answers["/slave(1)/containers"] = (200, json.dumps([container(RUN)]).encode())
     monkeypatch.setattr(service, "MOST_HOSTS", 0)
     answer = await asked(running)
     assert [each.host for each in answer.unread] == ["h1"] and not held.requests
@@ -136,7 +136,7 @@ async def test_hosts_beyond_the_bound_are_named(
 async def test_what_an_instance_has_used_over_time(running: Served, agent: tuple[Agent, int]) -> None:
     held, port = agent
     known(running, port)
-    held.answers["/containers"] = (200, json.dumps([container(RUN)]).encode())
+    held.answers["/slave(1)/containers"] = (200, json.dumps([container(RUN)]).encode())
     job = running.engine.job(JOB)
     assert job is not None
     start = job.tasks[0].start_time

@@ -25,8 +25,8 @@ from minicluster.mesos.master.core.state import Agent, Framework, Master, Task, 
 _REASON = mesos.TaskStatus
 
 
-def register(cluster: Master, message: Register, now: float, *, simulated: bool = False) -> Agent | str:
-    """Take an agent in; return it, or why it is refused."""
+def register(cluster: Master, message: Register, now: float, *, simulated: int = 0) -> Agent | str:
+    """Take an agent in; return it, or why it is refused. `simulated`: its number among these, from 1 on."""
     info = message.info
     if (info.hostname, message.ip) in {key for key, item in cluster.machines.items() if item.down}:
         return f"machine {info.hostname} is down for maintenance"
@@ -70,7 +70,7 @@ def _at_same_address(cluster: Master, info: mesos.AgentInfo, ip: str) -> list[Ag
     ]
 
 
-def _admit(cluster: Master, message: Register, now: float, simulated: bool) -> Agent | None:
+def _admit(cluster: Master, message: Register, now: float, simulated: int) -> Agent | None:
     total = res.restored(res.from_messages(message.info.resources), res.from_messages(message.checkpointed))
     if total is None:
         return None
@@ -80,7 +80,7 @@ def _admit(cluster: Master, message: Register, now: float, simulated: bool) -> A
         info.id.value = cluster.new_agent_id()
     agent = Agent(info.id.value, info, message.ip, message.version, total, dict(total), now)
     agent.reregistered = now if before else None
-    agent.simulated = simulated
+    agent.simulated, agent.number = bool(simulated), simulated or 1
     agent.has_gpus = any(kind.name == "gpus" for kind in total)
     cluster.agents[agent.id] = agent
     return agent

@@ -152,7 +152,7 @@ def _template(agent: Agent) -> bytes:
         message.url.address.hostname = agent.hostname
         message.url.address.ip = agent.ip
         message.url.address.port = agent.info.port
-        message.url.path = "/slave(1)"
+        message.url.path = f"/{agent.process}"
         message.attributes.extend(agent.info.attributes)
         agent.offer_template = message.SerializePartialToString()
     return agent.offer_template

@@ -143,7 +143,7 @@ def by_operator(cluster: Master, agent: Agent, operation: Operation) -> tuple[in
 
 def described(agent: Agent) -> str:
     """Return an agent's id, address and hostname as Mesos prints them."""
-    return f"{agent.id} at slave(1)@{agent.ip}:{agent.info.port} ({agent.hostname})"
+    return f"{agent.id} at {agent.pid} ({agent.hostname})"
 
 
 def _report_to(framework: Framework, operation: Operation) -> tuple[str, str]:

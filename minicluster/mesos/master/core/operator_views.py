@@ -63,7 +63,7 @@ def agent(item: Agent) -> Response.GetAgents.Agent:
         active=item.offerable,
         deactivated=item.deactivated,
         version=item.version,
-        pid=f"slave(1)@{item.ip}:{item.info.port}",
+        pid=item.pid,
         registered_time=nanoseconds(item.registered),
     )
     if item.reregistered is not None:

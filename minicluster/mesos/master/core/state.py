@@ -161,11 +161,23 @@ class Agent:
     offer_template: bytes = b""
     has_gpus: bool = False
     simulated: bool = False
+    number: int = 1
+    """Of those with its address: the agent's server is `slave(<number>)` there."""
 
     @property
     def hostname(self) -> str:
         """The agent's hostname."""
         return self.info.hostname
+
+    @property
+    def process(self) -> str:
+        """The name of its server, with which the paths begin."""
+        return f"slave({self.number})"
+
+    @property
+    def pid(self) -> str:
+        """Name and address of its server."""
+        return f"{self.process}@{self.ip}:{self.info.port}"
 
     @property
     def offerable(self) -> bool:

@@ -214,7 +214,7 @@ def _agent(item: Agent) -> Json:
         "hostname": item.hostname,
         "port": item.info.port,
         "attributes": attributes(item.info.attributes),
-        "pid": f"slave(1)@{item.ip}:{item.info.port}",
+        "pid": item.pid,
         "registered_time": item.registered,
         "resources": flat(item.total),
         "used_resources": flat(_used(item.tasks.values())),

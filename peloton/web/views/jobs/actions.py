@@ -18,6 +18,7 @@ from peloton.model.amounts import amount
 from peloton.model.plural import plural
 from peloton.model.states import TERMINAL_TASK_STATES
 from peloton.model.workflow import WorkflowOptions
+from peloton.private.jobmgr.scheduling.scheduling_pb2 import PauseScheduleRequest, ResumeScheduleRequest
 from peloton.web.cluster import Calls, Q
 from peloton.web.permissions import Method
 from peloton.web.views.jobs.job import JobHead
@@ -90,6 +91,13 @@ def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
         Action("restart", "Restart", ended or stopping, danger=True),
         Action("update", "Update…", ended or stopping),
     ]
+    if head.schedule is not None:
+        paused_now = bool(head.schedule.paused)
+        return [
+            *found,
+            Action("pause", "Pause", stopping or ("it is paused already" if paused_now else "")),
+            Action("resume", "Resume", stopping or ("" if paused_now else "it is not paused")),
+        ]
     if head.batch:
         return found
     no_earlier = "" if head.version > 1 else "there is no earlier version"
@@ -184,6 +192,8 @@ def _restart(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told
 
 
 def _pause(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
+    if head.schedule is not None:
+        return ["no run begins until it is resumed; a run that lives goes on"], 0, []
     assert workflow is not None
     lines = [
         f"the {workflow.kind} stops after what is in flight: {plural(workflow.now_count, 'instance')}",
@@ -193,6 +203,8 @@ def _pause(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
 
 
 def _resume(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
+    if head.schedule is not None:
+        return ["runs begin again at the next time of the schedule; the times of the pause get none"], 0, []
     assert workflow is not None
     size = f"{workflow.batch_size:,} at a time" if workflow.batch_size else "all at the same time"
     return [f"the {workflow.kind} goes on with {plural(workflow.left, 'instance')}, {size}"], 0, []
@@ -345,6 +357,15 @@ _BATCH_WAYS: Mapping[str, _Way[Any]] = {
         web.RESTART_JOB, lambda job, version, _: job_pb2.RestartRequest(**_named_v0(job, version))
     ),
 }
+_SCHEDULED_WAYS: Mapping[str, _Way[Any]] = {
+    **_BATCH_WAYS,
+    "pause": _Way(
+        web.PAUSE_SCHEDULE, lambda job, *_: PauseScheduleRequest(job_id=v0_peloton.JobID(value=job))
+    ),
+    "resume": _Way(
+        web.RESUME_SCHEDULE, lambda job, *_: ResumeScheduleRequest(job_id=v0_peloton.JobID(value=job))
+    ),
+}
 _WAYS: Mapping[str, _Way[Any]] = {
     "start": _Way(web.START_JOB_V1ALPHA, lambda job, version, _: pb.StartJobRequest(**_named(job, version))),
     "stop": _STOP,
@@ -370,6 +391,8 @@ SIMPLE = tuple(_WAYS)
 
 
 def _ways(head: JobHead) -> Mapping[str, _Way[Any]]:
+    if head.schedule is not None:
+        return _SCHEDULED_WAYS
     return _BATCH_WAYS if head.batch else _WAYS
 
 

@@ -34,6 +34,17 @@ SORTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class JobSchedule:
+    """When a job is run. Times are in seconds since 1970; 0: none."""
+
+    cron: str
+    time_zone: str
+    next: Sequence[float]
+    paused: float
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobHead:
     """What a job is."""
 
@@ -74,9 +85,11 @@ class JobHead:
     asked_mb: float = 0.0
     """The most memory that an instance asks for."""
     reason: str = ""
+    """Why it is in its state, such as that it crash-loops."""
     lost: str = ""
     """Work since the last checkpoints of runs that ended too early; empty: none."""
-    """Why it is in its state, such as that it crash-loops."""
+    schedule: JobSchedule | None = None
+    """By which it begins; None: it has none, or has ended."""
 
     @property
     def url(self) -> str:
@@ -133,6 +146,18 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         asked_mb=asked_memory(config),
         lost=duration(lost) if (lost := runtime.resourceUsage.get("lost", 0.0)) else "",
         reason=runtime.reason,
+        schedule=_schedule(config, runtime) if runtime.HasField("schedule") else None,
+    )
+
+
+def _schedule(config: job_pb2.JobConfig, runtime: job_pb2.RuntimeInfo) -> JobSchedule:
+    told = runtime.schedule
+    return JobSchedule(
+        config.schedule.cron,
+        config.schedule.time_zone or "UTC",
+        [seconds_of(time) for time in told.next_times],
+        seconds_of(told.paused_since),
+        told.kept_runs,
     )
 
 

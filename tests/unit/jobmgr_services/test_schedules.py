@@ -1,0 +1,91 @@
+"""SchedulingService: schedules are listed, paused and resumed, over the wire."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from peloton.api.v0.job import job_pb2
+from peloton.model.pool import pool_paths
+from peloton.private.jobmgr.scheduling import scheduling_pb2 as pb
+from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
+from tests.unit.jobmgr_services.configs import POOLS
+from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
+from tests.unit.jobmgr_services.test_with_engine import real
+
+__all__ = ["real"]
+EARLY = 'name: "early" schedule { cron: "0 3 1 1 *" time_zone: "Europe/Berlin" keep_runs: 5 }'
+LATE = 'name: "late" schedule { cron: "0 3 31 12 *" }'
+SECOND, THIRD = (f"a0000000-0000-4000-8000-00000000000{last}" for last in "bc")
+
+
+@pytest.fixture
+async def stub(real: Served) -> scheduling_pb2_grpc.SchedulingServiceStub:
+    """Two jobs with schedules, and one without."""
+    for text, job in ((LATE, JOB), (EARLY, SECOND), ("", THIRD)):
+        assert not (await real.create(text, job)).HasField("error")
+    return scheduling_pb2_grpc.SchedulingServiceStub(real.channel)
+
+
+Stub = scheduling_pb2_grpc.SchedulingServiceStub
+
+
+async def listed(stub: Stub, **asked: object) -> list[str]:
+    answer = await stub.ListSchedules(pb.ListSchedulesRequest(**asked))
+    return [each.name for each in answer.schedules]
+
+
+async def test_those_that_run_next_come_first_and_paused_ones_last(stub: Stub) -> None:
+    answer = await stub.ListSchedules(pb.ListSchedulesRequest())
+    first, second = answer.schedules
+    assert {first.name, second.name} == {"early", "late"}
+    assert first.status.next_times[0] < second.status.next_times[0]
+    assert answer.total == 2
+    early = first if first.name == "early" else second
+    assert (early.schedule.time_zone, early.schedule.keep_runs, early.last_state) == ("Europe/Berlin", 5, 0)
+    await stub.PauseSchedule(pb.PauseScheduleRequest(job_id=first.job_id))
+    assert await listed(stub) == [second.name, first.name]
+    assert await listed(stub, limit=1) == [second.name]
+
+
+async def test_a_pause_is_told_and_ends(stub: Stub) -> None:
+    paused = (await stub.PauseSchedule(pb.PauseScheduleRequest(job_id=job_id()))).status
+    assert paused.paused_since
+    assert not paused.next_times
+    again = (await stub.PauseSchedule(pb.PauseScheduleRequest(job_id=job_id()))).status
+    assert again.paused_since == paused.paused_since
+    resumed = (await stub.ResumeSchedule(pb.ResumeScheduleRequest(job_id=job_id()))).status
+    assert len(resumed.next_times) == 5
+    assert not resumed.paused_since
+
+
+async def test_pools(stub: Stub, real: Served) -> None:
+    paths = pool_paths(POOLS)
+    [job, _] = (await stub.ListSchedules(pb.ListSchedulesRequest())).schedules
+    assert job.pool in paths.values()
+    assert len(await listed(stub, pool=job.pool)) == 2
+    assert len(await listed(stub, pool="/teams")) == len(await listed(stub, pool="/")) == 2
+    with status(grpc.StatusCode.NOT_FOUND, "there is no pool /nowhere"):
+        await listed(stub, pool="/nowhere")
+    with status(grpc.StatusCode.INVALID_ARGUMENT, "from 0 to 1000"):
+        await listed(stub, limit=1001)
+
+
+async def test_jobs_without_a_schedule_and_stopped_ones_are_refused(stub: Stub, real: Served) -> None:
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "has no schedule"):
+        await stub.PauseSchedule(pb.PauseScheduleRequest(job_id=job_id(THIRD)))
+    with status(grpc.StatusCode.NOT_FOUND):
+        await stub.PauseSchedule(pb.PauseScheduleRequest(job_id=job_id(THIRD[:-1] + "d")))
+    await real.engine.stop(SECOND, None)
+    with status(grpc.StatusCode.FAILED_PRECONDITION):
+        await stub.ResumeSchedule(pb.ResumeScheduleRequest(job_id=job_id(SECOND)))
+    assert await listed(stub) == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [("keep_runs: 1001", "from 1 to 1000"), ("keep_days: 3651", "from 1 to 3650")]
+)
+async def test_bounds(real: Served, field: str, text: str) -> None:
+    answer = await real.create(f'schedule {{ cron: "@daily" {field} }}')
+    assert isinstance(answer, job_pb2.CreateResponse)
+    assert text in str(answer.error)
