@@ -215,9 +215,8 @@ def _rule_ends(values: Sequence[Any] | None) -> RuleEnds | None:
 def _schedule(values: Sequence[Any] | None) -> ScheduleState | None:
     if values is None:
         return None
-    seen, queued, *numbers = values
-    kept = numbers.pop() if numbers and not isinstance(numbers[-1], int) else ()
-    return ScheduleState(seen, tuple(queued), *numbers, kept=tuple(kept))
+    fields: list[Any] = [tuple(each) if isinstance(each, list) else each for each in values]
+    return ScheduleState(*fields)
 
 
 def _task_counts(values: Mapping[str, int]) -> dict[TaskState, int]:

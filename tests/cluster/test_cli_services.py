@@ -345,8 +345,8 @@ def walk_schedules(walk: Walk, files: Files) -> None:
     walk("schedule pause nightly", says="is paused")
     walk("schedule list", says="paused since")
     walk("schedule resume nightly", says="next run at")
-    walk("schedule runs nightly", says="no results")
-    walk("job stop nightly --progress -f")
+    walk("schedule runs nightly")
+    walk("job stop nightly")
 
 
 def walk_looks(walk: Walk, job: str, done: str) -> None:
