@@ -8,6 +8,7 @@ master that does not lead redirects to the leader.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -226,7 +227,8 @@ class MasterService:
         """Answer a request to a simulated agent."""
         if request.method not in ("GET", "HEAD"):
             return NOT_FOUND
-        return Response(200, mesos_json.dumps(simulated_usage.containers(agent, self.now())), JSON)
+        told = simulated_usage.containers(agent, self.now())
+        return Response(200, json.dumps(told, separators=(",", ":")).encode(), JSON)
 
     def _of_this_process(self, path: str, request: Request) -> Response:
         """Answer a request that each master serves, whether it leads or not."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peloton.api.scheduling import scheduling_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
@@ -14,7 +16,7 @@ JOB = "91b1ee88-43fc-4a51-8cb4-d1e1b7e4b5a0"
 NEXT, LAST = "2026-11-28T02:30:00Z", "2026-11-27T02:30:00Z"
 
 
-def schedule(name: str, **status: object) -> pb.Schedule:
+def schedule(name: str, **status: Any) -> pb.Schedule:
     return pb.Schedule(
         job_id=peloton_pb2.JobID(value=JOB),
         name=name,

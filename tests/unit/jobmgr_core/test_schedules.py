@@ -246,14 +246,16 @@ async def test_a_paused_schedule_runs_nothing_by_any_leader_until_it_is_resumed(
     await engine.recovery.begin()
     async with Running(engine, world):
         await until(lambda: engine.job(JOB) is not None, "the job is read")
-        job = engine.job(JOB)
-        assert job is not None
-        await until(lambda: job.runtime.schedule_state.seen == NOON + 300, "the times are passed over")
+        following = engine.job(JOB)
+        assert following is not None
+        await until(lambda: following.runtime.schedule_state.seen == NOON + 300, "the times are passed over")
         assert not world.launched
         await engine.pause_schedule(JOB, pause=False)
         await minutes.to(engine, 361)
         await until(lambda: alive(engine, 6), "it goes on")
-        await until(lambda: job.runtime.schedule_state.kept == (NOON + 360,), "and makes up for nothing")
+        await until(
+            lambda: following.runtime.schedule_state.kept == (NOON + 360,), "and makes up for nothing"
+        )
         await engine.stop(JOB, None)
         await ended(engine)
         with pytest.raises(Refused):

@@ -30,7 +30,9 @@ def status(paused: bool = False) -> scheduling_pb2.ScheduleStatus:
     return found
 
 
-def schedule(name: str, paused: bool = False, state: job_pb2.JobState.ValueType = 0) -> pb.Schedule:
+def schedule(
+    name: str, paused: bool = False, state: job_pb2.JobState.ValueType = job_pb2.UNKNOWN
+) -> pb.Schedule:
     return pb.Schedule(
         job_id=peloton_pb2.JobID(value=f"job-{name[:1]}"),
         name=name,
