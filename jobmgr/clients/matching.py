@@ -78,7 +78,8 @@ class AgentsClient:
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=hostname)
         answer = await self._client.call(GET_MESOS_AGENT_INFO, request, timeout=AGENT_SECONDS)
         if answer.HasField("error"):
-            raise NotFound(f"host {hostname}: {answer.error.hostNotFound.message or 'unknown to Mesos'}")
+            why = answer.error.hostNotFound.message or "unknown to Mesos"
+            raise NotFound(why if hostname in why else f"host {hostname}: {why}")
         return [agent_from(each) for each in answer.agents]
 
     async def master(self) -> tuple[str, str]:

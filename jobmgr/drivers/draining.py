@@ -54,9 +54,11 @@ class DrainingHosts:
         except PelotonError as error:
             log.warning("who began the maintenance of hosts: %s", error)
             return {}
-        return {host: _begun(each) for host, each in found.items()}
+        return {host: begun_text(each) for host, each in found.items()}
 
 
-def _begun(maintenance: Maintenance) -> str:
+def begun_text(maintenance: Maintenance) -> str:
+    """Return who began a maintenance, and when, to the second."""
     whose = f" by {maintenance.begun_by}" if maintenance.begun_by else ""
-    return f"begun{whose} at {maintenance.since}"
+    second, dot, _ = maintenance.since.partition(".")
+    return f"begun{whose} at {second}{'Z' * bool(dot)}"

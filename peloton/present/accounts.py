@@ -11,15 +11,19 @@ MB_PER_GB = 1024
 _KINDS = (("cpu", USED_CPU, "core", 1), ("gpu", "", "GPU", 1), ("memory", USED_MEMORY, "GB", MB_PER_GB))
 WORTH_A_HINT = 0.5
 """Below this part of what is asked for, the peak of memory is worth a hint."""
+IN_HOURS_SECONDS = 360.0
+"""From this amount × seconds on, hours are told."""
 LEAST_MB = 256
 """And from this difference on."""
+LEAST_HELD = 1.0
+"""Core, GPU or GB seconds that are held from which on percentages of them say something."""
 
 
-def over_time(seconds: float, unit: str) -> str:
-    """Return an amount × seconds as text: in hours where these are not very few."""
-    if seconds >= 360:
-        return f"{short(seconds / 3600)} {unit} hours"
-    return f"{short(seconds)} {unit} seconds" if seconds >= 0.01 else f"less than 0.01 {unit} seconds"
+def over_time(seconds: float, unit: str, beside: float = 0.0) -> str:
+    """Return an amount × seconds as text: in hours where these, or those `beside` them, are not very few."""
+    hours = max(seconds, beside) >= IN_HOURS_SECONDS
+    amount, name = (seconds / 3600, "hours") if hours else (seconds, "seconds")
+    return f"{short(amount)} {unit} {name}" if amount >= 0.01 else f"less than 0.01 {unit} {name}"
 
 
 def held_and_used(usage: Mapping[str, float]) -> list[tuple[str, str]]:
@@ -33,9 +37,18 @@ def held_and_used(usage: Mapping[str, float]) -> list[tuple[str, str]]:
         held = usage.get(kind, 0.0)
         if held:
             used = usage.get(measured)
-            more = "" if used is None else f", used {over_time(used / per, unit)} ({percent(used, held)})"
-            found.append((kind, over_time(held / per, unit) + more))
+            found.append(
+                (kind, over_time(held / per, unit, (used or 0.0) / per) + _used(used, held, per, unit))
+            )
     return found
+
+
+def _used(used: float | None, held: float, per: float, unit: str) -> str:
+    """Return what was used, with its part of what was held where that is enough to be divided by."""
+    if used is None:
+        return ""
+    part = f" ({percent(used, held)})" if held / per >= LEAST_HELD else ""
+    return f", used {over_time(used / per, unit, held / per)}{part}"
 
 
 def peak_text(usage: Mapping[str, float]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 _DAY_SECONDS = 86_400
+_SHORT_SECONDS = 300
+"""Below these, minutes do not tell the times on the axis apart."""
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 480, 150, 46, 16, 6
 
 
@@ -122,7 +124,13 @@ def _stretched(run: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _x_ticks(first: float, last: float, x: Callable[[float], float]) -> tuple[tuple[float, str, str], ...]:
     middle = (first + last) / 2
     places = ((first, "start"), (middle, "middle"), (last, "end"))
-    form = "%H:%M" if last - first <= _DAY_SECONDS else "%d %b %H:%M"
+    form = (
+        "%d %b %H:%M"
+        if last - first > _DAY_SECONDS
+        else "%H:%M"
+        if last - first >= _SHORT_SECONDS
+        else "%H:%M:%S"
+    )
     return tuple(
         (round(x(time), 1), datetime.fromtimestamp(time, UTC).strftime(form), at) for time, at in places
     )

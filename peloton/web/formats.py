@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -44,7 +44,7 @@ _TONES = {
     "done": "SUCCEEDED ROLLED_BACK COMPLETED",
     "bad": "FAILED LOST UNHEALTHY UNREACHABLE DEAD ABORTED",
     "busy": "LAUNCHING LAUNCHED STARTING PLACING PLACED RESERVED KILLING PREEMPTING INITIALIZED DRAINING "
-    "ROLLING_FORWARD ROLLING_BACKWARD",
+    "ROLLING_FORWARD ROLLING_BACKWARD IN_FLIGHT",
     "wait": "PENDING READY WAITING PAUSED STANDBY INFEASIBLE",
     "off": "KILLED DELETED STOPPED DRAINED DOWN",
 }
@@ -105,6 +105,14 @@ def with_query(url: str, **changes: Any) -> str:
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
+def marked(text: str) -> Sequence[tuple[str, bool]]:
+    """Return a text in parts, and whether each is a command or name that stands between backquotes."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner
+        return [(text, False)]
+    return [(part, bool(at % 2)) for at, part in enumerate(parts) if part]
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "number": amounts.short,
     "amount": amounts.rounded,
@@ -119,4 +127,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "iso": iso,
     "seconds_of": seconds_of,
     "with_query": with_query,
+    "marked": marked,
 }

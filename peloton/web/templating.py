@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from peloton import __version__
 from peloton.web import formats
+from peloton.web.naming import named
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -37,7 +38,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.environment.filters.update(formats.FILTERS, digest=digest)
+        self.environment.filters.update(formats.FILTERS, digest=digest, named=named)
         self.environment.globals.update(
             cluster_name=cluster_name,
             version=__version__,

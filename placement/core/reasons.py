@@ -45,7 +45,7 @@ def no_host_fits(
 
 def host_of_volume(gang: Gang, counts: Mapping[str, int]) -> str:
     """Describe why a gang waits for the host of its volume."""
-    others = {reason: count for reason, count in counts.items() if reason != "mismatch_constraints"}
+    others = of_named(counts)
     why = counted(others) if refusals(others) else "the host is gone, or its volume is in use"
     return f"waits for host {gang.desired_host}, which has its volume: {why}"
 

@@ -1,22 +1,63 @@
-"""Pictures of every page, light and dark, large and small, in build/screenshots.
+"""Pictures of every page, light and dark, large and small: of three clusters, each in a folder of its own.
 
-python -m tests.web.screenshots [NAME ...]
+python -m tests.web.screenshots [--into FOLDER] [--clusters world,lively,empty] [NAME ...]
+
+NAME takes the pages whose names begin so.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, StorageState, sync_playwright
 
 from minicluster.credentials import ADMIN, VIEWER
 
+from . import lively, lively_places
 from .places import places
-from .watched import CHROMIUM, FLAGS, LOOKS, session, tab
+from .watched import CHROMIUM, FLAGS, LOOKS, Look, Watched, session, tab
 from .world import FIRST_HOST, World, temporary_world
 
 FOLDER = Path("build/screenshots")
+Step = Callable[[Watched], None]
+
+
+class Camera:
+    """Takes pictures of the pages that are asked for."""
+
+    def __init__(self, browser: Browser, folder: Path, names: Sequence[str]) -> None:
+        self.browser, self._names = browser, tuple(names)
+        self._folder = folder
+        self.taken = 0
+
+    def take(
+        self, base: str, steps: Mapping[str, Step], kind: str, state: StorageState | None = None
+    ) -> None:
+        """Take each in every look, a file for each in the folder of its kind of cluster."""
+        wanted = {name: step for name, step in steps.items() if name.startswith(self._names or ("",))}
+        for look in LOOKS:
+            with tab(self.browser, base, look, state) as opened:
+                for name, step in wanted.items():
+                    step(opened)
+                    self._shoot(opened, kind, name, look)
+
+    def _shoot(self, opened: Watched, kind: str, name: str, look: Look) -> None:
+        file = self._folder / kind / f"{name}-{look}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        opened.page.screenshot(path=file, full_page=True)
+        self.taken += 1
+
+
+def opens(pages: Mapping[str, str]) -> dict[str, Step]:
+    """Return steps that open pages."""
+    return {name: _open(path) for name, path in pages.items()}
+
+
+def _open(path: str) -> Step:
+    return lambda opened: opened.open(path)
 
 
 def _of_reader(world: World) -> dict[str, str]:
@@ -29,28 +70,66 @@ def _of_reader(world: World) -> dict[str, str]:
     }
 
 
-def main(names: list[str]) -> int:
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with temporary_world() as world, sync_playwright() as playwright:
+def take_world(camera: Camera) -> None:
+    """Take the pages of the cluster of the tests, which asks callers who they are."""
+    with temporary_world() as world:
+        admin, reader = (
+            session(camera.browser, world.url, name, world.users[name].password) for name in (ADMIN, VIEWER)
+        )
+        camera.take(world.url, opens(places(world)), "world", admin)
+        failing: dict[str, Step] = {"error": lambda opened: opened.open_failing("/hosts/nobody", 404)}
+        camera.take(world.url, {**opens(_of_reader(world)), **failing}, "world", reader)
+
+
+def take_lively(camera: Camera) -> None:
+    """Take the pages of a busy cluster, then those of one without a resource manager and a host manager."""
+    with lively.temporary(lively.lively) as made:
+        found = lively_places.places(made)
+        camera.take(made.url, {**opens(found), **lively_places.steps(made)}, "lively")
+        made.cluster.stop(["resmgr0", "hostmgr0"])
+        away = {f"away-{name}": _try(found[name]) for name in lively_places.WITHOUT_DAEMONS}
+        camera.take(made.url, away, "lively")
+
+
+def _try(path: str) -> Step:
+    """Open a page that may say that it cannot be shown."""
+    return lambda opened: _loaded(opened, path)
+
+
+def _loaded(opened: Watched, path: str) -> None:
+    opened.page.goto(opened.base + path, wait_until="load")
+
+
+def take_empty(camera: Camera) -> None:
+    """Take the pages of a cluster that nobody has used."""
+    with lively.temporary(lively.empty) as made:
+        camera.take(made.url, opens(lively_places.empty_places()), "empty")
+
+
+CLUSTERS: Mapping[str, Callable[[Camera], None]] = {
+    "world": take_world,
+    "lively": take_lively,
+    "empty": take_empty,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description="Pictures of every page of the web UI.")
+    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER")
+    parser.add_argument("--clusters", default=",".join(CLUSTERS), metavar="NAME,…")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    given = parser.parse_args(arguments)
+    kinds = given.clusters.split(",")
+    if unknown := [kind for kind in kinds if kind not in CLUSTERS]:
+        parser.error(f"--clusters: {unknown[0]!r} is none of {', '.join(CLUSTERS)}")
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        state = session(browser, world.url, ADMIN, world.users[ADMIN].password)
-        reader = session(browser, world.url, VIEWER, world.users[VIEWER].password)
-        for look in LOOKS:
-            with tab(browser, world.url, look, state) as opened:
-                for name, path in places(world).items():
-                    if not names or name in names:
-                        opened.open(path)
-                        opened.page.screenshot(path=FOLDER / f"{name}-{look}.png", full_page=True)
-            with tab(browser, world.url, look, reader) as opened:
-                for name, path in _of_reader(world).items():
-                    if not names or name in names:
-                        opened.open(path)
-                        opened.page.screenshot(path=FOLDER / f"{name}-{look}.png", full_page=True)
-                if not names or "error" in names:
-                    opened.open_failing("/hosts/nobody", 404)
-                    opened.page.screenshot(path=FOLDER / f"error-{look}.png", full_page=True)
+        camera = Camera(browser, given.into, given.names)
+        for kind in kinds:
+            CLUSTERS[kind](camera)
+            print(f"{given.into}: {camera.taken} pictures after {kind}", flush=True)
         browser.close()
-    print(f"{FOLDER}: {len(list(FOLDER.glob('*.png')))} pictures")
     return 0
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.revisions import pod_event
+from jobmgr.drivers.draining import begun_text
+from jobmgr.ports.hostmgr import Maintenance
 from peloton.model.host import HostInfo
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.job import JobSpec
@@ -152,6 +154,14 @@ def test_an_evicted_run_says_which_maintenance_and_who_began_it() -> None:
     assert time.task().message == f"maintenance of {host}, {begun}"
     killed(time)
     assert time.task().message.startswith(f"run 1 KILLED: maintenance of {host}, {begun}; ")
+
+
+def test_when_a_maintenance_began_is_told_to_the_second() -> None:
+    assert (
+        begun_text(Maintenance("frida", "2026-01-02T03:04:05.123456789Z"))
+        == "begun by frida at 2026-01-02T03:04:05Z"
+    )
+    assert begun_text(Maintenance("", "2026-01-02T03:04:05Z")) == "begun at 2026-01-02T03:04:05Z"
 
 
 def test_what_agents_say_late_leaves_the_author_in_place() -> None:

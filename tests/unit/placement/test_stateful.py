@@ -64,3 +64,4 @@ def test_the_reason_names_the_host_and_what_is_wrong_with_it() -> None:
     assert host_of_volume(one, counts) == told
     gone = "waits for host host-1, which has its volume: the host is gone, or its volume is in use"
     assert host_of_volume(one, {"mismatch_constraints": 7}) == gone
+    assert host_of_volume(one, {"mismatch_constraints": 7, "scarce_resources": 2}) == gone, "of other hosts"

@@ -142,6 +142,24 @@ def test_events_of_all_kinds_are_told_in_their_order(client: TestClient) -> None
     assert what[6] == "created, 2 instances" and what[7] == "ended" and what[8] == "created, 2 instances"
 
 
+@pytest.mark.parametrize("state", [job_pb2.PENDING, job_pb2.INITIALIZED])
+def test_updates_of_a_service_that_does_not_run_are_told(state: Any) -> None:
+    """All instances of a service fail or wait after a bad update: it is PENDING then."""
+    service = job("shop", 900, kind=job_pb2.SERVICE)
+    service.runtime.state = state
+    flow = workflow_info()
+    del flow.events[:]
+    flow.status.creation_time = at(700)
+    cluster = FakeCluster(
+        {
+            web.QUERY_JOBS: index([service]),
+            web.LIST_JOB_WORKFLOWS: pb.ListJobWorkflowsResponse(workflow_infos=[flow]),
+        }
+    )
+    page = browser(application(cluster)).get("/events?kind=updates").text
+    assert [subject for subject, _ in told(page)] == ["shop"]
+
+
 def test_kinds_are_chosen(client: TestClient, found: FakeCluster) -> None:
     page = client.get("/events?kind=hosts").text
     assert {subject for subject, _ in told(page)} == {"down", "gone"}

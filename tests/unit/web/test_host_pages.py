@@ -268,6 +268,9 @@ def test_the_page_tells_where_host_pools_are_not_in_use(cluster: FakeCluster) ->
     assert "Host pools are not in use: tasks run on any host" in shown and 'id="pool-shared"' in shown
 
 
+OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+
+
 def lost_cluster() -> FakeCluster:
     """With a lost host."""
     cluster = hosts_cluster()
@@ -276,7 +279,7 @@ def lost_cluster() -> FakeCluster:
         host_pb2.LostHost(
             since="2023-11-14T22:10:00Z",
             reason="Mesos has given up its agent",
-            tasks=[f"{JOB}-0-1", HOSTILE],
+            tasks=[f"{JOB}-0-1", f"{OTHER}-9-1", f"{OTHER}-10-2", f"{OTHER}-12-1", HOSTILE],
             task_count=7,
         )
     )
@@ -299,8 +302,9 @@ def test_a_lost_host_is_shown_with_what_ran_there() -> None:
     only = client.get("/hosts?state=LOST").text
     assert 'id="host-gone"' in only and 'id="host-a"' not in only
     page = client.get("/hosts/gone").text
-    assert "Mesos has given up its agent" in page and "2 of 7 tasks when it was lost" in page
+    assert "Mesos has given up its agent" in page and "5 of 7 tasks when it was lost" in page
     assert f'<a href="/jobs/{JOB}/instances/0">' in page and HOSTILE not in page
+    assert page.count(f'href="/jobs/{OTHER}') == 1 and "9-10, 12" in page, "the tasks of a job are one line"
     assert "1 host lost" in client.get("/").text
 
 

@@ -85,9 +85,17 @@ def test_what_was_used_stands_beside_what_was_held() -> None:
     }
     assert held_and_used(usage) == [
         ("cpu", "2 core hours, used 0.5 core hours (25%)"),
-        ("memory", "0.11 GB hours, used less than 0.01 GB seconds (0%)"),
+        ("memory", "0.11 GB hours, used less than 0.01 GB hours (0%)"),
     ]
     assert peak_text(usage) == "600 MB" and peak_text({}) == ""
+    more = held_and_used({"cpu": 270.0, "cpu_used": 540.0})
+    assert more == [("cpu", "0.08 core hours, used 0.15 core hours (200%)")], "in one unit"
+
+
+def test_what_is_too_little_to_be_divided_by_has_no_percentage() -> None:
+    assert held_and_used({"cpu": 0.005, "cpu_used": 0.04}) == [
+        ("cpu", "less than 0.01 core seconds, used 0.04 core seconds")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +149,7 @@ def test_a_preview_says_what_stays_and_what_ends() -> None:
     assert "2 instances ended already and stay as they are" in lines
     assert "the update that is under way ends" in lines
     assert not [line for line in _preview("stop", stats={"RUNNING": 5}) if "ended already" in line]
+    assert not [line for line in _preview("stop", stats={"FAILED": 5}) if "will be killed" in line]
 
 
 def test_a_search_for_services_that_crash_loop() -> None:
@@ -195,6 +204,5 @@ def test_a_run_that_others_wait_for_is_named_as_people_name_it() -> None:
         ("instance 10 of mill", f"/jobs/{one}/instances/10"),
         (", the head, or ", ""),
         (f"instance 2 of job {other}", f"/jobs/{other}/instances/2"),
-        ("", ""),
     ]
     assert linked(Waiting("PENDING", "no host", 1, ""), {}).parts == [("no host", "")]

@@ -82,7 +82,7 @@ def test_the_overview_shows_amounts_tasks_and_jobs(cluster: FakeCluster) -> None
         "No host can take 4 gangs of &lt;mill&gt; in /b: no host has &lt;script", "5 gangs of further jobs",
         "Too little was recorded yet", f'href="/jobs/{JOB}"',
         "Service &lt;api&gt; is crash-looping: 2 of 3 instances wait", "2 further services crash-looping",
-        f"`peloton job why {JOB}` tells what would help",
+        '<span class="remedy">Its page tells what would help</span>',
     ):  # fmt: skip
         assert text in page, text
     assert "GPU" not in page
@@ -146,7 +146,7 @@ def test_what_the_daemons_tell_is_among_the_problems(cluster: FakeCluster) -> No
         cluster.answers[rpc] = told
     with browser(application(cluster)) as client:
         page = client.get("/").text
-    assert HOSTILE not in page and 'href="/hosts/h"' in page and "see its disk" in page
+    assert HOSTILE not in page and 'href="/hosts/h"' in page and "See its disk" in page
     assert page.index("jobmgr-1 has started 4 times") < page.index("slow &lt;script")
 
 

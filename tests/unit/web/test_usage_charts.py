@@ -6,11 +6,13 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.accounting import HOUR_SECONDS
+from peloton.model.amounts import short
 from peloton.model.states import TaskState
 from peloton.present.unused_memory import unused_memory, waits_for_memory
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
+from peloton.web.charts import Series, chart
 from peloton.web.views.shared.usage_charts import host_charts, instance_charts, job_charts
 
 START = 1_700_000_000 // HOUR_SECONDS * HOUR_SECONDS
@@ -116,3 +118,9 @@ def test_a_task_that_waits_for_memory(state: TaskState, check: str, head: str, e
         found.head_check.kind = head
     assert waits_for_memory(found) is expected
     assert not waits_for_memory(None)
+
+
+def test_times_of_a_short_span_are_told_apart() -> None:
+    series = (Series("Used", "allocation", (1.0, 2.0)),)
+    drawn = chart("CPU", series, (1_700_000_000.0, 1_700_000_040.0), short)
+    assert [text for _, text, _ in drawn.x_ticks] == ["22:13:20", "22:13:40", "22:14:00"]

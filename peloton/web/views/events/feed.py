@@ -38,6 +38,8 @@ HOSTS = 50
 AGE = 5.0
 """Seconds that what costs several calls may be old."""
 YEAR = 366 * 86400
+LIVE = (job_pb2.INITIALIZED, job_pb2.PENDING, job_pb2.RUNNING)
+"""States of services that may be updated: one whose instances all fail or wait is PENDING."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def _of_job(job: job_pb2.JobSummary, at: float, what: str, state: str = "") -> E
 async def updates(calls: Calls, before: float) -> Part:
     """Return the updates and restarts of the newest services that have not ended."""
     request = _query("creation_time")
-    request.spec.jobStates.append(job_pb2.RUNNING)
+    request.spec.jobStates.extend(LIVE)
     found = [job for job in (await calls.read(QUERY_JOBS, request, AGE)).results if job.type != job_pb2.BATCH]
 
     async def one(job: job_pb2.JobSummary) -> list[Event]:

@@ -11,6 +11,7 @@ from starlette.datastructures import QueryParams
 from peloton.errors import InvalidArgument
 from peloton.web.pages import Page, Subject
 from peloton.web.views.events.feed import SOURCES, read_feed
+from peloton.web.views.jobs.names import names_in
 
 MINUTE = 60
 LATEST = 4e9
@@ -50,6 +51,7 @@ async def load_events(subject: Subject) -> Mapping[str, Any]:
         "kinds": kinds,
         "all_kinds": tuple(SOURCES),
         "feed": feed,
+        "names": await names_in(subject.calls, (event.what for event in feed.events)),
         "past": "before" in subject.query and bool(subject.query["before"]),
         "newest_url": newest,
         "earlier_url": f"/events?{urlencode(earlier)}" if feed.earlier else "",

@@ -136,6 +136,8 @@ async def _agents(calls: Calls, name: str) -> tuple[tuple[AgentView, ...], str]:
     try:
         request = hostsvc_pb2.GetMesosAgentInfoRequest(hostname=name)
         return agent_views(await calls.read(GET_MESOS_AGENT_INFO, request)), ""
+    except NotFound:  # it has no agent, as the page says
+        return (), ""
     except PelotonError as error:
         return (), str(error)
 

@@ -22,6 +22,7 @@ from peloton.calls.web import (
     QUERY_HOSTS,
 )
 from peloton.errors import NotFound, PelotonError, Refused
+from peloton.model.spans import spans
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
@@ -168,21 +169,38 @@ async def jobs_of(calls: Calls, runs: Iterable[Run]) -> dict[str, JobInfo | None
 
 
 @dataclass(frozen=True, slots=True)
-class LostTask:
-    """A run that was on a host when it was lost."""
+class LostTasks:
+    """Tasks of a job that were on a host when it was lost; or one of another framework."""
 
-    run: Run
-    job_name: str
+    name: str
+    """Of the job; of another framework's task, its id."""
+    job_id: str = ""
+    """Empty for a task of another framework."""
+    instances: tuple[int, ...] = ()
+
+    @property
+    def spans(self) -> str:
+        """The instances as ranges."""
+        return spans(self.instances)
 
 
-async def lost_tasks(calls: Calls, row: HostRow) -> Sequence[LostTask]:
-    """Return the runs that were on a lost host, those that are remembered by name."""
+async def lost_tasks(calls: Calls, row: HostRow) -> Sequence[LostTasks]:
+    """Return the tasks that were on a lost host, those that are remembered by name, a job's together."""
     if row.loss is None:
         return ()
     runs = [run_of(task_id) for task_id in row.loss.tasks]
     jobs = await jobs_of(calls, runs)
-    found = ((run, jobs.get(run.job_id)) for run in runs)
-    return [LostTask(run, "" if job is None else job.config.name) for run, job in found]
+    instances: dict[str, set[int]] = {}
+    for run in runs:
+        if run.ours:
+            instances.setdefault(run.job_id, set()).add(run.instance)
+    names = {job_id: found.config.name for job_id, found in jobs.items() if found is not None}
+    ours = [
+        LostTasks(names.get(job_id) or f"job {job_id}", job_id, tuple(sorted(numbers)))
+        for job_id, numbers in instances.items()
+    ]
+    others = [LostTasks(run.id) for run in runs if not run.ours]
+    return [*sorted(ours, key=lambda each: (each.name, each.job_id)), *others]
 
 
 async def maintenance_preview(calls: Calls, names: Sequence[str]) -> Preview:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
@@ -28,7 +28,8 @@ from peloton.web.cluster import Calls
 from peloton.web.pages import Page, Subject
 from peloton.web.permissions import Method, refusals
 from peloton.web.sandbox import known_instance
-from peloton.web.views.instances.rows import events_of, instance_of, lanes_of
+from peloton.web.views.instances.rows import Event, Instance, events_of, instance_of, lanes_of
+from peloton.web.views.jobs.names import names_in
 from peloton.web.views.jobs.pages import pool_of, with_links
 from peloton.web.views.jobs.why import Waiting, task_waiting
 from peloton.web.views.shared.timeline import timeline
@@ -57,8 +58,14 @@ async def load_instance(subject: Subject) -> Mapping[str, Any]:
         "timeline": timeline(lanes_of(events), subject.now),
         "usage": "" if usage is None else usage_text(usage),
         "usage_charts": () if usage is None else instance_charts(usage),
+        "names": await names_in(calls, _texts(instance, events)),
         "waiting": await _waiting(calls, about.jobInfo, got.result, subject.now),
     }
+
+
+def _texts(instance: Instance, events: Iterable[Event]) -> list[str]:
+    """Return the texts of an instance that may name other jobs."""
+    return [instance.text, *(run.reason for run in instance.runs), *(event.text for event in events)]
 
 
 async def _usage(calls: Calls, job_id: str, info: task_pb2.TaskInfo) -> usage_pb2.InstanceUsage | None:

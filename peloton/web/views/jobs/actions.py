@@ -150,9 +150,12 @@ _Told = tuple[list[str], int, list[str]]
 def _stop(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     on_hosts = head.count(*ON_HOSTS)
     waiting = head.instances - on_hosts - head.count(*_ENDED)
-    lines = [
-        f"{plural(on_hosts, 'instance')} on hosts will be killed; each gets its kill grace period to end"
-    ]
+    lines = []
+    if on_hosts:
+        grace = "it gets" if on_hosts == 1 else "each gets"
+        lines.append(
+            f"{plural(on_hosts, 'instance')} on hosts will be killed; {grace} its kill grace period to end"
+        )
     if waiting:
         lines.append(f"{plural(waiting, 'waiting instance')} will not start")
     if over := head.count(*_ENDED):

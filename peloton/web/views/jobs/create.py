@@ -25,6 +25,7 @@ from peloton.model.states import TERMINAL_JOB_STATES, JobState
 from peloton.present.plans import plan_lines
 from peloton.private.plan import plan_pb2
 from peloton.web.cluster import Calls
+from peloton.web.naming import named
 from peloton.web.permissions import refusals
 from peloton.web.requests import calls, done, field, render
 from peloton.web.views.jobs.drafts import KINDS, Draft, Read, Spec, leaves, read_draft
@@ -154,13 +155,7 @@ async def _linked(client: Calls, lines: Sequence[str]) -> list[PlanLine]:
 
 def _line(text: str, names: Mapping[str, str]) -> PlanLine:
     bare = text.lstrip(" ")
-    parts: list[tuple[str, str]] = []
-    end = 0
-    for found in _ID.finditer(bare):
-        job_id = found.group()
-        parts += [(bare[end : found.start()], ""), (names.get(job_id) or job_id, f"/jobs/{job_id}")]
-        end = found.end()
-    return PlanLine((len(text) - len(bare)) // 2, [*parts, (bare[end:], "")])
+    return PlanLine((len(text) - len(bare)) // 2, named(bare, names))
 
 
 async def _of_name(client: Calls, spec: Spec, pool_id: str) -> Sequence[tuple[str, str]]:

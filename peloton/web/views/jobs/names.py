@@ -13,6 +13,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls.web import GET_JOB_V1ALPHA, QUERY_JOBS
 from peloton.errors import NotFound, PelotonError, shown
 from peloton.web.cluster import Calls
+from peloton.web.naming import jobs_in
 
 NAME_AGE = 30.0
 """How old the name of a job may be, in seconds."""
@@ -30,6 +31,11 @@ async def address_of(calls: Calls, reference: str) -> str:
     for job in answer.results:
         return f"/jobs/{job.id.value}"
     raise NotFound(f"no job has the name {shown(reference)}, or an id that begins so")
+
+
+async def names_in(calls: Calls, texts: Iterable[str]) -> dict[str, str]:
+    """Return the names of the jobs that texts name by their ids."""
+    return await job_names(calls, jobs_in(texts))
 
 
 async def job_names(calls: Calls, job_ids: Iterable[str]) -> dict[str, str]:

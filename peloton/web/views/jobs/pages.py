@@ -41,7 +41,7 @@ from peloton.web.permissions import Method, refusals
 from peloton.web.views.jobs.actions import actions, methods_of
 from peloton.web.views.jobs.events import job_events
 from peloton.web.views.jobs.job import PAGE, JobHead, TaskRow, TaskSearch, TaskTable, job_head, task_table
-from peloton.web.views.jobs.names import address_of, job_names
+from peloton.web.views.jobs.names import address_of, job_names, names_in
 from peloton.web.views.jobs.search import PAGE as JOBS_PAGE
 from peloton.web.views.jobs.search import SPANS, STATES, JobSearch, job_list
 from peloton.web.views.jobs.versions import chosen, compare, config_version, spec_yaml, versions
@@ -99,6 +99,7 @@ async def load_jobs(subject: Subject) -> Mapping[str, Any]:
         "spans": SPANS,
         "size": JOBS_PAGE,
         "denied": creation_denied(denied),
+        "names": await names_in(subject.calls, (job.reason for job in found.rows)),
     }
 
 
@@ -159,6 +160,7 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
         "usage_charts": job_charts(used),
         "hint": memory_hint(head.asked_mb, used.memory_peak_mb),
         "search": search,
+        "names": await names_in(subject.calls, (head.reason, *(row.reason for row in table.rows))),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +14,8 @@ from peloton.present.unused_memory import waits_for_memory
 from peloton.present.why import ENDED, Group, Why, waiting_of_job
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import KINDS, seconds_of
+from peloton.web.naming import jobs_in, named
 
-_RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d+)-\d+")
-"""A run, by the job's id, the instance and the number of the run."""
 SHOWN = 20
 """Groups that a page shows."""
 
@@ -74,22 +72,12 @@ def waiting(
 
 def jobs_named(waits: Iterable[Waiting]) -> set[str]:
     """Return the ids of the jobs that causes name by their runs."""
-    return {job_id for each in waits for job_id, _ in _RUN.findall(each.cause)}
+    return jobs_in(each.cause for each in waits)
 
 
 def linked(each: Waiting, names: Mapping[str, str]) -> Waiting:
     """Name the runs in a cause as people do, with links to the instances. `names` are those of jobs."""
-    parts: list[tuple[str, str]] = []
-    end = 0
-    for found in _RUN.finditer(each.cause):
-        job_id, instance = found.groups()
-        job = names.get(job_id) or f"job {job_id}"
-        parts += [
-            (each.cause[end : found.start()], ""),
-            (f"instance {instance} of {job}", f"/jobs/{job_id}/instances/{instance}"),
-        ]
-        end = found.end()
-    return replace(each, parts=[*parts, (each.cause[end:], "")])
+    return replace(each, parts=named(each.cause, names))
 
 
 def _of(group: Group, job: job_pb2.JobInfo, hints: Sequence[str] = ()) -> Waiting:

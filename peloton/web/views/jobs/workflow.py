@@ -89,6 +89,11 @@ class Workflow:
         return self.done + self.failed + self.left
 
     @property
+    def to_come(self) -> int:
+        """Instances that are neither done nor in flight."""
+        return max(self.left - self.now_count, 0) if self.active else self.left
+
+    @property
     def batches(self) -> int:
         """Number of batches."""
         return -(-self.total // self.batch_size) if self.batch_size else min(self.total, 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -47,6 +48,7 @@ TOLD_AGE = 4.0
 """How old what the daemons tell may be, in seconds: they look at their store and at all tasks for it."""
 FAILED_SECONDS = 3600
 MAINTENANCE = ("DRAINING", "DRAINED", "DOWN")
+_WHY = re.compile(r"^`peloton job why [^`]*` tells\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,17 @@ async def _told(
         return [Problem("note", f"It is not known what the {rpc.role} sees that is wrong: {error}")]
 
 
+def _remedy_of_lost(number: int) -> str:
+    return "start its agent, or forget it" if number == 1 else "start their agents, or forget them"
+
+
+def for_page(problem: Problem) -> Problem:
+    """Return a problem as a page tells it: the job that it leads to says what `peloton job why` says."""
+    if problem.link.startswith("/jobs/"):
+        return replace(problem, remedy=_WHY.sub("its page tells", problem.remedy))
+    return problem
+
+
 def problems_of(
     figures: Figures, jobs: Jobs, hosts: Maintenance, history: str = "", told: Sequence[Problem] = ()
 ) -> list[Problem]:
@@ -232,7 +245,7 @@ def problems_of(
             "warn" if state == LOST else "note",
             f"{plural(number, 'host')} {state.lower()}",
             f"/hosts?state={state}",
-            "start their agents, or forget them" if state == LOST else "",
+            _remedy_of_lost(number) if state == LOST else "",
         )
         for state, number in hosts.counts.items()
     ]
@@ -240,4 +253,4 @@ def problems_of(
     if jobs.failed:
         link = f"/jobs?{urlencode({'state': 'FAILED', 'ended': '1h'})}"
         found.append(Problem("warn", f"{plural(jobs.failed, 'job')} failed within the last hour", link))
-    return worst_first(found)
+    return [for_page(problem) for problem in worst_first(found)]

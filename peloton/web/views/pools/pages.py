@@ -11,6 +11,7 @@ from peloton.errors import InvalidArgument, NotFound, PelotonError
 from peloton.web.formats import KINDS as SHOWN
 from peloton.web.pages import Page, Subject
 from peloton.web.permissions import Denials, refusals
+from peloton.web.views.jobs.names import names_in
 from peloton.web.views.pools.forms import CREATE, EDIT, METHODS
 from peloton.web.views.pools.reads import (
     GANGS,
@@ -85,6 +86,10 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     children = tuple(each for each in rows if each.parent == row.id)
     kinds = used_kinds(rows)
     below = chunks(children, kinds, PoolsQuery(), NAMES) if children else ()
+    texts = [
+        *(gang.why for queue in queues[0] for gang in queue.gangs),
+        *(each.reason for each in preempted[0]),
+    ]
     return {
         "denied": denied,
         "denials": pool_denials(denied),
@@ -111,6 +116,7 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
         "most_jobs": RUNNING_JOBS,
         "jobs_trouble": jobs[1],
         "preemptions": preempted[0],
+        "names": await names_in(calls, texts),
         "preemptions_trouble": preempted[1],
     }
 

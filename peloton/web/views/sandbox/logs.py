@@ -12,6 +12,7 @@ from peloton.present.why import ENDED
 from peloton.web.pages import Page, Subject
 from peloton.web.sandbox import Sandbox
 from peloton.web.views.instances.rows import Run
+from peloton.web.views.jobs.names import names_in
 from peloton.web.views.sandbox.files import BASE, find_run, read_owner
 from peloton.web.views.sandbox.log_search import LogSearch, Match, Matcher, Part, part_of
 from peloton.web.views.sandbox.merging import by_time
@@ -40,6 +41,7 @@ async def load_logs(subject: Subject) -> Mapping[str, Any]:
         "task": owner,
         "search": search,
         "run": run,
+        "names": await names_in(subject.calls, [run.reason] if run is not None else []),
         "parts": shown,
         "merged": by_time(shown),
         "matches": matches,
