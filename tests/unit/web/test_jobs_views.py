@@ -88,8 +88,8 @@ def test_what_was_used_stands_beside_what_was_held() -> None:
         ("memory", "0.11 GB hours, used less than 0.01 GB hours (0%)"),
     ]
     assert peak_text(usage) == "600 MB" and peak_text({}) == ""
-    more = held_and_used({"cpu": 270.0, "cpu_used": 540.0})
-    assert more == [("cpu", "0.08 core hours, used 0.15 core hours (200%)")], "in one unit"
+    more = held_and_used({"cpu": 288.0, "cpu_used": 576.0})
+    assert more == [("cpu", "0.08 core hours, used 0.16 core hours (200%)")], "in one unit"
 
 
 def test_what_is_too_little_to_be_divided_by_has_no_percentage() -> None:

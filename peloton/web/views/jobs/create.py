@@ -149,7 +149,8 @@ def _plan_request(spec: Spec) -> plan_pb2.PlanJobRequest:
 
 async def _linked(client: Calls, lines: Sequence[str]) -> list[PlanLine]:
     """Return the lines of a plan with links to the jobs that they name."""
-    names = await job_names(client, {job_id for line in lines for job_id in _ID.findall(line)})
+    found = await job_names(client, {job_id for line in lines for job_id in _ID.findall(line)})
+    names = {job_id: name or f"job {job_id}" for job_id, name in found.items()}
     return [_line(line, names) for line in lines]
 
 
