@@ -45,7 +45,6 @@ AMPLE = 1e9
 HOSTS, HOST_CPUS = 640, 96
 """As the test's variant with a topology has them."""
 CHANNELS, CALLS_AT_ONCE = 4, 64
-PAGE = 100
 POLL_SECONDS = 1.0
 CALL_SECONDS = 120.0
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
@@ -323,22 +322,22 @@ class _Load:
 
     async def outcome(self) -> list[Workload]:
         """Return what became of all. Raises PelotonError where one has not succeeded."""
+        ids = iter(list(self._created))
         found: list[Workload] = []
-        for pool in sorted({job.pool for job, _ in self._created.values()}):
-            offset, total = 0, 1
-            while offset < total:
-                page = query_pb2.PaginationSpec(offset=offset, limit=PAGE)
-                spec = job_pb2.QuerySpec(pagination=page, respool=_path(pool), jobStates=ENDED)
-                answer = await self._query(spec)
-                total, offset = answer.pagination.total, offset + PAGE
-                found.extend(self._workload(each) for each in answer.results)
-        if len(found) != len(self._created):
-            raise PelotonError(f"{len(found)} of {len(self._created)} workloads were found at the end")
+
+        async def read() -> None:
+            for job_id in ids:
+                request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
+                answer = await self._call("Get", request)
+                found.append(self._workload(job_id, answer.jobInfo.runtime))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CALLS_AT_ONCE):
+                group.create_task(read())
         return found
 
-    def _workload(self, summary: job_pb2.JobSummary) -> Workload:
-        job, created = self._created[summary.id.value]
-        runtime = summary.runtime
+    def _workload(self, job_id: str, runtime: job_pb2.RuntimeInfo) -> Workload:
+        job, created = self._created[job_id]
         if runtime.state != job_pb2.SUCCEEDED:
             raise PelotonError(f"the workload {job.name} is {job_pb2.JobState.Name(runtime.state)}")
         times = (runtime.creationTime, runtime.startTime, runtime.completionTime)
@@ -359,7 +358,3 @@ class _Load:
             return await call(request, metadata=self._metadata, timeout=CALL_SECONDS, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
             raise PelotonError(f"{method}: {error.code().name}: {error.details()}") from None
-
-
-def _path(pool: str) -> respool_pb2.ResourcePoolPath:
-    return respool_pb2.ResourcePoolPath(value=pool)

@@ -9,10 +9,12 @@ import argparse
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from benchmarks import gpu_sharing, kueue
+from benchmarks import gpu_sharing, kueue, public_traces
+from benchmarks.reference_policies import Figures
 from benchmarks.throughput import client_of, report_usage, tell, usage
 from minicluster.components import DAEMONS
 from minicluster.temporary import run_program, temporary_cluster
@@ -43,6 +45,12 @@ def arguments() -> argparse.Namespace:
     two.add_argument("--traces", type=Path, default=TRACES, help="folder of the public traces")
     two.add_argument("--seeds", type=int, default=3, help="drawn workloads")
     two.set_defaults(run=run_openb)
+    three = kinds.add_parser("jobs", help="traces of jobs through the simulator, and by other policies")
+    three.add_argument("--traces", type=Path, default=TRACES, help="folder of the public traces")
+    three.add_argument("--only", choices=("lublin", "gavel", "philly"), help="one of them")
+    three.add_argument("--seeds", type=int, default=10, help="sequences of lublin_256")
+    three.add_argument("--jobs", type=int, default=0, help="the first jobs of Philly only")
+    three.set_defaults(run=run_jobs)
     return parser.parse_args()
 
 
@@ -83,6 +91,36 @@ def run_openb(options: argparse.Namespace) -> int:
             spread = f"{min(values):.1f} to {max(values):.1f}"
             print(f"{name}: GPUs allocated at {share:.0%}: {mean(values):.1f} % ({spread})")
     return 0
+
+
+def run_jobs(options: argparse.Namespace) -> int:
+    folder, only = options.traces, options.only
+    if only in (None, "lublin"):
+        path = folder / public_traces.LUBLIN
+        compare("lublin_256", [public_traces.lublin(path, seed) for seed in range(options.seeds)])
+    philly = folder / public_traces.PHILLY
+    if only in (None, "gavel"):
+        one = public_traces.gavel(folder / public_traces.GAVEL, philly)
+        compare(one.name, [one])
+    if only in (None, "philly"):
+        one = public_traces.philly(philly, count=options.jobs)
+        compare(one.name, [one])
+    return 0
+
+
+def compare(name: str, workloads: Sequence[public_traces.Workload]) -> None:
+    """Print the means over some workloads, by policy."""
+    found: dict[str, list[Figures]] = defaultdict(list)
+    for one in workloads:
+        for policy, figures in public_traces.by_references(one).items():
+            found[policy].append(figures)
+        for told in public_traces.Told:
+            found[told.value].append(public_traces.by_peloton(one, told))
+            tell(f"{one.name}: {told.value}")
+    for policy, of in found.items():
+        print(f"{name}: {policy}: mean wait s: {mean(each.wait for each in of):.0f}")
+        print(f"{name}: {policy}: mean completion s: {mean(each.completion for each in of):.0f}")
+        print(f"{name}: {policy}: bounded slowdown: {mean(each.slowdown for each in of):.2f}", flush=True)
 
 
 if __name__ == "__main__":
