@@ -24,9 +24,11 @@ from statistics import median
 from benchmarks.reference_policies import POLICIES, Figures, Job, figures, waits
 from peloton.errors import InvalidArgument
 from peloton.model.resources import MILLI, Resources
+from resmgr.core.preemption.decide import Rules
+from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.jobs import SimJob
 from simulator.results.recorder import Recorder
-from simulator.simulation import Simulation
+from simulator.simulation import Options, Simulation
 from simulator.workloads.cluster import ClusterSettings, HostsSettings, hosts_of, pools_of
 from simulator.workloads.jobs import read_jobs
 from simulator.workloads.public import CPU_OF_A_GPU, GPUS_OF_A_HOST, MEMORY_OF_A_GPU
@@ -37,13 +39,13 @@ SEQUENCE = 1024
 """Jobs of a sequence of lublin_256, as in "RLScheduler" (Zhang et al., SC 2020)."""
 GAVEL_GPUS, PHILLY_GPUS = 288, 640
 """So that jobs wait: their work is 98 and 59 % of what these have from the first arrival to the last."""
+PREEMPTION_SECONDS = 600.0
+"""From one look for tasks to preempt to the next, in traces of months: the default is a minute."""
 GAVEL_CLUSTER = "ee9e8c"
 GAVEL_BEGIN = datetime(2017, 9, 14, 9, 31, 40, tzinfo=UTC).timestamp()
 """The time in the Philly trace at which Gavel's begins."""
 LONGEST_LOG2 = 32
 """Of the run time, in seconds, from which on all jobs have the priority 0."""
-LIMIT_MARGIN_SECONDS = 2
-"""By which a limit of run times, where Peloton is told it, is longer than the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,11 @@ def philly(path: Path, gpus: int = PHILLY_GPUS, begin: int = 0, count: int = 0) 
     return Workload(f"Philly, {len(part)} jobs on {gpus} GPUs", part, _gpu_cluster(gpus), gpus, "gpu")
 
 
-def gavel(path: Path, philly_path: Path, gpus: int = GAVEL_GPUS) -> Workload:
-    """Return the jobs of Gavel's trace, with the run times that Philly's tells. Raises as `read_jobs`."""
+def gavel(path: Path, philly_path: Path, gpus: int = GAVEL_GPUS, count: int = 0) -> Workload:
+    """Return the first jobs of Gavel's trace, `count` (0: all), with the run times that Philly's tells.
+
+    Raises as `read_jobs`.
+    """
     rows = [_gavel_row(path, number, line) for number, line in enumerate(path.read_text().splitlines(), 1)]
     speeds = gavel_speeds(rows, read_begun(philly_path))
     missing = {model for model, *_ in rows} - speeds.keys()
@@ -97,12 +102,12 @@ def gavel(path: Path, philly_path: Path, gpus: int = GAVEL_GPUS) -> Workload:
         expected = "a job of each model in both traces"
         raise InvalidArgument(str(philly_path), ", ".join(sorted(missing)), expected)
     jobs = [
-        _gpu_job(f"job-{number}", arrival, max(1.0, steps / speeds[model]), count)
-        for number, (model, steps, arrival, count) in enumerate(sorted(rows, key=lambda row: row[2]), 1)
+        _gpu_job(f"job-{number}", arrival, max(1.0, steps / speeds[model]), asked)
+        for number, (model, steps, arrival, asked) in enumerate(sorted(rows, key=lambda row: row[2]), 1)
     ]
-    return Workload(
-        f"Gavel's MSR trace, {len(jobs)} jobs on {gpus} GPUs", jobs, _gpu_cluster(gpus), gpus, "gpu"
-    )
+    jobs = jobs[:count] if count else jobs
+    name = f"Gavel's MSR trace, {len(jobs)} jobs on {gpus} GPUs"
+    return Workload(name, jobs, _gpu_cluster(gpus), gpus, "gpu")
 
 
 GavelRow = tuple[str, int, float, int]
@@ -181,7 +186,6 @@ class Told(Enum):
 
     NOTHING = "Peloton, by pools"
     """Each pool of the trace has an equal part reserved, and borrows what others leave."""
-    LIMITS = "Peloton, by pools, with limits of the run times"
     PRIORITIES = "Peloton, one pool, shorter jobs with higher priorities"
     """All is reserved for the pool, and the jobs are not preemptible: priorities change the order only."""
 
@@ -190,7 +194,8 @@ def by_peloton(workload: Workload, told: Told = Told.NOTHING) -> Figures:
     """Return the figures of Peloton's cores. Raises InvalidArgument where a job has not succeeded."""
     jobs = [_told(job, told) for job in workload.jobs]
     hosts = hosts_of(workload.cluster)
-    simulation = Simulation(hosts, pools_of(workload.cluster, hosts, [job.pool for job in jobs]), jobs)
+    pools = pools_of(workload.cluster, hosts, [job.pool for job in jobs])
+    simulation = Simulation(hosts, pools, jobs, _options())
     recorder = Recorder(simulation)
     simulation.run()
     ended = [each for each in recorder.record.jobs if each.state == "SUCCEEDED"]
@@ -199,9 +204,12 @@ def by_peloton(workload: Workload, told: Told = Told.NOTHING) -> Figures:
     return figures([each.wait for each in ended], [each.completion - each.wait for each in ended])
 
 
+def _options() -> Options:
+    rules = Rules(period=PREEMPTION_SECONDS)
+    return Options(resmgr=ResmgrOptions(rules=rules, preemption_period=PREEMPTION_SECONDS))
+
+
 def _told(job: SimJob, told: Told) -> SimJob:
-    if told is Told.LIMITS:
-        return replace(job, longest=math.ceil(job.seconds) + LIMIT_MARGIN_SECONDS)
     if told is Told.PRIORITIES:
         return replace(job, pool="/default", preemptible=False, priority=shorter_higher(job.seconds))
     return job
