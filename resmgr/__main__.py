@@ -122,7 +122,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             resync=recovery.resync,
         )
         await clusters.open(daemon.clusters.names())
-        sampler = Sampler(driver.scheduler, driver.clock)
+        sampler = Sampler(driver.scheduler, driver.clock, store.history)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         served = services(driver, hostmgrs, changes, sampler, settings.preemption.period)
         starts = FollowedStarts(daemon.membership, lambda: groups(daemon.membership.clusters()), daemon.clock)

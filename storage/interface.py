@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from typing import Protocol
 
 from peloton.model.accounting import JobHour, PeriodUsage
+from peloton.model.history import HistoryBlock
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
@@ -333,6 +334,24 @@ class Usage(Protocol):
         ...
 
 
+class History(Protocol):
+    """Blocks of samples over time, which few rows hold."""
+
+    async def write(self, blocks: Sequence[HistoryBlock], keep_seconds: int) -> None:
+        """Insert or replace blocks, and drop those of their scopes and steps that are so much older.
+
+        Cassandra drops each block so many seconds after it was written, and may have written some of them
+        where the outcome is unknown.
+        """
+        ...
+
+    async def read(
+        self, scope: str, step: int, starts: Sequence[int], part: int | None = None
+    ) -> Sequence[HistoryBlock]:
+        """Return the blocks with one of some begins, in their order, by parts; with `part`, that of each."""
+        ...
+
+
 class Store(Protocol):
     """All repositories of one database."""
 
@@ -348,6 +367,7 @@ class Store(Protocol):
     lockdowns: Lockdowns
     volumes: Volumes
     usage: Usage
+    history: History
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible.

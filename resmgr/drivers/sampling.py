@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from peloton.clock import NANOSECONDS, Clock
 from peloton.model.ids import PoolId
+from peloton.model.resources import KINDS
 from peloton.waking import tick
 from resmgr.core.monitoring.figures import (
     CLUSTER_SERIES,
@@ -16,13 +17,16 @@ from resmgr.core.monitoring.figures import (
     pool_figures,
     pool_samples,
 )
-from resmgr.core.monitoring.history import History
+from resmgr.core.monitoring.history import History, Samples
 from resmgr.core.monitoring.shortfalls import Shortfalls
 from resmgr.core.scheduler import Scheduler
+from resmgr.drivers.stored_history import Scope, StoredHistory
+from storage.interface import History as Blocks
 
+POOL_COLUMNS = tuple(f"{name} {kind}" for name in POOL_SERIES for kind in KINDS)
+CLUSTER_COLUMNS = (*(f"capacity {kind}" for kind in KINDS), *CLUSTER_SERIES)
 CLUSTER = ""
 """The name of the cluster in its history."""
-KINDS = 4
 FIRST = 5.0
 """Seconds until the first sample of a term: the capacity is known by then."""
 TICK = 1.0
@@ -42,9 +46,12 @@ class Counts(NamedTuple):
 class Sampler:
     """Keep the history of one term."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock) -> None:
-        self.pools = History(KINDS * len(POOL_SERIES))
-        self.cluster = History(KINDS + len(CLUSTER_SERIES))
+    def __init__(self, scheduler: Scheduler, clock: Clock, blocks: Blocks | None = None) -> None:
+        """Read the history of earlier terms from `blocks`, and store this one's; without, do neither."""
+        self.pools = History(len(POOL_COLUMNS))
+        self.cluster = History(len(CLUSTER_COLUMNS))
+        scopes = Scope("pools", POOL_COLUMNS, self.pools), Scope("cluster", CLUSTER_COLUMNS, self.cluster)
+        self._stored = None if blocks is None else StoredHistory(blocks, scopes)
         self._shortfalls = Shortfalls()
         self._scheduler = scheduler
         self._clock = clock
@@ -53,6 +60,8 @@ class Sampler:
 
     async def run(self) -> None:
         """Take samples until cancelled."""
+        if self._stored is not None:
+            await self._stored.restore(self._minute())
         await asyncio.sleep(FIRST)
         self.sample()
         while True:
@@ -61,6 +70,18 @@ class Sampler:
             self.count()
             if self._minute() != minute:
                 self.sample()
+                if self._stored is not None:
+                    await self._stored.write(self._minute())
+
+    async def days(self, subject: str, days: int) -> Samples | None:
+        """Return means of hours of a pool, or of the CLUSTER, over some days; None where none are stored.
+
+        Raises PelotonError.
+        """
+        if self._stored is None:
+            return None
+        name = "cluster" if subject == CLUSTER else "pools"
+        return await self._stored.days(name, subject, days, self._minute())
 
     def sample(self) -> None:
         """Take the sample of this minute."""

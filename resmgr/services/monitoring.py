@@ -36,6 +36,7 @@ from resmgr.core.state.pending_reasons import Common
 from resmgr.core.state.pool import Pool
 from resmgr.drivers.loop import Driver, Preempted
 from resmgr.drivers.sampling import CLUSTER, Sampler
+from resmgr.drivers.stored_history import MOST_DAYS
 
 GANGS, MOST_GANGS = 50, 500
 """Gangs of each queue in an answer: by default, and at most."""
@@ -89,7 +90,12 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
         else:
             key, history = CLUSTER, self._sampler.cluster
             names = [("capacity", kind) for kind in KINDS] + [(name, "") for name in CLUSTER_SERIES]
-        samples = history.hour(key) if request.hour else history.day(key)
+        if request.days > MOST_DAYS:
+            raise InvalidArgument("days", request.days, f"at most {MOST_DAYS}")
+        if request.days:
+            samples = await self._sampler.days(key, request.days)
+        else:
+            samples = history.hour(key) if request.hour else history.day(key)
         return _history(samples, names) if samples is not None else pb.GetHistoryResponse()
 
     async def GetQueues(self, request: pb.GetQueuesRequest, context: Any) -> pb.GetQueuesResponse:

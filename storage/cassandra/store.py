@@ -17,6 +17,7 @@ from storage.cassandra.cluster import CassandraHosts, CassandraLockdowns, Cassan
 from storage.cassandra.configs import Configs
 from storage.cassandra.connection import Connection, connect
 from storage.cassandra.events import CassandraPodEvents
+from storage.cassandra.history import CassandraHistory
 from storage.cassandra.host_pools import CassandraHostPools
 from storage.cassandra.index import JobIndex
 from storage.cassandra.jobs import CassandraJobs
@@ -33,6 +34,7 @@ from storage.codec import JOB_RUNTIME
 from storage.config import CassandraSettings
 from storage.interface import (
     Fence,
+    History,
     HostPools,
     Hosts,
     Jobs,
@@ -84,6 +86,7 @@ class CassandraStore:
         self.lockdowns: Lockdowns = CassandraLockdowns(session, gate)
         self.volumes: Volumes = CassandraVolumes(session, gate)
         self.usage: Usage = CassandraUsage(session, gate)
+        self.history: History = CassandraHistory(session, gate)
 
     async def begin_term(self, role: str, term: int, fence: Fence = unfenced) -> None:
         """Write as `role` in `term` from now on, and call `fence` before each write, as late as possible."""

@@ -16,6 +16,7 @@ from peloton.model.workflow import Workflow, WorkflowEvent
 from storage.config import SqliteSettings
 from storage.interface import (
     Fence,
+    History,
     HostPools,
     Hosts,
     Jobs,
@@ -35,6 +36,7 @@ from storage.sqlite import tasks as task_rows
 from storage.sqlite.cluster import SqliteHosts, SqliteLockdowns, SqlitePools
 from storage.sqlite.connection import prepare_directory, reader_connection, writer_connection
 from storage.sqlite.events import SqlitePodEvents, appending
+from storage.sqlite.history import SqliteHistory
 from storage.sqlite.host_pools import SqliteHostPools
 from storage.sqlite.jobs import SqliteJobs, writing_runtime
 from storage.sqlite.known_hosts import SqliteKnownHosts
@@ -66,6 +68,7 @@ class SqliteStore:
         self.lockdowns: Lockdowns = SqliteLockdowns(writer, readers)
         self.volumes: Volumes = SqliteVolumes(writer, readers)
         self.usage: Usage = SqliteUsage(writer, readers)
+        self.history: History = SqliteHistory(writer, readers)
 
     @property
     def trouble(self) -> str:

@@ -85,6 +85,45 @@ class History:
         """
         return self._read(key, self._long, LONG_STEP_MINUTES)
 
+    def means(self, first: int, count: int, subjects: Iterable[str] | None = None) -> dict[str, Values]:
+        """Return means of five minutes, of `count` of them from the number `first` on, since 1970.
+
+        Of shape (count, width), by subject, of all where none are named; NaN where nothing was measured, and
+        where it is not known any more.
+        """
+        newest = -1 if self._minute is None else self._minute // LONG_STEP_MINUTES
+        kept = range(max(first, newest - DAY_SAMPLES + 1), min(first + count, newest + 1))
+        names = self._rows if subjects is None else [each for each in subjects if each in self._rows]
+        found = np.full((len(names), count, self._width), np.nan, np.float32)
+        if kept and len(names):
+            rows = [self._rows[each] for each in names]
+            found[:, kept[0] - first : kept[-1] - first + 1] = self._long[
+                np.ix_(rows, [each % DAY_SAMPLES for each in kept])
+            ]
+        return dict(zip(names, found, strict=True))
+
+    def restore(self, minute: int, means: Mapping[str, Values]) -> None:
+        """Take over what others have sampled before a minute: means of five minutes, up to its hour's end.
+
+        For a history without samples. Minutes of the last hour get the means of their five minutes.
+        """
+        assert self._minute is None, "there are samples already"
+        self._make_room(means)
+        known = [each for each in means if each in self._rows]
+        if not known:
+            return
+        self._minute = minute - 1
+        newest, hour = self._minute // LONG_STEP_MINUTES, minute // 60 * 60
+        for subject in known:
+            row, values = self._rows[subject], means[subject]
+            first = (hour + 60) // LONG_STEP_MINUTES - len(values)
+            for number in range(max(first, newest - DAY_SAMPLES + 1), newest + 1):
+                self._long[row, number % DAY_SAMPLES] = values[number - first]
+            for each in range(self._minute - MINUTES + 1, self._minute + 1):
+                place = each // LONG_STEP_MINUTES - first
+                if place >= 0:
+                    self._short[row, each % MINUTES] = values[place]
+
     def _read(self, key: str, rings: Values, step: int) -> Samples | None:
         row = self._rows.get(key)
         if row is None or self._minute is None:

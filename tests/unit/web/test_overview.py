@@ -92,7 +92,7 @@ def test_a_daemon_that_does_not_answer_is_a_problem_and_the_rest_is_shown(cluste
     cluster.answers[web.GET_CLUSTER] = Unavailable("no leader of resmgr is known")
     with browser(application(cluster)) as client:
         answer = client.get("/")
-        assert client.get("/?span=week").status_code == 400
+        assert client.get("/?span=year").status_code == 400
     assert answer.status_code == 200
     assert "The figures of the pools and the tasks are not known: no leader of resmgr is known" in answer.text
     assert "15</span> active" in answer.text

@@ -305,6 +305,27 @@ def test_charts_begin_where_the_history_does() -> None:
     assert pool_charts(pb.GetHistoryResponse()) == ()
 
 
+def test_a_pools_charts_show_what_was_used_by_hours(cluster: FakeCluster) -> None:
+    hour = int(NOW) // 3600 * 3600
+    amounts = usage_pb2.Amounts(used_cpu=5 * 3600, used_memory=7 * 3600)
+    open_amounts = usage_pb2.Amounts(used_cpu=2 * (NOW - hour))
+    accounts = [
+        usage_pb2.Account(start=hour - 3600, amounts=amounts),
+        usage_pb2.Account(start=hour, amounts=open_amounts),
+    ]
+    cluster.answers[web.LIST_ACCOUNTS] = usage_pb2.ListAccountsResponse(
+        accounts=accounts, since=hour - 86400, until=int(NOW)
+    )
+    with browser(application(cluster)) as client:
+        page = client.get("/pools/b?span=day").text
+        assert "Used <b>2</b>" in page
+        assert "Used <b>" not in client.get("/pools/b?span=hour").text
+        assert "Last 5 weeks" in client.get("/pools/b?span=month").text
+    asked = {request.days for _, name, request in cluster.asked if name == "GetHistory"}
+    assert asked == {0, 35}
+    assert [r.pool for _, name, r in cluster.asked if name == "ListAccounts"] == ["/b", "/b"]
+
+
 def test_the_clusters_charts_agree_where_the_samples_are_of_different_minutes() -> None:
     own = pb.GetHistoryResponse(start=120, step=60)
     own.series.add(name="capacity", kind="cpu", values=[8.0] * 20)

@@ -34,7 +34,7 @@ from peloton.web.views.pools.rows import (
     selected,
     used_kinds,
 )
-from peloton.web.views.shared.histories import DAY, SPANS, pool_charts, read_history, span_of
+from peloton.web.views.shared.histories import DAY, SPANS, pool_history, span_of
 
 POLL_SECONDS = 1.5
 MOST_OFFSET = 100_000
@@ -74,13 +74,13 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
     row = by_id.get(subject.path["id"])
     if row is None:
         raise NotFound(f"no resource pool has the id {subject.path['id']!r}")
-    queues, jobs, preempted, config, lost, (history, history_trouble) = await asyncio.gather(
+    queues, jobs, preempted, config, lost, (charts, history_trouble) = await asyncio.gather(
         _or_why(queues_of(calls, row.id, (page - 1) * GANGS), ()),
         _or_why(running_jobs(calls, row.path), ((), 0)),
         _or_why(preemptions_of(calls, row.id), ()),
         _or_why(config_of(calls, row.id), PoolConfig()),
         _or_why(lost_in(calls, row, rows), ""),
-        read_history(calls, span, row.id),
+        pool_history(calls, span, row.id, row.path, subject.now),
     )
     denied = await refusals(calls, METHODS, row.path)
     children = tuple(each for each in rows if each.parent == row.id)
@@ -102,7 +102,7 @@ async def load_pool(subject: Subject) -> Mapping[str, Any]:
         "pieces": {f"rows-{place}": ("pool_rows.html", chunk) for place, chunk in enumerate(below)},
         "used_kinds": kinds,
         "kind_labels": {kind: shown.title for kind, shown in SHOWN.items()},
-        "charts": pool_charts(history),
+        "charts": charts,
         "history_trouble": history_trouble,
         "span": span,
         "spans": SPANS,

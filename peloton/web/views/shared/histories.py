@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
 
-from peloton.calls.web import GET_CLUSTER_HISTORY
+from peloton.calls.web import GET_CLUSTER_HISTORY, LIST_ACCOUNTS
 from peloton.errors import InvalidArgument, PelotonError, Unauthenticated
+from peloton.model.accounting import DAY_SECONDS, HOUR_SECONDS
 from peloton.model.amounts import scale_of, short
 from peloton.model.resources import KINDS
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.charts import Chart, Series, chart
 from peloton.web.cluster import Calls
@@ -20,12 +23,23 @@ from peloton.web.formats import KINDS as SHOWN
 if TYPE_CHECKING:
     from peloton.private.resmgr.monitoring.monitoring_pb2 import GetHistoryResponse
 
-HOUR, DAY = "hour", "day"
+HOUR, DAY, WEEK, MONTH = "hour", "day", "week", "month"
 FEWEST = 12
 """Samples that a chart shows at least: where the history is short, it begins with the first one."""
-SPANS: Mapping[str, str] = {HOUR: "Last hour", DAY: "Last day"}
+SPANS: Mapping[str, str] = {
+    HOUR: "Last hour",
+    DAY: "Last day",
+    WEEK: "Last week",
+    MONTH: "Last 5 weeks",
+}
+_DAYS: Mapping[str, int] = {WEEK: 7, MONTH: 35}
+DAYS_AGE = 60.0
+"""How old a chart of days may be, in seconds: its values are means of an hour."""
 Values = Mapping[tuple[str, str], Sequence[float]]
 """By the name of the series and the kind."""
+Used = Mapping[str, Mapping[int, float]]
+"""By kind, and by the begin of hours in seconds since 1970."""
+NOTHING_USED: Used = {}
 Lines = Sequence[tuple[str, str, Sequence[float]]]
 """Label, style and values of each line."""
 
@@ -40,13 +54,37 @@ def span_of(query: QueryParams, usual: str) -> str:
 
 async def read_history(calls: Calls, span: str, pool_id: str = "") -> tuple[GetHistoryResponse, str]:
     """Return the samples of a pool, or of the cluster, or why they are not known."""
-    request = pb.GetHistoryRequest(pool_id=pool_id, hour=span == HOUR)
+    days = _DAYS.get(span, 0)
+    request = pb.GetHistoryRequest(pool_id=pool_id, hour=span == HOUR, days=days)
     try:
-        return await calls.read(GET_CLUSTER_HISTORY, request), ""
+        return await calls.read(GET_CLUSTER_HISTORY, request, DAYS_AGE if days else None), ""
     except Unauthenticated:
         raise  # who has to log in is led to the login
     except PelotonError as error:
         return pb.GetHistoryResponse(), f"the history is not known: {error}"
+
+
+async def read_used(calls: Calls, span: str, path: str, now: float) -> Used:
+    """Return what a pool and those below it have used, in means of hours; nothing where it is not known.
+
+    There is none over the last hour: accounts are kept by hours.
+    """
+    if span == HOUR:
+        return {}
+    since = int(now) // HOUR_SECONDS * HOUR_SECONDS - _DAYS.get(span, 1) * DAY_SECONDS
+    request = usage_pb2.ListAccountsRequest(since=since, seconds=HOUR_SECONDS, pool=path)
+    try:
+        answer = await calls.read(LIST_ACCOUNTS, request, DAYS_AGE)
+    except Unauthenticated:
+        raise
+    except PelotonError:  # who may see the pool may not see accounts, or jobmgr is away: the rest is shown
+        return {}
+    found: dict[str, dict[int, float]] = {"cpu": {}, "memory": {}}
+    for each in answer.accounts:
+        seconds = min(HOUR_SECONDS, max(now - each.start, 1.0))
+        found["cpu"][each.start] = each.amounts.used_cpu / seconds
+        found["memory"][each.start] = each.amounts.used_memory / seconds
+    return found
 
 
 def values_of(answer: GetHistoryResponse) -> Values:
@@ -93,8 +131,8 @@ def cluster_charts(cluster: GetHistoryResponse, root: GetHistoryResponse) -> tup
     return tuple(each for each in found if each is not None)
 
 
-def pool_charts(answer: GetHistoryResponse) -> tuple[Chart, ...]:
-    """Return a chart of each kind of which a pool had something: entitlement, allocation, demand."""
+def pool_charts(answer: GetHistoryResponse, used: Used = NOTHING_USED) -> tuple[Chart, ...]:
+    """Return a chart of each kind of which a pool had something: entitlement, allocation, demand, used."""
     values, times = values_of(answer), times_of(answer)
     found = []
     for kind in KINDS:
@@ -103,11 +141,24 @@ def pool_charts(answer: GetHistoryResponse) -> tuple[Chart, ...]:
             ("Entitlement", "entitlement", values.get(("entitlement", kind), ())),
             ("Demand", "demand", values.get(("demand", kind), ())),
         ]
+        if by_hour := used.get(kind):
+            hours = (int(time) // HOUR_SECONDS * HOUR_SECONDS for time in times)
+            lines.append(("Used", "used", [by_hour.get(hour, math.nan) for hour in hours]))
         slack = values.get(("slack", kind), ())
         if any(value > 0 for value in slack):
             lines.insert(1, ("Of it revocable", "slack", slack))
         found.append(_of_kind(kind, lines, times) if drawable(answer) else None)
     return tuple(each for each in found if each is not None)
+
+
+async def pool_history(
+    calls: Calls, span: str, pool_id: str, path: str, now: float
+) -> tuple[tuple[Chart, ...], str]:
+    """Return the charts of a pool, and why its samples are not known, empty where they are."""
+    (answer, why), used = await asyncio.gather(
+        read_history(calls, span, pool_id), read_used(calls, span, path, now)
+    )
+    return pool_charts(answer, used), why
 
 
 def task_charts(cluster: GetHistoryResponse) -> tuple[Chart, ...]:
