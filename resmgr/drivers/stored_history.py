@@ -134,13 +134,13 @@ def _encoded(columns: Sequence[str], values: Mapping[str, Values]) -> bytes:
 def _decoded(body: bytes, columns: Sequence[str]) -> dict[str, Values]:
     """Return the values of a block by subject; NaN in columns that its writer did not have."""
     head, _, numbers = zlib.decompress(body).partition(b"\n")
-    names = json.loads(head)
+    names: dict[str, list[str]] = json.loads(head)
     held, subjects = names["columns"], names["subjects"]
     shaped = np.frombuffer(numbers, "<f4").reshape(len(subjects), len(held), -1)
     found = np.full((len(subjects), shaped.shape[2], len(columns)), np.nan, np.float32)
     for place, column in enumerate(columns):
         if column in held:
-            found[:, :, place] = shaped[:, held.index(column)]
+            found[:, :, place] = shaped[:, held.index(column), :]
     return dict(zip(subjects, found, strict=True))
 
 

@@ -105,7 +105,7 @@ class History:
     def restore(self, minute: int, means: Mapping[str, Values]) -> None:
         """Take over what others have sampled before a minute: means of five minutes, up to its hour's end.
 
-        For a history without samples. Minutes of the last hour get the means of their five minutes.
+        For a history without samples; all are equally long. Minutes of the last hour get the means of theirs.
         """
         assert self._minute is None, "there are samples already"
         self._make_room(means)
@@ -114,15 +114,14 @@ class History:
             return
         self._minute = minute - 1
         newest, hour = self._minute // LONG_STEP_MINUTES, minute // 60 * 60
-        for subject in known:
-            row, values = self._rows[subject], means[subject]
-            first = (hour + 60) // LONG_STEP_MINUTES - len(values)
-            for number in range(max(first, newest - DAY_SAMPLES + 1), newest + 1):
-                self._long[row, number % DAY_SAMPLES] = values[number - first]
-            for each in range(self._minute - MINUTES + 1, self._minute + 1):
-                place = each // LONG_STEP_MINUTES - first
-                if place >= 0:
-                    self._short[row, each % MINUTES] = values[place]
+        rows, values = [self._rows[each] for each in known], np.stack([means[each] for each in known])
+        first = (hour + 60) // LONG_STEP_MINUTES - values.shape[1]
+        kept = range(max(first, newest - DAY_SAMPLES + 1), newest + 1)
+        self._long[np.ix_(rows, [each % DAY_SAMPLES for each in kept])] = values[:, [n - first for n in kept]]
+        minutes = range(max(self._minute - MINUTES + 1, first * LONG_STEP_MINUTES), self._minute + 1)
+        self._short[np.ix_(rows, [each % MINUTES for each in minutes])] = values[
+            :, [each // LONG_STEP_MINUTES - first for each in minutes]
+        ]
 
     def _read(self, key: str, rings: Values, step: int) -> Samples | None:
         row = self._rows.get(key)
