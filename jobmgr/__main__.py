@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.resmgr import ResmgrClient
@@ -16,28 +15,24 @@ from jobmgr.drivers.accounting import Accountant
 from jobmgr.drivers.pod_event_expiry import expire_pod_events
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
-from jobmgr.engine.job_metrics import JOB_COUNTS
 from jobmgr.engine.lane import JobFence
 from jobmgr.engine.read_ahead import ReadAhead
 from jobmgr.engine.shards import LeaderShards
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
-from jobmgr.server import NAMES, services
-from jobmgr.services.common.task_callers import is_alive
-from jobmgr.services.private.problems import refused_jobs, silent_workflows
+from jobmgr.parts import follow_engine, knowing_runs, served, tell_problems
+from jobmgr.server import NAMES
 from jobmgr.services.v1alpha.watches import Watches
+from jobmgr.sharing import Share
 from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.config.agents import AgentAccess
 from peloton.daemon.lifecycle import Daemon, run
-from peloton.daemon.starts import FollowedStarts
 from peloton.identity.agents import agent_access
-from peloton.identity.door import Door
 from peloton.identity.task_tokens import TaskDoor, read_task_keys
-from peloton.membership.interface import Group, Role
+from peloton.membership.interface import Role
 from peloton.membership.shard_registry import ShardRegistry
 from storage.interface import Store
 from storage.selection.factory import Stores
-from storage.selection.problems import store_problems
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +45,10 @@ def build(daemon: Daemon[JobmgrSettings]) -> None:
     stores, agents, ahead = Stores(settings.storage), agent_access(settings.agents), ReadAhead()
     registry = daemon.membership.shards()
     access = task_access(daemon)
+    if settings.shared:
+        share = Share(daemon, stores, registry, agents, access)
+        daemon.lead(share.leading, NAMES, share.working)
+        return
     daemon.checks.append(stores.trouble)
     daemon.lead(
         lambda term: leading(daemon, stores, registry, ahead, agents, access, term),
@@ -80,19 +79,6 @@ def task_access(daemon: Daemon[JobmgrSettings]) -> TaskAccess:
             "PELOTON_KEY_FILE": settings.key_file,
         },
     )
-
-
-@contextmanager
-def knowing_runs(door: Door | None, engine: Engine) -> Iterator[None]:
-    """Let the door know which runs live, while the body runs."""
-    if door is None or door.tasks is None:
-        yield
-        return
-    door.tasks.lives = partial(is_alive, engine)
-    try:
-        yield
-    finally:
-        door.tasks.lives = None
 
 
 @asynccontextmanager
@@ -140,22 +126,10 @@ async def leading(
         workflows = Workflows(engine)
         watches = Watches(engine, workflows.status, daemon.clock)
         stack.callback(watches.close)
-        served = services(
-            engine,
-            workflows,
-            daemon.clock,
-            hostmgrs,
-            resmgr,
-            watches,
-            enable_secrets=daemon.settings.enable_secrets,
-            agents=agents,
-            images=daemon.settings.images,
-            access=access,
-            hosts_address=daemon.settings.hosts_address,
-            accounts=accountant,
-            classes=daemon.settings.classes,
+        made = served(
+            daemon, engine, workflows, watches, hostmgrs, resmgr, agents, access, accountant, registry
         )
-        await stack.enter_async_context(daemon.serving(*served))
+        await stack.enter_async_context(daemon.serving(*made))
         daemon.before_stepping_down(finish)
         yield
 
@@ -180,28 +154,11 @@ async def begin_writing(
     return shards
 
 
-def tell_problems(daemon: Daemon[JobmgrSettings], engine: Engine, stack: AsyncExitStack) -> None:
-    """Let the daemon tell, until the stack is left, what is wrong with workflows, the store and resmgr."""
-    clock, storage = daemon.clock, daemon.settings.storage
-    # All others are followed by resmgr.
-    starts = FollowedStarts(daemon.membership, lambda: [Group(Role.RESMGR)], clock)
-    daemon.spawn("starts", starts.run())
-    workflows = partial(silent_workflows, engine.lanes, clock)
-    store = partial(store_problems, engine.store, storage, clock.monotonic)
-    telling = daemon.problems.telling
-    stack.enter_context(telling("whether workflows make progress", workflows))
-    stack.enter_context(telling("whether jobs may be queued", partial(refused_jobs, engine.lanes)))
-    stack.enter_context(telling("how the store is", store))
-    stack.enter_context(telling("whether resmgr starts often", starts.problems))
-
-
 def build_engine(daemon: Daemon[JobmgrSettings], store: Store, ahead: ReadAhead, fence: JobFence) -> Engine:
     """Return the engine of a term, which the audit log and the metrics look into."""
     settings = daemon.settings
     engine = Engine(store, daemon.clock, settings.goal_state, settings.lanes, fence, ahead)
-    if daemon.servers.audit is not None:
-        daemon.servers.audit.pool_of = engine.pool_of
-    JOB_COUNTS.follow(engine.lanes.in_memory, settings.shown_jobs)
+    follow_engine(daemon, engine)
     return engine
 
 

@@ -118,6 +118,10 @@ class JobmgrSettings(DaemonSettings):
     shown_jobs: int = Field(0, ge=0, le=1000)
     """/metrics shows the tasks of this number of active jobs job by job, the largest first; each job adds
     some ten series."""
+    shared: bool = False
+    """Whether all job managers that run share the work: each owns a part of the jobs, and answers all calls.
+    Otherwise one leads and does all of it. Set it for all job managers or for none. It needs
+    `storage.kind` sqlite so far, and callers who show who they are by something else than a certificate."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
     """Logged, and of no effect: every job manager runs jobs of all types."""
 
@@ -130,6 +134,20 @@ class JobmgrSettings(DaemonSettings):
             raise ValueError(
                 "task_access: tls.client_certificates is true, and tasks have no certificate to call with: "
                 "certificate_file and key_file are needed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_share(self) -> Self:
+        if self.shared and self.storage.kind != "sqlite":
+            raise ValueError(
+                f"shared is true, and storage.kind is {self.storage.kind}: job managers share the work with "
+                "sqlite only, so far"
+            )
+        if self.shared and self.tls.client_certificates:
+            raise ValueError(
+                "shared is true, and tls.client_certificates too: a job manager that passes a call on cannot "
+                "show its caller's certificate, so far"
             )
         return self
 

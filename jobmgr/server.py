@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jobmgr.clients.matching import AgentsClient, MatchingClient
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.task_access import TaskAccess
@@ -18,6 +20,7 @@ from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
 from jobmgr.services.private.plan import PlanService
 from jobmgr.services.private.scheduling import SchedulingService
+from jobmgr.services.private.sharing import SharingService
 from jobmgr.services.private.task_access import TaskAccessService
 from jobmgr.services.private.usage import UsageService
 from jobmgr.services.v0.instances import InstanceService
@@ -44,16 +47,20 @@ from peloton.api.v1alpha.watch.svc.watch_svc_pb2_grpc import add_WatchServiceSer
 from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.clock import Clock
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.membership.shard_registry import Shards
 from peloton.model.priority import NO_CLASSES, PriorityClasses
+from peloton.model.shard import SHARDS
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceServicer_to_server
 from peloton.private.jobmgr.exec.exec_pb2_grpc import add_ExecServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
+from peloton.private.jobmgr.sharing.sharing_pb2_grpc import add_SharingServiceServicer_to_server
 from peloton.private.jobmgr.usage.usage_pb2_grpc import add_UsageServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
 from peloton.private.plan.plan_pb2_grpc import add_PlanServiceServicer_to_server
 from peloton.rpc.server import Service, names_of, service
+from peloton.sharding.table import ShardTable
 
 OLDER_JOB_MANAGER = "peloton.api.job.JobManager"
 OLDER_TASK_MANAGER = "peloton.api.task.TaskManager"
@@ -80,8 +87,14 @@ NAMES = (
         add_ExecServiceServicer_to_server,
         add_UsageServiceServicer_to_server,
         add_SchedulingServiceServicer_to_server,
+        add_SharingServiceServicer_to_server,
     ),
 )
+
+
+def no_shards() -> Shards:
+    """Return that nobody owns any job."""
+    return Shards(ShardTable.unowned(SHARDS), 0, {})
 
 
 def services(
@@ -98,13 +111,14 @@ def services(
     hosts_address: str = "",
     accounts: OpenHour | None = None,
     classes: PriorityClasses = NO_CLASSES,
+    shards: Callable[[], Shards] = no_shards,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
     called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
     what they are told of all hosts in place of their names, `accounts` has the account of the open hour,
-    `classes` the priority classes that jobs may name.
+    `classes` the priority classes that jobs may name, `shards` returns who owns which jobs.
     """
     tokens = access is None or access.enough
     jobs = JobManager(
@@ -147,6 +161,7 @@ def services(
         service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
         service(add_UsageServiceServicer_to_server, usage),
         service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, classes)),
+        service(add_SharingServiceServicer_to_server, SharingService(engine, shards)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
         service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),

@@ -34,6 +34,10 @@ from storage.interface import Store
 INTERVAL_SECONDS = 60.0
 GRACE_SECONDS = 20.0
 """Seconds after the end of an hour in which statuses of runs that ended in it may come."""
+OTHERS_SECONDS = 20.0
+"""Seconds more that the others have to store what came in an hour, where several keep the account."""
+SHARED_SECONDS = 1.0
+"""The least time between two looks there: hours may be for another one to close."""
 MOST_HOURS = 48
 """Hours without a leader that are closed one by one; what came in older ones counts in the first of these."""
 JOB_DAYS, HOUR_DAYS, DAY_DAYS = 14, 35, 400
@@ -60,6 +64,19 @@ class _Total(NamedTuple):
     """When the job was, in nanoseconds since 1970."""
 
 
+class Sharing(NamedTuple):
+    """How accounts are kept where other instances keep those of other jobs.
+
+    Each stores the rows of its jobs. One of them closes hours, with the rows of all, when these have had the
+    time to be stored. What is stored later counts in the next hour of the job.
+    """
+
+    closes: Callable[[], bool]
+    """Returns whether this instance closes hours now."""
+    check: Callable[[], None]
+    """Raises Fenced or Unavailable where this instance may not write now."""
+
+
 class Accountant:
     """Interprets the ledger. `settle`, `note_end` and `periods` are called by others while `run` runs."""
 
@@ -71,8 +88,13 @@ class Accountant:
         labels: Collection[str] = (),
         interval: float = INTERVAL_SECONDS,
         grace: float = GRACE_SECONDS,
+        sharing: Sharing | None = None,
     ) -> None:
-        """Keep accounts apart by `labels` of jobs; take totals every `interval` seconds."""
+        """Keep accounts apart by `labels` of jobs; take totals every `interval` seconds.
+
+        Without `sharing`, the jobs of the lanes are all there are.
+        """
+        self._sharing = sharing
         self._store = store
         self._lanes = lanes
         self._clock = clock
@@ -135,7 +157,10 @@ class Accountant:
             now = self._clock.monotonic()
             if now - self._taken_at > _LATE_AFTER and self._now() < self._end:
                 await self._take(self._clock.wall())
-            return self._ledger.open_periods()
+            if self._sharing is None:
+                return self._ledger.open_periods()
+            await self._write()
+            return await self._periods_of_all()
 
     # --- the loop ---
 
@@ -144,7 +169,8 @@ class Accountant:
         await self._until_done(self._load)
         self._ready.set()
         while True:
-            await asyncio.sleep(max(min(self._interval, self._end + self._grace - self._now()), 0.05))
+            least = 0.05 if self._sharing is None else SHARED_SECONDS
+            await asyncio.sleep(max(min(self._interval, self._end + self._grace - self._now()), least))
             await self._until_done(self._step)
 
     async def _until_done(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -166,6 +192,9 @@ class Accountant:
             closed = current - HOUR_SECONDS
             await self._store.usage.close(HOUR_SECONDS, closed, ())
         ledger = Ledger(closed + HOUR_SECONDS)
+        if self._sharing is not None:  # others write most rows: each is read when its job is taken over
+            self._ledger = ledger
+            return
         async for rows in self._store.usage.of_hour(ledger.hour):
             ledger.load(rows)
         self._ledger = ledger
@@ -175,6 +204,8 @@ class Accountant:
         while now >= self._end + self._grace:
             await self._take(self._end * NANOSECONDS)
             await self._write()
+            if not await self._may_close():
+                return
             await self._close()
         if now < self._end:
             await self._take(self._clock.wall())
@@ -225,21 +256,44 @@ class Accountant:
     async def _write(self) -> None:
         while self._ledger.unstored:
             rows = list(self._ledger.unstored.values())[:_ROWS]
+            if self._sharing is not None:
+                self._sharing.check()
             await self._store.usage.write(rows)
             self._ledger.stored(rows)
+
+    async def _may_close(self) -> bool:
+        """Return whether the open hour is to be closed here. One that another has closed is left."""
+        if self._sharing is None:
+            return True
+        closed = await self._store.usage.closed(HOUR_SECONDS)
+        if closed is not None and closed >= self._ledger.hour:
+            self._open_next()
+            return False
+        return self._sharing.closes() and self._now() >= self._end + self._grace + OTHERS_SECONDS
+
+    async def _periods_of_all(self) -> list[PeriodUsage]:
+        """Return the open hour's account of all jobs, by the rows that are stored."""
+        ledger = Ledger(self._ledger.hour)
+        async for rows in self._store.usage.of_hour(ledger.hour):
+            ledger.load(rows)
+        return ledger.open_periods()
+
+    def _open_next(self) -> None:
+        active = {job.job_id for job in self._lanes.in_memory()} | self._ended.keys()
+        self._ledger.next_hour(active, _hour(self._now()) - MOST_HOURS * HOUR_SECONDS)
 
     async def _close(self) -> None:
         """Store the sums of the open hour, and of the day that ends with it; open the next one."""
         ledger, usage = self._ledger, self._store.usage
-        await usage.close(HOUR_SECONDS, ledger.hour, ledger.open_periods())
+        periods = ledger.open_periods() if self._sharing is None else await self._periods_of_all()
+        await usage.close(HOUR_SECONDS, ledger.hour, periods)
         if self._end % DAY_SECONDS == 0:
             day = self._end - DAY_SECONDS
             hours = [each async for page in usage.periods(HOUR_SECONDS, day, self._end) for each in page]
             await usage.close(DAY_SECONDS, day, summed(hours, DAY_SECONDS, day))
             kept = (self._end - days * DAY_SECONDS for days in (JOB_DAYS, HOUR_DAYS, DAY_DAYS))
             await usage.expire(*kept)
-        active = {job.job_id for job in self._lanes.in_memory()} | self._ended.keys()
-        ledger.next_hour(active, _hour(self._now()) - MOST_HOURS * HOUR_SECONDS)
+        self._open_next()
 
     def _measure(self) -> None:
         """Show in /metrics what has come, by pool. A counter waits where a correction has taken something."""

@@ -12,6 +12,8 @@ from peloton.model.states import JobState
 
 LOOK_SECONDS = 30.0
 """Between two looks at all jobs that wait: creations of unknown outcome are found by these, too."""
+ELSEWHERE_SECONDS = 2.0
+"""The same where a job is waited for that another job manager owns: its end is not told here."""
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +34,8 @@ class DependencyWatch:
             ends.wanted = set()
             for job_id in list(ends.waiting):
                 await self._look(job_id)
-            woken = await ends.changed(LOOK_SECONDS)
+            elsewhere = any(not self._engine.shards.holds(job_id) for job_id in ends.wanted)
+            woken = await ends.changed(ELSEWHERE_SECONDS if elsewhere else LOOK_SECONDS)
 
     async def _look(self, job_id: JobId) -> None:
         ends, job = self._engine.ends, self._engine.job(job_id)

@@ -9,19 +9,21 @@ from jobmgr.core.schedule.decide import MOST_DELETED, decide, deleted, next_expi
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.schedule_runs import create_run
 from peloton import cron
 from peloton.clock import NANOSECONDS
-from peloton.errors import AlreadyExists, NotFound, PelotonError, Refused
+from peloton.errors import NotFound, PelotonError, Refused
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime
 from peloton.model.lockdown import Component
 from peloton.model.schedule import MAX_CATCH_UP, ON_TIME_SECONDS, Schedule, ScheduleState, run_id
-from peloton.wire.schedule_runs import spec_of_run
 
 LOOK_SECONDS = 30.0
 """The longest pause between two looks at all schedules."""
 SOON_SECONDS = 0.5
 """Until a look that follows an end."""
+ELSEWHERE_SECONDS = 2.0
+"""Between two looks for the end of a run that another job manager owns."""
 RETRY_SECONDS = 5.0
 """Until a run is created again whose creation failed."""
 MOST_DUE = MAX_CATCH_UP + ON_TIME_SECONDS // 60 + 2
@@ -84,6 +86,11 @@ class Schedules:
         self._engine.schedule_ends.wanted.add(run)
         return self._engine.job(run) is not None
 
+    def _looks_again(self, job_id: JobId, state: ScheduleState) -> float:
+        """Return the seconds until a look at a run that is not in memory: it has ended, or is another's."""
+        held = self._engine.shards.holds(run_id(job_id, state.running))
+        return SOON_SECONDS if held else ELSEWHERE_SECONDS
+
     async def _is_alive(self, job_id: JobId, state: ScheduleState) -> bool:
         """Return whether the run that lives has not ended, by the store where it is not in memory."""
         if not state.running or self._lives(job_id, state):
@@ -107,7 +114,7 @@ class Schedules:
         state = decision.state
         if decision.stop:
             by = f"the schedule of job {job.spec.name}, whose next run replaces it"
-            await self._engine.stop_run(run_id(job_id, decision.stop), by)
+            await self._stop(run_id(job_id, decision.stop), by)
         if state.starting:
             await self._start(job, state.starting)
             state = started(state)
@@ -116,7 +123,7 @@ class Schedules:
             state = deleted(state, await self._deleted(job, decision.delete))
             await self._engine.move_schedule(job_id, state)
         if not self._lives(job_id, state):
-            return SOON_SECONDS  # it has ended meanwhile
+            return self._looks_again(job_id, state)
         following = next(cron.times_after(schedule.cron, schedule.time_zone, state.seen), None)
         times = (following, next_expiry(schedule, state))
         until = min((float(each) for each in times if each is not None), default=self._wall() + LOOK_SECONDS)
@@ -129,10 +136,16 @@ class Schedules:
 
     async def _start(self, job: CachedJob, time: int) -> None:
         """Create the run of a time, unless an earlier leader has done so."""
-        try:
-            await self._engine.create_job(run_id(job.job_id, time), spec_of_run(job.job_id, job.spec, time))
-        except AlreadyExists:
-            log.info("the run of job %s at %d was created already", job.job_id, time)
+        if not self._engine.shards.holds(run_id(job.job_id, time)):
+            await self._engine.elsewhere.start_run(job.job_id, time)
+        else:
+            await create_run(self._engine, job.job_id, job.spec, time)
+
+    async def _stop(self, run: JobId, by: str) -> None:
+        if not self._engine.shards.holds(run):
+            await self._engine.elsewhere.stop_run(run, by)
+        else:
+            await self._engine.stop_run(run, by)
 
     async def _deleted(self, job: CachedJob, times: Sequence[int]) -> set[int]:
         """Delete the runs of some times; return the times whose runs are gone.
@@ -142,6 +155,9 @@ class Schedules:
         gone = set()
         for time in times:
             run = run_id(job.job_id, time)
+            if not self._engine.shards.holds(run):
+                log.info("the run %s of job %s is another job manager's: it is kept", run, job.job_id)
+                continue
             try:
                 await self._engine.delete(run)
             except Refused as error:

@@ -98,7 +98,7 @@ def start_drivers(
         "keep": keep(resmgr, outbox.keep),
         "daemon jobs": follower.take(outbox.follow),
         "dependencies": while_open(lambda opened: DependencyWatch(engine).run()),
-        "schedules": engine.recovery.run_after(Schedules(engine).run),
+        "schedules": while_open(lambda opened: Schedules(engine).run()),
         "retire": retire(engine.store, outbox.retire, engine.accounts, shards.holds),
         "delete": delete(engine, outbox.delete),
         "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),

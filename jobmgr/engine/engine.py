@@ -26,6 +26,7 @@ from jobmgr.core.state.instructions import DestroyVolume
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine import job_log
 from jobmgr.engine.accounts import Accounts, NoAccounts
+from jobmgr.engine.elsewhere import Elsewhere, Nowhere
 from jobmgr.engine.finished_jobs import FinishedJobs
 from jobmgr.engine.held_shards import HeldShards
 from jobmgr.engine.job_ends import JobEnds
@@ -98,6 +99,8 @@ class Engine:
         """Who waits for the ends of which jobs."""
         self.schedule_ends = JobEnds()
         """Which jobs have schedules, and which runs of theirs live."""
+        self.elsewhere: Elsewhere = Nowhere()
+        """What is asked of the owners of other jobs."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished

@@ -6,11 +6,16 @@ A component is stored before it is halted, and lets work again after that is sto
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
+from typing import NoReturn
 
-from peloton.errors import Refused
+from peloton.errors import Refused, Unavailable
 from peloton.model.lockdown import Component
 from storage.interface import Store
+
+FOLLOW_SECONDS = 1.0
+log = logging.getLogger(__name__)
 
 
 class Lockdown:
@@ -24,6 +29,19 @@ class Lockdown:
     async def load(self) -> None:
         """Read from the store which components are locked. Raises Unavailable."""
         self._set(await self._store.lockdowns.all())
+
+    async def follow(self, every: float = FOLLOW_SECONDS) -> NoReturn:
+        """Read again and again what is locked, where other instances lock too."""
+        while True:
+            await asyncio.sleep(every)
+            before = self._locked
+            try:
+                locked = frozenset(await self._store.lockdowns.all())
+            except Unavailable as error:
+                log.warning("which calls are locked is as it was: %s", error)
+                continue
+            if locked != before and self._locked is before:
+                self._set(locked)
 
     async def lock(self, component: Component) -> None:
         """Halt a component, also after a restart. What it has begun goes on. Raises Unavailable."""

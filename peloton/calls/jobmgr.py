@@ -13,6 +13,7 @@ from peloton.private.hostmgr.matching.matching_pb2_grpc import MatchingServiceSt
 from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.hostmgr.sampling.sampling_pb2_grpc import SamplingServiceStub
+from peloton.private.jobmgr.sharing.sharing_pb2_grpc import SharingServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
@@ -57,3 +58,7 @@ PASS_EVENTS = rpc(PassingServiceStub, lambda stub: stub.PassEvents)
 RECONCILE_TASKS = rpc(ReconcileServiceStub, lambda stub: stub.ReconcileTasks)
 WAIT_FOR_READINGS = rpc(SamplingServiceStub, lambda stub: stub.WaitForReadings)
 MATCH_HOSTS = rpc(MatchingServiceStub, lambda stub: stub.MatchHosts)
+
+# Of other job managers.
+START_RUN = rpc(SharingServiceStub, lambda stub: stub.StartRun)
+STOP_RUN = rpc(SharingServiceStub, lambda stub: stub.StopRun)

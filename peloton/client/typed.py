@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from peloton.private.jobmgr.exec import exec_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
     from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
+    from peloton.private.jobmgr.sharing import sharing_pb2_grpc
     from peloton.private.jobmgr.usage import usage_pb2_grpc
     from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
     from peloton.private.plan import plan_pb2_grpc
@@ -65,6 +66,7 @@ class Services:
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceStub
     exec_svc: exec_pb2_grpc.ExecServiceStub
+    sharing_svc: sharing_pb2_grpc.SharingServiceStub
     usage_svc: usage_pb2_grpc.UsageServiceStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceStub
     explain_svc: explain_pb2_grpc.ExplainServiceStub
@@ -106,6 +108,7 @@ class AsyncServices:
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceAsyncStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceAsyncStub
     exec_svc: exec_pb2_grpc.ExecServiceAsyncStub
+    sharing_svc: sharing_pb2_grpc.SharingServiceAsyncStub
     usage_svc: usage_pb2_grpc.UsageServiceAsyncStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceAsyncStub
     explain_svc: explain_pb2_grpc.ExplainServiceAsyncStub

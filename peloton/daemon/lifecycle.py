@@ -31,7 +31,7 @@ from peloton.membership.addresses import advertised
 from peloton.membership.factory import membership
 from peloton.membership.interface import Address, Group, Member, Role
 from peloton.model.cluster import UNNAMED
-from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN, VERSION
+from peloton.rpc.caller import EPOCH, INSTANCE, TOKEN, VERSION, Metadata
 from peloton.rpc.client import Channels, LeaderClient
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters
@@ -112,30 +112,42 @@ class Daemon(Generic[S]):
         return Group(self.role, self.cluster)
 
     def client(
-        self, role: Role, cluster: str = UNNAMED, shards: Callable[[], str] | None = None
+        self,
+        role: Role,
+        cluster: str = UNNAMED,
+        shards: Callable[[], str] | None = None,
+        fence: Callable[[], None] | None = None,
     ) -> LeaderClient:
         """Return a client that follows the leader of `role`, and calls as this instance in its term.
 
         `cluster` is the Mesos cluster whose host manager is called. `shards` returns the claim to shards of
-        jobs (`peloton.sharding.claims`) that a call makes.
+        jobs (`peloton.sharding.claims`) that a call makes. With a `fence` of its own, the client calls
+        whether this instance leads or not.
         """
-        metadata = [(INSTANCE, f"{self.role.value}/{self.id}"), (VERSION, __version__)]
-        if (leadership := self._terms.leadership) is not None:
+        metadata = list(self.called_by())
+        if fence is None and (leadership := self._terms.leadership) is not None:
             metadata.append((EPOCH, f"{self.group}:{leadership.term}"))
-        if self._token:
-            metadata.append((TOKEN, self._token))
         metadata += [
             ("rpc-caller", self.role.service),
             ("rpc-service", role.service),
             ("rpc-encoding", "proto"),
         ]
         return LeaderClient(
-            self.membership, self._channels, role, tuple(metadata), self.fence, cluster, shards
+            self.membership, self._channels, role, tuple(metadata), fence or self.fence, cluster, shards
         )
 
-    def hostmgrs(self, shards: Callable[[], str] | None = None) -> ClusterClient:
+    def hostmgrs(
+        self, shards: Callable[[], str] | None = None, fence: Callable[[], None] | None = None
+    ) -> ClusterClient:
         """Return a client that calls the leading host managers of all Mesos clusters, as `client` does."""
-        return ClusterClient(self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster, shards), RULES)
+        return ClusterClient(
+            self.clusters, lambda cluster: self.client(Role.HOSTMGR, cluster, shards, fence), RULES
+        )
+
+    def called_by(self) -> Metadata:
+        """Return the metadata by which other daemons know this one, whether it leads or not."""
+        own = ((INSTANCE, f"{self.role.value}/{self.id}"), (VERSION, __version__))
+        return (*own, (TOKEN, self._token)) if self._token else own
 
     @property
     def leads(self) -> bool:

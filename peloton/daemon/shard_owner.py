@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from peloton.backoff import Backoff
@@ -107,6 +107,20 @@ class ShardOwner:
             raise Unavailable(f"session {session.name} cannot tell whether it still owns shard {shard}")
         return ownership.term(shard)
 
+    def check(self) -> None:
+        """Raise Fenced where no session of this instance lives, Unavailable while that is unknown."""
+        session = self._session
+        standing = Standing.OVER if session is None else session.standing(self._clock.monotonic())
+        if standing is Standing.OVER:
+            raise Fenced("this instance has no session to own shards now")
+        if standing is Standing.SUSPENDED:
+            raise Unavailable("this instance cannot tell whether its session still lives")
+
+    @property
+    def session(self) -> str:
+        """The name of the present session; empty where there is none."""
+        return "" if self._session is None else self._session.name
+
     @property
     def terms(self) -> Mapping[int, int]:
         """The terms of the shards for which something may be done, by number."""
@@ -118,6 +132,11 @@ class ShardOwner:
         if self._claim is None:
             self._claim = claim_of(self.terms)
         return self._claim
+
+    def claim_to(self, shards: Iterable[int]) -> str:
+        """Return a claim to those of some shards that are owned; empty where none is."""
+        terms = self.terms
+        return claim_of({shard: terms[shard] for shard in shards if shard in terms})
 
     def assign_again(self) -> None:
         """Look again: this instance has begun to lead."""

@@ -96,9 +96,10 @@ class Channels:
                 await membership.changed()
                 continue
             kept = targets
-            await self._keep(kept)
+            await self.keep(kept)
 
-    async def _keep(self, targets: Collection[str]) -> None:
+    async def keep(self, targets: Collection[str]) -> None:
+        """Close the channels to all other addresses, but for a few of the last ones."""
         for target in left(self._channels, targets):
             await self._channels.pop(target).close()
 

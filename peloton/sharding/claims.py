@@ -27,7 +27,7 @@ def claim_of(terms: Mapping[int, int]) -> str:
     by_term: dict[int, list[int]] = {}
     for shard in sorted(terms):
         by_term.setdefault(terms[shard], []).append(shard)
-    return " ".join(f"{term}:{','.join(_ranges(by_term[term]))}" for term in sorted(by_term))
+    return " ".join(f"{term}:{','.join(ranges_of(by_term[term]))}" for term in sorted(by_term))
 
 
 def terms_of(claim: str) -> dict[int, int]:
@@ -45,7 +45,7 @@ def terms_of(claim: str) -> dict[int, int]:
     return terms
 
 
-def _ranges(shards: Iterable[int]) -> Iterator[str]:
+def ranges_of(shards: Iterable[int]) -> Iterator[str]:
     """Iterate over the ranges of ascending numbers."""
     first = last = -1
     for shard in shards:

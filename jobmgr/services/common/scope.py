@@ -86,7 +86,7 @@ async def _check(engine: Engine, name: str, request: Any) -> None:
         await _check_task(engine, name, request)
         return
     everything = granted() == EVERYTHING
-    specs = list(_specs(request)) if not everything or current().kind is Kind.USER else []
+    specs = list(specs_of(request)) if not everything or current().kind is Kind.USER else []
     if (everything and not specs) or (name in LISTING and not _named(request)):
         return
     found, held = await _held(engine, request)
@@ -106,14 +106,14 @@ async def _check_task(engine: Engine, name: str, request: Any) -> None:
     """Raise PermissionDenied where the call of a task is beyond its own job."""
     _, held = await _held(engine, request)
     await check_call(engine, name, request, held)
-    for new in _specs(request):
+    for new in specs_of(request):
         new.owner = "" if held is None else held.owner
 
 
 async def _held(engine: Engine, request: Any) -> tuple[bool, JobSpec | None]:
     """Return whether a request names a job, and the spec of that; None where it is not there."""
     try:
-        job_id = await _job_of(engine, request)
+        job_id = await job_of(engine, request)
         return job_id is not None, None if job_id is None else (await view(engine, job_id)).spec
     except (NotFound, InvalidArgument):
         return True, None
@@ -129,12 +129,12 @@ def _named(request: Any) -> list[Any]:
     ]
 
 
-async def _job_of(engine: Engine, request: Any) -> JobId | None:
+async def job_of(engine: Engine, request: Any) -> JobId | None:
     """Return the job that a request names; None where it names none. Raises NotFound, InvalidArgument."""
     for named in _named(request):
         kind, value = named.DESCRIPTOR.name, named.value
         if kind == "JobID":
-            return str(value) if value or not any(_specs(request)) else None
+            return str(value) if value or not any(specs_of(request)) else None
         if kind == "PodName":
             return parse_task_id(value)[0]
         if kind == "UpdateID":
@@ -145,7 +145,7 @@ async def _job_of(engine: Engine, request: Any) -> JobId | None:
     return None
 
 
-def _specs(request: Any) -> Iterator[Any]:
+def specs_of(request: Any) -> Iterator[Any]:
     """Iterate over the specs of jobs in a request."""
     for field in request.DESCRIPTOR.fields:
         if field.message_type is None or field.message_type.name not in ("JobConfig", "JobSpec"):

@@ -27,8 +27,14 @@ _SPECS = frozenset({"JobConfig", "JobSpec"})
 
 
 async def is_alive(engine: Engine, run: Run) -> bool:
-    """Return whether a run is its instance's current one, and is on a host."""
+    """Return whether a run is its instance's current one, and is on a host.
+
+    Of a job that another instance owns, the store tells it: there it stands before it counts.
+    """
     try:
+        if not engine.shards.holds(run.job_id):
+            stored = await engine.store.tasks.get(run.job_id, run.instance)
+            return stored.run == run.run and stored.state in ON_HOST_TASK_STATES
         job = await engine.find(run.job_id)
     except NotFound:
         return False

@@ -10,6 +10,7 @@ from typing import Any
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
+from jobmgr.engine.held_shards import HeldShards
 from jobmgr.engine.lockdown import Lockdown
 from jobmgr.server import services
 from jobmgr.services.v1alpha.watches import Watches
@@ -55,6 +56,7 @@ class FakeEngine(Engine):
         self.store = store
         self.limits = Limits()
         self.lockdown = Lockdown(store)
+        self.shards = HeldShards()
         self.held: dict[JobId, CachedJob] = {}
         self.requests: list[tuple[object, ...]] = []
         self.lanes = SimpleNamespace(  # type: ignore[assignment]

@@ -1,0 +1,282 @@
+"""Calls about jobs that another instance owns: they are passed on to it, and what all know is gathered.
+
+A call about one job goes to the owner of the job. It is made again elsewhere only where it has not begun; any
+other failure is told to the caller, whose rules decide. A call that was passed on once is not passed on
+again. Lists of what only owners know are asked from all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any
+
+import grpc
+from google.protobuf import descriptor_pool, message_factory
+
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.held_shards import Phase
+from jobmgr.services.common.scope import job_of, specs_of
+from peloton.errors import InvalidArgument, NotFound, Unavailable
+from peloton.leaders import NOT_BEGUN, Failure
+from peloton.model.ids import JobId, is_uuid
+from peloton.model.shard import SHARDS, shard_of
+from peloton.rpc.peers import Owner, PassedFailure, Peers, passed
+from peloton.rpc.server import Service
+
+GATHERED = frozenset({"GetActiveJobs", "QueryJobCache", "GetThrottledPods", "CheckHosts", "ListUsed"})
+"""Methods whose answer has parts of all owners: repeated fields, which are put together."""
+LONGEST_SECONDS = 10.0
+"""For so long an owner is looked for, at most; the caller's deadline may be earlier."""
+PAUSE_SECONDS = 0.2
+"""The longest time between two looks."""
+
+
+Stream = Callable[[Any, Any], AsyncIterator[Any]]
+Merge = Callable[[Stream, str, Peers], Stream]
+"""Makes the stream of all owners, given that of this instance and the path of the method."""
+NONE: Mapping[str, Merge] = {}
+
+
+class Passing:
+    """Wraps services so that any instance answers calls about all jobs."""
+
+    def __init__(self, engine: Engine, peers: Peers, merged: Mapping[str, Merge] = NONE) -> None:
+        """Put the streams of all owners together by `merged`, for methods by their names."""
+        self._engine = engine
+        self._peers = peers
+        self._merged = merged
+
+    def over(self, service: Service) -> Service:
+        """Return a service whose calls are passed on to the owners of their jobs."""
+        methods = {
+            name: self._wrapped(f"/{service.names[0]}/{name}", name, handler)
+            for name, handler in service.methods.items()
+        }
+        return Service(service.names, methods)
+
+    def _wrapped(self, path: str, name: str, handler: Any) -> Any:
+        codecs = handler.request_deserializer, handler.response_serializer
+        answer = answer_of(path)
+        if handler.response_streaming:
+            if name in self._merged:
+                stream = self._merged[name](handler.unary_stream, path, self._peers)
+            else:
+                stream = self._stream(handler.unary_stream, path, answer)
+            return grpc.unary_stream_rpc_method_handler(stream, *codecs)
+        if name in GATHERED:
+            unary = self._gathered(handler.unary_unary, path, answer)
+        elif name == "Cancel":
+            unary = self._anywhere(handler.unary_unary, path, answer)
+        else:
+            unary = self._unary(handler.unary_unary, path, answer)
+        return grpc.unary_unary_rpc_method_handler(unary, *codecs)
+
+    # --- about one job ---
+
+    def _unary(
+        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        @wraps(method)
+        async def call(request: Any, context: Any) -> Any:
+            job_id = await self._job_of(request)
+            if job_id is None:
+                return await method(request, context)
+            search = _Search(self._engine, self._peers, shard_of(job_id), context)
+            while True:
+                owner = await search.found()
+                if owner is None:
+                    return await method(request, context)
+                try:
+                    return await self._peers.call(
+                        owner, path, request, answer, context.invocation_metadata() or (), search.left()
+                    )
+                except PassedFailure as failure:
+                    await search.failed(failure)
+
+        return call
+
+    def _stream(
+        self, method: Callable[[Any, Any], AsyncIterator[Any]], path: str, answer: type[Any]
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        @wraps(method)
+        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+            job_id = await self._job_of(request)
+            search = None
+            if job_id is not None:
+                search = _Search(self._engine, self._peers, shard_of(job_id), context)
+            while True:
+                owner = None if search is None else await search.found()
+                if search is None or owner is None:
+                    async for message in method(request, context):
+                        yield message
+                    return
+                metadata = context.invocation_metadata() or ()
+                try:
+                    stream = self._peers.stream(owner, path, request, answer, metadata, search.left())
+                    async for message in stream:
+                        yield message
+                    return
+                except PassedFailure as failure:
+                    await search.failed(failure)
+
+        return call
+
+    async def _job_of(self, request: Any) -> JobId | None:
+        """Return the job whose owner is to answer; None for a call that any instance answers.
+
+        A job that is to be created without an id gets one of a shard that this instance owns.
+        """
+        for field in ("id", "job_id"):
+            if any(specs_of(request)) and _is_empty_job_id(request, field):
+                getattr(request, field).value = self._new_id()
+        try:
+            job_id = await job_of(self._engine, request)
+        except (NotFound, InvalidArgument):
+            return None  # whose answer the method knows
+        return job_id if job_id is not None and is_uuid(job_id) else None
+
+    def _new_id(self) -> JobId:
+        held = self._engine.shards
+        for _ in range(40 * SHARDS):
+            job_id = str(uuid.uuid4())
+            if held.phase(shard_of(job_id)) is Phase.OPEN:
+                return job_id
+        return str(uuid.uuid4())
+
+    # --- about many jobs ---
+
+    def _gathered(
+        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        @wraps(method)
+        async def call(request: Any, context: Any) -> Any:
+            metadata = context.invocation_metadata() or ()
+            if passed(metadata):
+                return await method(request, context)
+            if self._peers.gone():
+                raise Unavailable("a job manager is gone, and its jobs have no owner yet")
+            generation, seconds = self._peers.generation, _left(context)
+            asked = [
+                self._peers.call(each, path, request, answer, metadata, seconds)
+                for each in self._peers.others()
+            ]
+            try:
+                gathered, *parts = await asyncio.gather(method(request, context), *asked)
+            except PassedFailure as failure:
+                await abort(context, failure)
+                raise
+            for part in parts:
+                gathered.MergeFrom(part)
+            if self._peers.generation != generation:
+                raise Unavailable("jobs have moved between job managers meanwhile")
+            return gathered
+
+        return call
+
+    def _anywhere(
+        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return a call that is made where this instance does not know what it is about."""
+
+        @wraps(method)
+        async def call(request: Any, context: Any) -> Any:
+            metadata = context.invocation_metadata() or ()
+            try:
+                return await method(request, context)
+            except NotFound:
+                if passed(metadata):
+                    raise
+                for each in self._peers.others():
+                    try:
+                        return await self._peers.call(each, path, request, answer, metadata, _left(context))
+                    except PassedFailure as failure:
+                        if failure.code is not grpc.StatusCode.NOT_FOUND:
+                            await abort(context, failure)
+                raise
+
+        return call
+
+
+class _Search:
+    """Looks for the owner of a shard, until the call's deadline."""
+
+    def __init__(self, engine: Engine, peers: Peers, shard: int, context: Any) -> None:
+        self._held = engine.shards
+        self._peers = peers
+        self._shard = shard
+        self._context = context
+        self._passed = passed(context.invocation_metadata())
+        self._now = asyncio.get_running_loop().time
+        rest = context.time_remaining()
+        self._end = None if rest is None else self._now() + rest
+        self._until = self._now() + min(LONGEST_SECONDS, LONGEST_SECONDS if rest is None else rest)
+
+    async def found(self) -> Owner | None:
+        """Return the owner; None where it is this instance. Aborts the call where there is none in time."""
+        while True:
+            if self._held.phase(self._shard) in (Phase.OPEN, Phase.READING):
+                return None
+            if self._passed:
+                await self._give_up(f"shard {self._shard} is not owned here")
+            owner = self._peers.owner(self._shard)
+            if owner is not None:
+                return owner
+            await self._wait()
+
+    async def failed(self, failure: PassedFailure) -> None:
+        """Wait before the next look, where the call has not begun. Aborts it otherwise."""
+        if failure.failure is not Failure.NOT_BEGUN:
+            await abort(self._context, failure)
+        await self._wait()
+
+    def left(self) -> float | None:
+        """Return the seconds until the deadline; None where there is none."""
+        return None if self._end is None else max(self._end - self._now(), 0.001)
+
+    async def _wait(self) -> None:
+        left = self._until - self._now()
+        if left <= 0:
+            await self._give_up(f"shard {self._shard} has no owner that answers")
+        changes = [
+            asyncio.ensure_future(self._held.changed()),
+            asyncio.ensure_future(self._peers.changed(min(PAUSE_SECONDS, left))),
+        ]
+        try:
+            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in changes:
+                each.cancel()
+
+    async def _give_up(self, text: str) -> None:
+        await self._context.abort(grpc.StatusCode.UNAVAILABLE, text, ((NOT_BEGUN, "1"),))
+
+
+async def abort(context: Any, failure: PassedFailure) -> None:
+    """End a call as it has ended at the instance that it was passed on to."""
+    await context.abort(failure.code, failure.text, failure.trailing)
+
+
+def answer_of(path: str) -> type[Any]:
+    """Return the class of a method's answer."""
+    service, _, method = path.lstrip("/").partition("/")
+    pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]
+    described = pool.FindServiceByName(service).methods_by_name[method]
+    return message_factory.GetMessageClass(described.output_type)
+
+
+def _left(context: Any) -> float | None:
+    rest: float | None = context.time_remaining()
+    return rest
+
+
+def _is_empty_job_id(request: Any, field: str) -> bool:
+    described = request.DESCRIPTOR.fields_by_name.get(field)
+    return (
+        described is not None
+        and described.message_type is not None
+        and described.message_type.name == "JobID"
+        and not getattr(request, field).value
+    )

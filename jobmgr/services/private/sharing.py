@@ -1,0 +1,55 @@
+"""SharingService: what job managers that share the work ask each other, and who owns which jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.schedule_runs import create_run
+from peloton.errors import NotFound
+from peloton.membership.shard_registry import Shards
+from peloton.private.jobmgr.sharing import sharing_pb2 as pb
+from peloton.private.jobmgr.sharing import sharing_pb2_grpc
+from peloton.sharding.claims import ranges_of
+
+
+class SharingService(sharing_pb2_grpc.SharingServiceServicer):
+    """Answers for the shards of this instance, and tells of the table of all."""
+
+    def __init__(self, engine: Engine, seen: Callable[[], Shards]) -> None:
+        """Get the table and the sessions by `seen`."""
+        self._engine = engine
+        self._seen = seen
+
+    async def ListOwners(self, request: pb.ListOwnersRequest, context: object) -> pb.ListOwnersResponse:
+        """Return the sessions that live, with the shards of each."""
+        seen = self._seen()
+        shards = seen.table.shards
+        answer = pb.ListOwnersResponse(generation=seen.table.generation)
+        for name, info in sorted(seen.sessions.items()):
+            owned = sorted(seen.table.owned(name))
+            answer.owners.add(
+                session=name,
+                address=info.address.target,
+                shards=",".join(ranges_of(owned)),
+                count=len(owned),
+                going=sum(1 for number in owned if shards[number].successor),
+                leaving=info.leaving,
+            )
+        answer.without_owner = sum(1 for shard in shards if shard.owner not in seen.sessions)
+        return answer
+
+    async def StartRun(self, request: pb.StartRunRequest, context: object) -> pb.StartRunResponse:
+        """Create the run of a time of a schedule. Raises NotFound, and Unavailable for another's job."""
+        job = await self._engine.summary(request.job_id)
+        await create_run(self._engine, job.job_id, job.spec, request.time)
+        return pb.StartRunResponse()
+
+    async def StopRun(self, request: pb.StopRunRequest, context: object) -> pb.StopRunResponse:
+        """Stop a run of a schedule, unless it has ended. Raises Unavailable for another's job."""
+        try:
+            if await self._engine.find(request.job_id) is not None:
+                await self._engine.stop_run(request.job_id, request.reason)
+        except NotFound:
+            pass  # it is deleted, and so has ended
+        return pb.StopRunResponse()

@@ -1,0 +1,169 @@
+"""Job managers that share the work: any of them answers any call, and each does the work of its own jobs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from minicluster.settings import DaemonSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.api.v1alpha.watch import watch_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
+from peloton.model.shard import SHARDS, shard_of
+from peloton.private.jobmgr.sharing import sharing_pb2 as sharing
+from tests.cluster.conftest import Harness, harness_of, wait_for
+from tests.cluster.service_job import ServiceJob
+
+pytestmark = pytest.mark.extended
+
+NAMES = ("jobmgr0", "jobmgr1", "jobmgr2")
+SHARING = DaemonSettings(jobmgr={"shared": True})
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    with harness_of(tmp_path_factory, instances=Instances(jobmgr=3), settings=SHARING) as held:
+        settled(held, 3)
+        yield held
+
+
+def owners(harness: Harness) -> list[sharing.Owner]:
+    """The job managers that have a session."""
+    return list(harness.client.sharing_svc.ListOwners(sharing.ListOwnersRequest(), timeout=30).owners)
+
+
+def settled(harness: Harness, count: int, seconds: float = 60) -> None:
+    """Wait until so many job managers have fair parts of all shards, and none moves."""
+    last: list[sharing.Owner] = []
+
+    def fair() -> bool:
+        last[:] = owners(harness)
+        counts = sorted(each.count for each in last)
+        going = any(each.going or each.leaving for each in last)
+        return len(counts) == count and sum(counts) == SHARDS and counts[-1] - counts[0] <= 1 and not going
+
+    wait_for(fair, seconds, lambda: str(last))
+
+
+def channels(harness: Harness) -> list[grpc.Channel]:
+    """A channel to each job manager."""
+    return [grpc.insecure_channel(each.address) for each in owners(harness)]
+
+
+def job_id(name: str) -> peloton_pb2.JobID:
+    return peloton_pb2.JobID(value=name)
+
+
+def spread(harness: Harness, command: str, jobs: int, instances: int = 2) -> list[str]:
+    """Create jobs, in turns at each job manager."""
+    made = []
+    for number in range(jobs):
+        channel = channels(harness)[number % 3]
+        name = str(uuid.uuid4())
+        answer = job_pb2_grpc.JobManagerStub(channel).Create(
+            job_pb2.CreateRequest(id=job_id(name), config=harness.config(command, instances)), timeout=30
+        )
+        assert not answer.HasField("error"), answer.error
+        made.append(name)
+    return made
+
+
+def test_any_instance_answers_any_call(three: Harness) -> None:
+    made = spread(three, "sleep 60", 6)
+    for channel in channels(three):
+        jobs, tasks = job_pb2_grpc.JobManagerStub(channel), task_pb2_grpc.TaskManagerStub(channel)
+        active = jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=30)
+        assert {each.value for each in active.ids} >= set(made)
+        for name in made:
+            cache = jobs.GetCache(job_pb2.GetCacheRequest(id=job_id(name)), timeout=30)
+            assert cache.config.instanceCount == 2
+            listed = tasks.List(task_pb2.ListRequest(jobId=job_id(name)), timeout=30)
+            assert len(listed.result.value) == 2
+    for number, name in enumerate(made):
+        three.running(name)
+        stub = task_pb2_grpc.TaskManagerStub(channels(three)[number % 3])
+        stub.Stop(task_pb2.StopRequest(jobId=job_id(name)), timeout=30)
+    for name in made:
+        assert three.ended(name).state == job_pb2.KILLED
+
+
+def test_a_new_job_without_an_id_is_created_where_it_is_asked_for(three: Harness) -> None:
+    for channel in channels(three):
+        answer = job_pb2_grpc.JobManagerStub(channel).Create(
+            job_pb2.CreateRequest(config=three.config("true")), timeout=30
+        )
+        assert three.ended(answer.jobId.value).state == job_pb2.SUCCEEDED
+
+
+def test_a_call_about_no_job_is_answered_as_ever(three: Harness) -> None:
+    for channel in channels(three):
+        stub = job_pb2_grpc.JobManagerStub(channel)
+        assert stub.Get(job_pb2.GetRequest(id=job_id(str(uuid.uuid4()))), timeout=30).error.HasField(
+            "notFound"
+        )
+        assert stub.Get(job_pb2.GetRequest(id=job_id("nonsense")), timeout=30).HasField("error")
+
+
+def test_one_that_dies_loses_its_jobs_to_the_others(three: Harness) -> None:
+    made = spread(three, "sleep 12", 9)
+    for name in made:
+        three.running(name)
+    three.cluster.kill(["jobmgr2"])
+    settled(three, 2)
+    for name in made:
+        assert three.ended(name).state == job_pb2.SUCCEEDED
+        assert all(task.runtime.mesosTaskId.value.endswith("-1") for task in three.tasks(name).values())
+    three.cluster.start(["jobmgr2"])
+    settled(three, 3)
+
+
+def test_one_leaves_in_order_and_joins_again(three: Harness) -> None:
+    """Meanwhile, no call about any job waits for more than some seconds, and none fails."""
+    made = spread(three, "sleep 20", 9)
+    for name in made:
+        three.running(name)
+    longest = 0.0
+
+    def get_all() -> None:
+        nonlocal longest
+        for name in made:
+            began = time.monotonic()
+            three.runtime(name)
+            longest = max(longest, time.monotonic() - began)
+
+    three.cluster.stop(["jobmgr1"])
+    get_all()
+    settled(three, 2)
+    get_all()
+    three.cluster.start(["jobmgr1"])
+    get_all()
+    settled(three, 3)
+    for name in made:
+        assert three.ended(name).state == job_pb2.SUCCEEDED
+        assert all(task.runtime.mesosTaskId.value.endswith("-1") for task in three.tasks(name).values())
+    assert longest < 10
+
+
+def test_a_watch_shows_the_jobs_of_all(three: Harness) -> None:
+    settled(three, 3)
+    stub = watch_svc_pb2_grpc.WatchServiceStub(channels(three)[0])
+    request = watch_svc_pb2.WatchRequest(stateless_job_filter=watch_pb2.StatelessJobFilter())
+    stream = stub.Watch(request, timeout=60)
+    assert next(stream).watch_id
+    services = [ServiceJob(three, 1) for _ in range(6)]
+    missing = {each.id.value for each in services}
+    assert len({shard_of(each) for each in missing}) > 1
+    revision = 0
+    for message in stream:
+        assert message.revision > revision
+        revision = message.revision
+        missing -= {job.job_id.value for job in message.stateless_jobs}
+        if not missing:
+            break
+    stream.cancel()

@@ -1,0 +1,207 @@
+"""Calls about jobs of other instances: passed on once, to the owner, and never repeated after a doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from jobmgr.engine.engine import Engine
+from jobmgr.engine.held_shards import HeldShards
+from jobmgr.services.common.passing import Passing
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2, job_pb2_grpc
+from peloton.errors import Unavailable
+from peloton.leaders import NOT_BEGUN
+from peloton.membership.interface import Address
+from peloton.membership.shard_registry import SessionInfo, ShardRegistry, Shards
+from peloton.model.shard import SHARDS, shard_of
+from peloton.rpc.caller import Metadata
+from peloton.rpc.peers import PASSED, Peers
+from peloton.rpc.server import RpcServer, service
+from peloton.sharding.table import Shard, ShardTable
+from tests.unit.jobmgr_core.sharing import job_in
+
+MINE, OTHERS = 1, 2
+"""Shards."""
+_ADD = job_pb2_grpc.add_JobManagerServicer_to_server
+
+
+class Registry:
+    """Half of the shards are a's, half are b's."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, int] = {}
+        self.owners = {number: "ab"[number % 2 == 0] for number in range(SHARDS)}
+
+    def seen(self) -> Shards:
+        table = ShardTable(tuple(Shard(self.owners[number], 1) for number in range(SHARDS)), 1)
+        sessions = {
+            name: SessionInfo(Address("here", "127.0.0.1", 1, port)) for name, port in self.addresses.items()
+        }
+        return Shards(table, 1, sessions)
+
+    async def changed(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Jobs(job_pb2_grpc.JobManagerServicer):
+    """Tells who answers, and keeps what it was asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: list[dict[str, Any]] = []
+        self.left: list[float | None] = []
+        self.error: Exception | None = None
+
+    def _note(self, context: Any) -> None:
+        self.calls.append(dict(context.invocation_metadata()))
+        self.left.append(context.time_remaining())
+        if self.error is not None:
+            raise self.error
+
+    async def Get(self, request: job_pb2.GetRequest, context: Any) -> job_pb2.GetResponse:
+        self._note(context)
+        answer = job_pb2.GetResponse()
+        answer.jobInfo.config.name = self.name
+        return answer
+
+    async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
+        self._note(context)
+        return job_pb2.CreateResponse(jobId=request.id)
+
+    async def GetActiveJobs(
+        self, request: job_pb2.GetActiveJobsRequest, context: Any
+    ) -> job_pb2.GetActiveJobsResponse:
+        self._note(context)
+        return job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value=self.name)])
+
+
+class Instance:
+    """A job manager, as far as its services go."""
+
+    def __init__(self, name: str, registry: Registry) -> None:
+        self.name = name
+        self.registry = registry
+        self.jobs = Jobs(name)
+        self.held = HeldShards(whole=False)
+        self.server = RpcServer(lambda: "nobody leads")
+        self.peers = Peers(cast(ShardRegistry, registry), lambda: name, f"jobmgr/{name}", None)
+
+    async def start(self) -> None:
+        for shard, owner in self.registry.owners.items():
+            if owner == self.name:
+                self.held.begin(shard)
+                self.held.opened(self.held.reading)
+        engine = cast(Engine, SimpleNamespace(shards=self.held))
+        self.server.activate([Passing(engine, self.peers).over(service(_ADD, self.jobs))])
+        self.registry.addresses[self.name] = await self.server.start("127.0.0.1", 0)
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.registry.addresses[self.name]}")
+        self.stub = job_pb2_grpc.JobManagerStub(self.channel)
+
+    async def close(self) -> None:
+        await self.channel.close()
+        await self.peers.close()
+        await self.server.stop(0)
+
+
+@pytest.fixture
+async def two() -> AsyncIterator[tuple[Instance, Instance]]:
+    registry = Registry()
+    a, b = Instance("a", registry), Instance("b", registry)
+    for each in (a, b):
+        await each.start()
+    yield a, b
+    for each in (a, b):
+        await each.close()
+
+
+async def get(instance: Instance, shard: int, metadata: Metadata = (), timeout: float = 10) -> str:
+    request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_in(shard)))
+    answer: job_pb2.GetResponse = await instance.stub.Get(request, timeout=timeout, metadata=metadata)
+    return str(answer.jobInfo.config.name)
+
+
+async def test_the_owner_answers(two: tuple[Instance, Instance]) -> None:
+    a, _ = two
+    for each in two:
+        assert await get(each, MINE) == "a"
+        assert await get(each, OTHERS) == "b"
+    assert PASSED not in a.jobs.calls[0]
+    assert a.jobs.calls[1][PASSED] == "jobmgr/b"
+
+
+async def test_identity_and_deadline_are_kept(two: tuple[Instance, Instance]) -> None:
+    a, b = two
+    sent = (("authorization", "Bearer x"), ("x-request-id", "7"), ("rpc-caller", "me"))
+    await get(a, OTHERS, sent, timeout=5)
+    assert dict(sent).items() <= b.jobs.calls[0].items()
+    left = b.jobs.left[0]
+    assert left is not None
+    assert left <= 5
+
+
+async def test_a_call_is_passed_on_once(two: tuple[Instance, Instance]) -> None:
+    a, b = two
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await get(a, OTHERS, ((PASSED, "jobmgr/b"),))
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert (NOT_BEGUN, "1") in tuple(refused.value.trailing_metadata() or ())
+    assert not b.jobs.calls
+
+
+async def test_a_call_of_unknown_outcome_is_not_repeated(two: tuple[Instance, Instance]) -> None:
+    a, b = two
+    b.jobs.error = Unavailable("the store does not answer")
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await get(a, OTHERS)
+    assert failed.value.details() == "the store does not answer"
+    assert NOT_BEGUN not in dict(tuple(failed.value.trailing_metadata() or ()))
+    assert len(b.jobs.calls) == 1
+
+
+async def test_a_call_that_has_not_begun_is_made_at_the_next_owner(two: tuple[Instance, Instance]) -> None:
+    """The table of the one who is called may be old: the other one is no owner any more, or not yet."""
+    a, b = two
+    b.held.drop(OTHERS)
+    asked = asyncio.create_task(get(a, OTHERS))
+    await asyncio.sleep(0.3)
+    assert not asked.done()
+    assert not b.jobs.calls
+    a.held.begin(OTHERS)
+    assert await asked == "a"
+
+
+async def test_where_nobody_owns_it_the_call_ends_with_its_deadline(two: tuple[Instance, Instance]) -> None:
+    a, b = two
+    a.registry.owners[OTHERS] = "c"
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await get(a, OTHERS, timeout=0.5)
+    assert failed.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    assert not b.jobs.calls
+
+
+async def test_a_new_job_without_an_id_is_of_the_instance_that_is_called(
+    two: tuple[Instance, Instance],
+) -> None:
+    for each in two:
+        request = job_pb2.CreateRequest(config=job_pb2.JobConfig(name="new"))
+        answer = await each.stub.Create(request, timeout=10)
+        assert each.registry.owners[shard_of(answer.jobId.value)] == each.name
+
+
+async def test_lists_of_all_are_put_together(two: tuple[Instance, Instance]) -> None:
+    for each in two:
+        answer = await each.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+        assert {job.value for job in answer.ids} == {"a", "b"}
+
+
+async def test_a_list_without_those_of_one_who_is_gone_is_no_answer(two: tuple[Instance, Instance]) -> None:
+    a, _ = two
+    a.registry.owners[OTHERS] = "c"
+    with pytest.raises(grpc.aio.AioRpcError, match="gone"):
+        await a.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
