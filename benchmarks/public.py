@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     three.add_argument("--traces", type=Path, default=TRACES, help="folder of the public traces")
     three.add_argument("--only", choices=("lublin", "gavel", "philly"), help="one of them")
     three.add_argument("--seeds", type=int, default=10, help="sequences of lublin_256")
-    three.add_argument("--jobs", type=int, default=0, help="the first jobs of Philly only")
+    three.add_argument("--jobs", type=int, default=0, help="the first jobs of Gavel and Philly only; 0: all")
     three.set_defaults(run=run_jobs)
     return parser.parse_args()
 
@@ -100,7 +100,7 @@ def run_jobs(options: argparse.Namespace) -> int:
         compare("lublin_256", [public_traces.lublin(path, seed) for seed in range(options.seeds)])
     philly = folder / public_traces.PHILLY
     if only in (None, "gavel"):
-        one = public_traces.gavel(folder / public_traces.GAVEL, philly)
+        one = public_traces.gavel(folder / public_traces.GAVEL, philly, count=options.jobs)
         compare(one.name, [one])
     if only in (None, "philly"):
         one = public_traces.philly(philly, count=options.jobs)
