@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from starlette.applications import Starlette
 from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
@@ -75,12 +76,17 @@ def client_of(made: FakeCluster, **terminals: Any) -> TestClient:
 @contextmanager
 def opened(client: TestClient, size: Any = SIZE) -> Iterator[WebSocketTestSession]:
     protocol = f"peloton.csrf.{token(client)}"
+    before = cast(Starlette, client.app).state.terminals.open
     with client.websocket_connect(
         f"{SOCKET}{PAGE}/session", subprotocols=[protocol], headers={"origin": ORIGIN}
     ) as socket:
         assert socket.accepted_subprotocol == protocol
         socket.send_text(json.dumps(size))
         yield socket
+        socket.close()
+        # Else the client of tests cancels the handler before it has ended the session, as no server does.
+        terminals = cast(Starlette, client.app).state.terminals
+        wait_until(lambda: terminals.open <= before, "the session to end")
 
 
 def told(socket: WebSocketTestSession, until: bytes = b"\0 never") -> tuple[bytes, str]:

@@ -42,23 +42,28 @@ class Terminals:
     settings: TerminalSettings
     _of: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def open(self) -> int:
+        """How many there are."""
+        return self._of.total()
+
     def take(self, user: str) -> None:
         """Count one more. Raises ResourceExhausted."""
-        if self._of.total() >= self.settings.total:
+        if self.open >= self.settings.total:
             raise ResourceExhausted(f"{self.settings.total} terminals are open, as many as there may be")
         if self._of[user] >= self.settings.per_user:
             raise ResourceExhausted(
                 f"you have {self.settings.per_user} terminals open, as many as a user may have: close one"
             )
         self._of[user] += 1
-        OPEN.set(self._of.total())
+        OPEN.set(self.open)
 
     def leave(self, user: str) -> None:
         """Count one less."""
         self._of[user] -= 1
         if not self._of[user]:
             del self._of[user]
-        OPEN.set(self._of.total())
+        OPEN.set(self.open)
 
 
 class Bridge:
