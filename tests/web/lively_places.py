@@ -37,6 +37,7 @@ def places(made: Lively) -> dict[str, str]:
         "topology": "/topology",
         "topology-zone": "/topology?by=zone,rack&at=zone%3Dash",
         "events": "/events",
+        "schedules": "/schedules",
         "search": "/search?q=re",
         "search-nothing": "/search?q=zzz",
         "submit": "/submit",
@@ -52,6 +53,7 @@ def _of_jobs(made: Lively) -> dict[str, str]:
     service, failed = made.jobs["catalogue"], made.jobs["import-orders"]
     found |= {
         "versions": f"/jobs/{service}/versions",
+        "terminal": f"/jobs/{made.jobs['checkout']}/instances/0/terminal",
         "logs": f"/jobs/{made.jobs['pretrain']}/instances/0/logs",
         "logs-failed": f"/jobs/{failed}/instances/0/logs",
         "files": f"/jobs/{failed}/instances/0/files",
@@ -122,6 +124,7 @@ def empty_places() -> dict[str, str]:
         "hostpools",
         "topology",
         "events",
+        "schedules",
         "submit",
     )
     return {path.replace("/", "-") or "overview": f"/{path}" for path in paths}
