@@ -17,6 +17,8 @@ from placement.core.strategy import Scored, Strategy
 
 HOST_SCORERS = "peloton.host_scorers"
 """Entry points that are scorers of hosts."""
+STRATEGIES = "peloton.placement_strategies"
+"""Entry points that make strategies: which gangs belong together, and how they are placed."""
 
 
 class PlacementSettings(DaemonSettings):
@@ -47,6 +49,10 @@ class PlacementSettings(DaemonSettings):
     """By which score hosts are chosen among those that fit: `default`, or the name of an entry point of
     `peloton.host_scorers` (docs/policies.md)."""
 
+    strategy: Annotated[str, AfterValidator(registered(STRATEGIES))] = DEFAULT
+    """How gangs are grouped and placed: `default`, or the name of an entry point of
+    `peloton.placement_strategies` (docs/policies.md)."""
+
     @property
     def types(self) -> tuple[TaskType, ...]:
         """The task types that this process places."""
@@ -54,7 +60,8 @@ class PlacementSettings(DaemonSettings):
 
     def rules(self, type_: TaskType) -> Rules:
         """Return how an engine places tasks of a type."""
-        strategy, score = _strategy(type_, self.longest), policy(HOST_SCORERS, self.scorer)
+        made = policy(STRATEGIES, self.strategy) or own_strategy
+        strategy, score = made(type_, self.longest), policy(HOST_SCORERS, self.scorer)
         return Rules(
             strategy if score is None else Scored(strategy, score),
             self.max_hosts,
@@ -63,8 +70,11 @@ class PlacementSettings(DaemonSettings):
         )
 
 
-def _strategy(type_: TaskType, longest: float) -> Strategy:
-    """Return the strategy for a task type. `longest`: seconds that a gang is tried; 0: the type's own."""
+def own_strategy(type_: TaskType, longest: float) -> Strategy:
+    """Return Peloton's own strategy for a task type.
+
+    `longest`: seconds that a gang is tried; 0: the type's own.
+    """
     if type_ is TaskType.BATCH:
         return batch.Batch(longest=longest or batch.LONGEST)
     if type_ is TaskType.DAEMON:

@@ -84,7 +84,9 @@ def build_driver(
 ) -> Driver:
     """Build the core and its loop from settings."""
     preemption = settings.preemption
-    scheduler = Scheduler(settings.limits, uuid.uuid4().hex, preemption.rules, preemption.queue_limit)
+    scheduler = Scheduler(
+        settings.limits, uuid.uuid4().hex, preemption.rules, preemption.queue_limit, settings.policies
+    )
     return Driver(scheduler, loop_times(settings), clock, members)
 
 

@@ -13,6 +13,7 @@ from peloton.config.plugins import DEFAULT, policy, registered
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.durations import parse_duration
+from resmgr.core.policies import Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.state.limits import Limits
 from storage.config import StorageSettings
@@ -52,6 +53,19 @@ class PlacementSettings(Settings):
     """Seconds between two questions to hostmgr for changes of hosts, while gangs wait that fit on no host."""
 
 
+VICTIM_ORDERS = "peloton.victim_orders"
+"""Entry points that are orders of victims."""
+ENTITLEMENTS = "peloton.entitlements"
+"""Entry points that share the capacity among pools."""
+QUEUE_ORDERS = "peloton.queue_orders"
+"""Entry points that are orders of the gangs of a queue."""
+
+
+VictimOrderName = Annotated[str, AfterValidator(registered(VICTIM_ORDERS))]
+EntitlementName = Annotated[str, AfterValidator(registered(ENTITLEMENTS))]
+QueueOrderName = Annotated[str, AfterValidator(registered(QUEUE_ORDERS))]
+
+
 class AdmissionSettings(Settings):
     """How gangs are admitted from the queues of their pools (docs/behaviour/pools.md)."""
 
@@ -68,6 +82,9 @@ class AdmissionSettings(Settings):
     """Most gangs of one task type that are admitted and not yet taken by an engine."""
     placed_limit: int = Field(1_000_000, ge=1)
     """Most placements that wait for jobmgr; further ones are refused."""
+    queue_order: QueueOrderName = DEFAULT
+    """In which order gangs of the same queue and priority are tried: `default`, which is as they come, or the
+    name of an entry point of `peloton.queue_orders` (docs/policies.md)."""
 
 
 def _seconds(value: Any) -> Any:
@@ -79,13 +96,6 @@ def _seconds(value: Any) -> Any:
 
 
 PoolPath = Annotated[str, Field(pattern=r"^/")]
-
-
-VICTIM_ORDERS = "peloton.victim_orders"
-"""Entry points that are orders of victims."""
-
-
-VictimOrderName = Annotated[str, AfterValidator(registered(VICTIM_ORDERS))]
 
 
 class PreemptionSettings(Settings):
@@ -155,6 +165,9 @@ class ResmgrSettings(DaemonSettings):
     """Which tasks are preempted, and when."""
     entitlement_interval: float = Field(60.0, gt=0)
     """Seconds between two calculations of entitlement, whether something has changed or not."""
+    entitlement_policy: EntitlementName = DEFAULT
+    """How the capacity is shared among the pools: `default`, or the name of an entry point of
+    `peloton.entitlements` (docs/policies.md)."""
     host_reservation: bool = True
     """Whether tasks and gangs that could not be placed repeatedly have hosts reserved for them."""
     audit_interval: float = Field(3600.0, gt=0)
@@ -165,6 +178,13 @@ class ResmgrSettings(DaemonSettings):
     """Seconds between requests for the cluster's capacity once it is stable."""
     metrics_interval: float = Field(5.0, gt=0)
     """Seconds between updates of the gauges of pools and queues."""
+
+    @property
+    def policies(self) -> Policies:
+        """Return the rules that are plugged in, as the core takes them."""
+        return Policies(
+            policy(ENTITLEMENTS, self.entitlement_policy), policy(QUEUE_ORDERS, self.admission.queue_order)
+        )
 
     @property
     def limits(self) -> Limits:

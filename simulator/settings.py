@@ -31,6 +31,7 @@ def options_of(resmgr: Path | None, placement: Path | None = None) -> Options:
         resmgr=ResmgrOptions(
             limits=settings.limits,
             rules=settings.preemption.rules,
+            policies=settings.policies,
             admission_interval=settings.admission.interval,
             admission_pause=settings.admission.pause,
             entitlement_interval=settings.entitlement_interval,

@@ -21,6 +21,7 @@ from resmgr.core.placing.handover import hand_over
 from resmgr.core.placing.owned import take_claim
 from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.placing.runs import kill, observe
+from resmgr.core.policies import OWN, Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.state.classes import ClassCapacities
@@ -42,18 +43,19 @@ class Scheduler:
         stream_id: str = "",
         rules: Rules | None = None,
         preemption_limit: int = 10_000,
+        policies: Policies = OWN,
     ) -> None:
         """Build the parts.
 
         `stream_id` names the first stream of reasons; `preemption_limit` bounds the tasks that wait to be
         evicted.
         """
-        self.lifecycle = lifecycle = Lifecycle(limits or Limits(), stream_id)
+        self.lifecycle = lifecycle = Lifecycle(limits or Limits(), stream_id, policies.queue_order)
         self.registry, self.leases, self.deadlines = lifecycle.registry, lifecycle.leases, lifecycle.deadlines
         self.reasons, self.infeasible = lifecycle.reasons, lifecycle.infeasible
         self.strangers = lifecycle.strangers
         self.pending, self.ready, self.placements = lifecycle.pending, lifecycle.ready, lifecycle.placements
-        self.sharing = Sharing(lifecycle, self._admits)
+        self.sharing = Sharing(lifecycle, self._admits, policies.entitlement)
         self.tree = self.sharing.tree
         self.preemptor = Preemptor(lifecycle, self.sharing, rules, preemption_limit)
         self._admission = Admission(lifecycle, self.sharing)

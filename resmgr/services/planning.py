@@ -63,7 +63,13 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):
             for at, group in enumerate(request.groups)
         ]
         groups = [
-            PlannedGangs(_charge(each), each[0][0].priority, each[0][0].type, 0 if lacking else count)
+            PlannedGangs(
+                _charge(each),
+                each[0][0].priority,
+                each[0][0].type,
+                0 if lacking else count,
+                sum(number for _, number in each),
+            )
             for each, count, lacking in zip(members, counts, shortages, strict=True)
         ]
         plan = plan_admission(scheduler, pool, groups)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from resmgr.core.policies import OWN, Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.limits import Limits
@@ -22,6 +23,7 @@ class ResmgrOptions:
 
     limits: Limits = field(default_factory=Limits)
     rules: Rules = field(default_factory=Rules)
+    policies: Policies = OWN
     admission_interval: float = 0.1
     admission_pause: float = 0.005
     entitlement_interval: float = 60.0
@@ -46,7 +48,11 @@ class Term:
         self.recovered = False
         """Whether the stored waiting tasks are queued again."""
         self.scheduler = Scheduler(
-            options.limits, f"reasons-{number}-0", options.rules, options.preemption_limit
+            options.limits,
+            f"reasons-{number}-0",
+            options.rules,
+            options.preemption_limit,
+            options.policies,
         )
         self._caller = Caller(life, number)
 

@@ -36,6 +36,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
+from resmgr.core.entitlement.policy import EntitlementPolicy, shared, sharing_pools
 from resmgr.core.entitlement.slack import divide_slack_cpu, slack_needs, slack_of, slack_ratio
 from resmgr.core.entitlement.water_fill import divide, weights_of
 from resmgr.core.state.amounts import Vector
@@ -103,25 +104,54 @@ def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
 class Division:
     """The entitlement of the same pools for loads that change: what is known is not calculated again."""
 
-    __slots__ = ("_known", "pools", "tree")
+    __slots__ = ("_known", "policy", "pools", "tree")
 
-    def __init__(self, pools: Sequence[PoolConfig]) -> None:
-        """Take over pools. Raises InvalidArgument where they are no tree, and for negative amounts."""
+    def __init__(self, pools: Sequence[PoolConfig], policy: EntitlementPolicy | None = None) -> None:
+        """Take over pools. `policy`: the rule, in place of the one above.
+
+        Raises InvalidArgument where the pools are no tree, and for negative amounts.
+        """
         self.pools = pools
+        self.policy = policy
         self.tree = Tree(pools)
         self._known: list[_Known | None] = [None] * len(KINDS)
 
-    def of(self, capacity: Vector, revocable_cpu: int, loads: LeafLoads) -> list[tuple[Vector, Vector]]:
+    def of(
+        self, capacity: Vector, revocable_cpu: int, loads: LeafLoads, held: Sequence[Sequence[int]] = ()
+    ) -> list[tuple[Vector, Vector]]:
         """Return entitlement and slack entitlement of each pool, by its number in the tree.
 
-        `capacity`: of the cluster, by kind. No amount is negative.
+        `capacity`: of the cluster, by kind; `held`: what all pools have, for a policy. No amount is negative.
         """
+        if self.policy is not None:
+            return self._by_policy(self.policy, capacity, revocable_cpu, loads, held)
         total, slack = [], []
         for kind, amount in enumerate(capacity):
             amounts, for_slack = self._of_kind(kind, amount, revocable_cpu if kind == _CPU else 0, loads)
             total.append(amounts)
             slack.append(for_slack)
         return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))
+
+    def _by_policy(
+        self,
+        policy: EntitlementPolicy,
+        capacity: Vector,
+        revocable_cpu: int,
+        loads: LeafLoads,
+        held: Sequence[Sequence[int]],
+    ) -> list[tuple[Vector, Vector]]:
+        kinds = [Kind(self.tree, loads, kind) for kind in range(len(KINDS))]
+        needs = [[of.need[at] + of.slack_need[at] for of in kinds] for at in range(len(self.tree.ids))]
+        pools = sharing_pools(self.tree.configs, self.tree.children, capacity, held, needs)
+        total = shared(policy, pools, capacity)
+        slack = [of.slack(amounts) for of, amounts in zip(kinds, total, strict=True)]
+        slack[_CPU] = kinds[_CPU].revocable(revocable_cpu)
+        return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))
+
+    def wanted(self, loads: LeafLoads) -> list[Vector]:
+        """Return the demand of each pool, by its number: what is allocated and queued there and below."""
+        kinds = [Kind(self.tree, loads, kind).demand() for kind in range(len(KINDS))]
+        return list(zip(*kinds, strict=True))
 
     def _of_kind(
         self, kind: int, capacity: int, revocable: int, loads: LeafLoads
@@ -209,6 +239,11 @@ class Kind:
         )
         self.firsts: list[int] = []
         self.demands: list[int] = []
+
+    def demand(self) -> list[int]:
+        """Return the demand of each pool."""
+        self._sum_demand()
+        return self.demands
 
     def entitlement(self, capacity: int) -> list[int]:
         """Return the entitlement of each pool to `capacity`."""

@@ -12,6 +12,7 @@ from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Division, LeafLoads, Load
+from resmgr.core.entitlement.policy import EntitlementPolicy
 from resmgr.core.entitlement.usable import Admits, Counted, leave_out_unusable, place
 from resmgr.core.state.amounts import NOTHING, Charge, Vector
 from resmgr.core.state.classes import ClassCapacities, Classes
@@ -29,9 +30,12 @@ _ALL: Counted = MappingProxyType({})
 class Sharing:
     """The tree of pools and the entitlement of each."""
 
-    def __init__(self, lifecycle: Lifecycle, admits: Admits) -> None:
-        """Begin without pools; `admits` tells whether a gang may be admitted as entitlement is."""
-        self.tree = PoolTree()
+    def __init__(self, lifecycle: Lifecycle, admits: Admits, policy: EntitlementPolicy | None = None) -> None:
+        """Begin without pools; `admits` tells whether a gang may be admitted as entitlement is.
+
+        `policy`: the rule by which capacity is shared; None: Peloton's own.
+        """
+        self.tree = PoolTree(policy)
         self._admits = admits
         self._lifecycle = lifecycle
         self._refused = False
@@ -170,7 +174,7 @@ def loads(tree: PoolTree) -> Loads:
 def division_of(tree: PoolTree, known: Division | None = None) -> Division:
     """Return the division of capacity among the pools of a tree: `known` where the pools are the same."""
     pools = [pool.config for pool in tree]
-    return known if known is not None and known.pools == pools else Division(pools)
+    return known if known is not None and known.pools == pools else Division(pools, tree.policy)
 
 
 def entitle(tree: PoolTree, counted: Counted = _ALL, division: Division | None = None) -> None:
@@ -179,16 +183,40 @@ def entitle(tree: PoolTree, counted: Counted = _ALL, division: Division | None =
     `counted`: the demand that counts for some leaves, or their parts, in place of all that they have.
     `division`: that of the tree's pools, where the caller keeps it.
     """
-    if tree.classes is not None:
+    if tree.classes is not None and tree.policy is None:
         entitle_by_class(tree, tree.classes, counted)
+        return
+    if tree.classes is not None:
+        _entitle_each_class(tree, tree.classes, counted, division or division_of(tree))
         return
     assert tree.capacity is not None, "capacity is not known"
     division = division or division_of(tree)
     pools = [tree.get(pool_id) for pool_id in division.tree.ids]
     needs: LeafLoads = [_needs_of(pool, counted) if pool.leaf else _NO_LOAD for pool in pools]
-    found = division.of(tree.capacity.values(), tree.slack_capacity.cpu, needs)
+    held = [pool.used for pool in pools]
+    found = division.of(tree.capacity.values(), tree.slack_capacity.cpu, needs, held)
     for pool, (whole, slack) in zip(pools, found, strict=True):
         pool.entitle(whole, slack)
+
+
+def _entitle_each_class(tree: PoolTree, classes: Classes, counted: Counted, division: Division) -> None:
+    """Set the entitlement of all pools and of their parts by a policy, which shares each class by itself."""
+    pools = [tree.get(pool_id) for pool_id in division.tree.ids]
+    whole, slack = [ZERO] * len(pools), [ZERO] * len(pools)
+    for of in classes:
+        parts = [pool.in_class(of) for pool in pools]
+        capacity = classes.capacity(of)
+        pairs = zip(pools, parts, strict=True)
+        needs: LeafLoads = [_needs_of(part, counted) if pool.leaf else _NO_LOAD for pool, part in pairs]
+        held = [part.used for part in parts]
+        found = division.of(capacity.normal.values(), capacity.slack_cpu, needs, held)
+        for at, (part, amounts, wanted) in enumerate(zip(parts, found, division.wanted(needs), strict=True)):
+            part.entitle(*amounts)
+            part.demanded = wanted
+            whole[at] += Resources(*amounts[0])
+            slack[at] += Resources(*amounts[1])
+    for pool, amount, for_slack in zip(pools, whole, slack, strict=True):
+        pool.entitle(amount.values(), for_slack.values())
 
 
 def _needs_of(pool: Pool, counted: Counted) -> tuple[Vector, Vector, Vector]:

@@ -16,9 +16,10 @@ from resmgr.core.entitlement.sharing import entitle
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.amounts import Charge
 from resmgr.core.state.entities import Gang
-from resmgr.core.state.needs import ABOVE_ALL
+from resmgr.core.state.needs import ABOVE_ALL, Place
 from resmgr.core.state.pool import Pool
 from resmgr.core.state.pools import PoolTree
+from resmgr.core.state.queue_order import QueuedGang
 from resmgr.core.state.queues import NAMES, GangQueue
 
 MOST_QUEUED = 100_000
@@ -35,6 +36,8 @@ class PlannedGangs:
     priority: int
     type: TaskType
     count: int
+    size: int = 1
+    """Tasks of one gang."""
 
     @property
     def rank(self) -> int:
@@ -103,6 +106,7 @@ class _Simulation:
 
     def __init__(self, scheduler: Scheduler, pool: Pool, leaf: Pool) -> None:
         """`pool`: the leaf, or its part, whose queues these are; `leaf`: the copy of the leaf."""
+        self._pending = scheduler.pending
         self._preemption = scheduler.limits.preemption
         self._leaf = leaf
         self._queues = scheduler.pending.of(pool).all
@@ -111,15 +115,16 @@ class _Simulation:
         self._blocked: dict[GangQueue, tuple[Gang | None, FailedCheck]] = {}
         """The gang, None for a planned one, that blocks a queue."""
         for queue in self._queues[:_PENDING]:
-            self._try(queue, rank=None)
+            self._try(queue, None)
 
     def admit(self, group: PlannedGangs) -> Admitted:
         """Admit as many gangs of a group as may be."""
         first = self._queues[_NON_PREEMPTIBLE if group.rank >= ABOVE_ALL else _PENDING]
-        self._try(first, group.rank)
+        place = self._pending.place_of((-group.rank, 0.0), lambda: _queued(self._leaf.path, group))
+        self._try(first, place)
         blocked = self._blocked.get(first)
         if blocked is not None:
-            return Admitted(0, self._behind(first, *blocked), ahead=self._ahead(first, group.rank))
+            return Admitted(0, self._behind(first, *blocked), ahead=self._ahead(first, place))
         count = self._most(group)
         self._charge(group.charge.times(count))
         if count == group.count:
@@ -129,15 +134,15 @@ class _Simulation:
         waits_in = self._queues[group.queue] if first is self._queues[_PENDING] else first
         if waits_in is first:
             self._blocked[first] = (None, refused)
-        return Admitted(count, str(refused), ahead=self._ahead(waits_in, group.rank))
+        return Admitted(count, str(refused), ahead=self._ahead(waits_in, place))
 
-    def _try(self, queue: GangQueue, rank: int | None) -> None:
-        """Try the gangs of a queue that come before those of that rank, as admission does."""
+    def _try(self, queue: GangQueue, place: Place | None) -> None:
+        """Try the gangs of a queue that come before new ones of that place, as admission does; None: all."""
         if queue in self._blocked:
             return
         done = self._tried.get(queue, 0)
         for gang in islice(queue, done, MOST_QUEUED):
-            if rank is not None and gang.rank < rank:
+            if place is not None and gang.place > place:
                 break
             done += 1
             refused = refusal(gang.charge, self._leaf, self._preemption)
@@ -167,9 +172,25 @@ class _Simulation:
         head = "earlier instances" if gang is None else mesos_task_id(*gang.tasks[0].key)
         return f"behind {head} in queue {queue.name} of {self._leaf.path}, which waits: {refused}"
 
-    def _ahead(self, queue: GangQueue, rank: int) -> int:
-        """Return how many gangs of a queue come before those of that rank."""
-        return sum(1 for gang in queue if gang.rank >= rank)
+    def _ahead(self, queue: GangQueue, place: Place) -> int:
+        """Return how many gangs of a queue come before new ones of that place."""
+        return sum(1 for gang in queue if gang.place <= place)
+
+
+def _queued(path: str, group: PlannedGangs) -> QueuedGang:
+    """Return a gang of a group as an order of queues gets it."""
+    charge = group.charge
+    return QueuedGang(
+        path,
+        "",
+        group.priority,
+        group.size,
+        *charge.asked_in_all,
+        charge.non_preemptible is None,
+        charge.controller is not None,
+        charge.slack is not None,
+        (),
+    )
 
 
 def _stays(gang: Gang) -> bool:

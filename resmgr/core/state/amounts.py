@@ -34,6 +34,11 @@ class Charge:
         entitled = total(part for part in (self.firm, slack) if part is not None)
         object.__setattr__(self, "entitled", entitled)
 
+    @property
+    def asked_in_all(self) -> Vector:
+        """Return what all its tasks ask for, slack cpu included."""
+        return total(part for part in (self.firm, self.slack) if part is not None)
+
     def parts(self) -> tuple[Charge, ...]:
         """Return what it adds for each of the hosts that it asks for."""
         return self.mixed or (self,)

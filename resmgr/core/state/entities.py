@@ -140,9 +140,9 @@ class Gang:
         "attempts",
         "charge",
         "deadline",
+        "place",
         "pool",
         "queue",
-        "rank",
         "tasks",
     )
 
@@ -151,8 +151,8 @@ class Gang:
         self.tasks = tasks
         needs = tasks[0].needs
         self.charge = needs.charge if len(tasks) == 1 else total_charge([task.needs.charge for task in tasks])
-        self.rank = needs.rank
-        """That of its first task when it came: it stays when tasks leave."""
+        self.place = needs.place
+        """By the rank of its first task when it came: it stays when tasks leave."""
         self.queue: GangContainer | None = None
         self.admitted_from = ""
         """Name of the queue that it was admitted from last; empty: none."""
@@ -161,6 +161,11 @@ class Gang:
         """Set by `Deadlines` only; 0: none."""
         for task in tasks:
             task.gang = self
+
+    @property
+    def rank(self) -> int:
+        """Return the rank of its first task when it came."""
+        return -self.place[0]
 
     @property
     def type(self) -> TaskType:

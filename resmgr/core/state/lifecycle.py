@@ -16,6 +16,7 @@ from resmgr.core.state.owners import Owners
 from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.placement_queue import PlacementQueue
 from resmgr.core.state.placements import NO_HOSTS
+from resmgr.core.state.queue_order import QueueOrder
 from resmgr.core.state.queues import GangQueue, PendingQueues, ReadyQueue
 from resmgr.core.state.registry import Registry
 from resmgr.core.state.strangers import Strangers
@@ -33,13 +34,13 @@ class Lifecycle:
     A task is in one queue at most, and the sums of its pool agree with its state.
     """
 
-    def __init__(self, limits: Limits, stream_id: str) -> None:
+    def __init__(self, limits: Limits, stream_id: str, order: QueueOrder | None = None) -> None:
         self.limits = limits
         self.registry = Registry()
         self.deadlines = Deadlines()
         self.leases = Leases()
         self.reasons = Reasons(stream_id)
-        self.pending = PendingQueues()
+        self.pending = PendingQueues(order)
         self.ready = {kind: ReadyQueue(f"ready queue of {kind.name} tasks") for kind in TaskType}
         self.placements = PlacementQueue()
         self.owners = Owners()

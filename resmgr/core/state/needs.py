@@ -39,6 +39,10 @@ class Shape:
     """Whether each task goes on a host of its own."""
 
 
+Place = tuple[int, float]
+"""A place in a queue, lowest first: the negated rank, and the turn that an order has given."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Needs:
     """What a run requests. All tasks that request the same share one object."""
@@ -72,6 +76,8 @@ class Needs:
     charge: Charge = field(init=False)
     rank: int = field(init=False)
     """The order in queues, high first: tasks of daemon jobs are placed before all others."""
+    place: Place = field(init=False)
+    """The same as a place in a queue, lowest first."""
 
     def __post_init__(self) -> None:
         amount = self.resources.values()
@@ -84,7 +90,9 @@ class Needs:
         )
         object.__setattr__(self, "charge", charge)
         above = ABOVE_ALL if self.type is TaskType.DAEMON else 0
-        object.__setattr__(self, "rank", self.priority + above)
+        rank = self.priority + above
+        object.__setattr__(self, "rank", rank)
+        object.__setattr__(self, "place", (-rank, 0.0))
 
     @property
     def fit(self) -> Fit:

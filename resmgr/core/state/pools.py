@@ -10,6 +10,7 @@ from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.plural import plural
 from peloton.model.pool import KindConfig, PoolConfig, child_path
 from peloton.model.resources import KINDS, Resources
+from resmgr.core.entitlement.policy import EntitlementPolicy
 from resmgr.core.state.classes import ClassCapacities, Classes
 from resmgr.core.state.pool import Pool, PoolPart
 from resmgr.core.state.pool_checks import check_against_tree, check_alone
@@ -34,7 +35,9 @@ class PoolNotLeaf(Refused):
 class PoolTree:
     """All pools by id and by path. A change is checked completely before anything changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: EntitlementPolicy | None = None) -> None:
+        """Begin with the root alone. `policy`: the rule by which capacity is shared; None: Peloton's own."""
+        self.policy = policy
         self.root = Pool(PoolConfig(ROOT_POOL, "root", ""), None)
         self._pools: dict[PoolId, Pool] = {ROOT_POOL: self.root}
         self.capacity: Resources | None = None
@@ -66,7 +69,7 @@ class PoolTree:
 
     def copy(self) -> PoolTree:
         """Return a copy, for plans, without histograms: a change of one leaves the other as it is."""
-        made = PoolTree()
+        made = PoolTree(self.policy)
         made.capacity, made.slack_capacity = self.capacity, self.slack_capacity
         made.classes = None if self.classes is None else self.classes.copy()
         made.root.configure(self.root.config)

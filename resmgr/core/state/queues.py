@@ -1,20 +1,23 @@
 """Queues of gangs: of each pool until admission, and of each task type until an engine takes them.
 
-Those of pools are ordered by priority, high first, then first in first out.
-See docs/behaviour/pools.md, Admission.
+Those of pools are ordered by priority, high first, then by an order of the administrator's where there is
+one, then first in first out. See docs/behaviour/pools.md, Admission.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from sortedcontainers import SortedList
 
 from peloton.model.states import TaskType
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.line import Line
+from resmgr.core.state.needs import Place
 from resmgr.core.state.pool import Pool
+from resmgr.core.state.queue_order import QueuedGang, QueueOrder, turn_of
 
 NAMES = ("non-preemptible", "controller", "revocable", "pending")
 """The queues of a pool in the order in which admission tries them."""
@@ -95,10 +98,10 @@ class GangQueue:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._levels: dict[int, _Level] = {}
-        """By rank: the priority, above all those for daemon tasks."""
+        self._levels: dict[Place, _Level] = {}
+        """By place: the priority, above all those for daemon tasks, and the turn."""
         self._order: SortedList = SortedList()
-        """Negated ranks of the levels, so that the highest comes first."""
+        """The places of the levels."""
         self._first: _Level | None = None
         """The highest level."""
         self._length = 0
@@ -110,14 +113,14 @@ class GangQueue:
 
     def __iter__(self) -> Iterator[Gang]:
         """Iterate in the order in which admission tries them."""
-        for negated in self._order:
-            yield from self._levels[-negated]
+        for place in self._order:
+            yield from self._levels[place]
 
     def gangs(self) -> list[Gang]:
         """Return all gangs in that order, faster than by iterating."""
         found: list[Gang] = []
-        for negated in self._order:
-            level = self._levels[-negated]
+        for place in self._order:
+            level = self._levels[place]
             found += level if level.returns else level.gangs
         return found
 
@@ -126,8 +129,8 @@ class GangQueue:
         self._enter(gang).gangs.add(gang)
 
     def add_all(self, gangs: Sequence[Gang]) -> None:
-        """Add gangs of one priority at its tail. They must be in no queue."""
-        self._level(gangs[0].rank).gangs.add_all(gangs)
+        """Add gangs of one place at its tail. They must be in no queue."""
+        self._level(gangs[0].place).gangs.add_all(gangs)
         for gang in gangs:
             gang.queue = self
         self._length += len(gangs)
@@ -146,28 +149,28 @@ class GangQueue:
 
     def hasten(self, gang: Gang) -> None:
         """Let no others but those that came back pass a gang of this queue that came back."""
-        self._levels[gang.rank].hasten(gang)
+        self._levels[gang.place].hasten(gang)
 
     def _enter(self, gang: Gang) -> _Level:
         if gang.queue is not None:
             raise ValueError(f"{gang.tasks} is in queue {gang.queue.name} already")
         gang.queue = self
         self._length += 1
-        return self._level(gang.rank)
+        return self._level(gang.place)
 
-    def _level(self, rank: int) -> _Level:
-        level = self._levels.get(rank)
+    def _level(self, place: Place) -> _Level:
+        level = self._levels.get(place)
         if level is None:
-            level = self._levels[rank] = _Level()
-            self._order.add(-rank)
-            self._first = self._levels[-self._order[0]]
+            level = self._levels[place] = _Level()
+            self._order.add(place)
+            self._first = self._levels[self._order[0]]
         return level
 
     def remove(self, gang: Gang) -> None:
         """Remove a gang. Raises KeyError where it is not in this queue."""
         if gang.queue is not self:
             raise KeyError(gang)
-        level = self._levels[gang.rank]
+        level = self._levels[gang.place]
         if level.returns:
             level.remove(gang)
         else:  # as most are; admission removes each gang
@@ -176,9 +179,9 @@ class GangQueue:
         gang.queue = None
         self._length -= 1
         if not level.gangs.listed and not level.returns:
-            del self._levels[gang.rank]
-            self._order.remove(-gang.rank)
-            self._first = self._levels[-self._order[0]] if self._order else None
+            del self._levels[gang.place]
+            self._order.remove(gang.place)
+            self._first = self._levels[self._order[0]] if self._order else None
 
     def head(self) -> Gang | None:
         """Return the gang that admission tries first."""
@@ -265,7 +268,9 @@ class PoolQueues:
 class PendingQueues:
     """The queues of all leaves. A queued gang counts as its pool's demand."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: QueueOrder | None = None) -> None:
+        """Begin without gangs. `order`: that of the gangs of one priority; None: as they come."""
+        self._order_of = order
         self.active: OrderedDict[Pool, PoolQueues] = OrderedDict()
         """Leaves, or their parts, with gangs in their queues, the one that was tried longest ago first."""
 
@@ -282,6 +287,12 @@ class PendingQueues:
         """Iterate over the gangs of the pool's queues of that name, class by class."""
         at = NAMES.index(name)
         return (gang for queues in self.of_whole(pool) for gang in queues.all[at])
+
+    def place_of(self, priority_place: Place, gang: Callable[[], QueuedGang]) -> Place:
+        """Return the place of a gang in a queue: by its priority, then by the order, where there is one."""
+        if self._order_of is None:
+            return priority_place
+        return priority_place[0], turn_of(self._order_of, gang())
 
     def sort_anew(self) -> None:
         """Move each gang to the queue of its class: the classes of hosts have changed."""
@@ -306,7 +317,9 @@ class PendingQueues:
         """Add gangs that need the same, of one pool, as `add` adds each."""
         queues = self._queues(gangs[0].pool.part(gangs[0].charge))
         queues.unexplained.extend(gangs)
+        place = self.place_of(gangs[0].place, partial(_queued, gangs[0]))
         for gang in gangs:
+            gang.place = place
             gang.pool.add_demand(gang.charge)
         queues.first(gangs[0]).add_all(gangs)
 
@@ -331,6 +344,8 @@ class PendingQueues:
     def _counted(self, gang: Gang) -> PoolQueues:
         queues = self._queues(gang.pool.part(gang.charge))
         gang.pool.add_demand(gang.charge)
+        if self._order_of is not None:
+            gang.place = self.place_of(gang.place, partial(_queued, gang))
         queues.unexplained.append(gang)
         return queues
 
@@ -339,3 +354,19 @@ class PendingQueues:
         if queues is None:
             queues = self.active[pool] = PoolQueues()
         return queues
+
+
+def _queued(gang: Gang) -> QueuedGang:
+    """Return a gang as an order gets it."""
+    first, charge = gang.tasks[0], gang.charge
+    return QueuedGang(
+        gang.pool.path,
+        first.job.id,
+        gang.priority,
+        len(gang.tasks),
+        *charge.asked_in_all,
+        charge.non_preemptible is None,
+        charge.controller is not None,
+        charge.slack is not None,
+        first.needs.labels,
+    )

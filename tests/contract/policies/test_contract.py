@@ -11,11 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement.config import PlacementSettings
+from peloton.model.states import TaskType
+from placement.config import PlacementSettings, own_strategy
+from placement.core.batch import Batch
+from placement.core.model import Gang
 from placement.core.policy import FreeHosts, HostScore, TaskAmounts
-from resmgr.config import PreemptionSettings
+from placement.core.strategy import Family
+from resmgr.config import PreemptionSettings, ResmgrSettings
+from resmgr.core.entitlement.policy import SharingPools
 from resmgr.core.preemption.order import Takeable, VictimOrder
-from simulator.policies import BrokenContract, check_host_score, check_victim_order
+from resmgr.core.state.queue_order import QueueOrder
+from simulator.policies import (
+    BrokenContract,
+    check_entitlement,
+    check_host_score,
+    check_queue_order,
+    check_strategy,
+    check_victim_order,
+)
 
 
 @pytest.mark.usefixtures("installed")
@@ -25,6 +38,17 @@ def test_the_examples_keep_the_contract() -> None:
     order = PreemptionSettings(victim_order="least_work").rules.order
     assert order is not None
     check_victim_order(order)
+    settings = ResmgrSettings.model_validate(
+        {
+            "storage": {"path": "unused"},
+            "entitlement_policy": "fixed_shares",
+            "admission": {"queue_order": "smallest_first"},
+        }
+    )
+    assert settings.policies.entitlement is not None and settings.policies.queue_order is not None
+    check_entitlement(settings.policies.entitlement)
+    check_queue_order(settings.policies.queue_order)
+    check_strategy(lambda kind, _: PlacementSettings(strategy="packed").rules(kind).strategy)
 
 
 def _writes(hosts: FreeHosts, task: TaskAmounts) -> Any:
@@ -69,6 +93,65 @@ def _more_each_time(gangs: Takeable, now: float, calls: list[int] = []) -> Seque
 def test_an_order_that_breaks_the_contract_is_found(order: VictimOrder, wrong: str) -> None:
     with pytest.raises(BrokenContract, match=wrong):
         check_victim_order(order)
+
+
+def _one_family(kind: TaskType, longest: float) -> Any:
+    class Together(Batch):
+        def family(self, gang: Gang) -> Family:
+            return Family("all", 0)
+
+    return Together(kind, longest or 60.0)
+
+
+def test_a_strategy_that_breaks_the_contract_is_found() -> None:
+    check_strategy(own_strategy)
+    with pytest.raises(BrokenContract, match="gangs for different hosts are in one family: all"):
+        check_strategy(_one_family)
+    with pytest.raises(BrokenContract, match="for STATELESS tasks is for BATCH ones"):
+        check_strategy(lambda kind, longest: Batch())
+    with pytest.raises(BrokenContract, match=r"for 300.0 s: should be above 0, and below the 300 s"):
+        check_strategy(lambda kind, longest: Batch(kind, 300.0))
+
+
+def _all(pools: SharingPools, capacity: Any) -> Any:
+    return pools.limit
+
+
+def _of_rows(pools: SharingPools, capacity: Any) -> Any:
+    return pools.limit[:, 0]
+
+
+def _takes(pools: SharingPools, capacity: Any) -> Any:
+    pools.wanted[:] = 0
+    return pools.limit
+
+
+def _unknown(pools: SharingPools, capacity: Any) -> Any:
+    return pools.limit * float("nan")
+
+
+def test_an_entitlement_that_breaks_the_contract_is_found() -> None:
+    check_entitlement(_all)
+    for policy, wrong in (
+        (_of_rows, "shape"),
+        (_takes, "has changed what it was given"),
+        (_unknown, "NaN in row 0"),
+    ):
+        with pytest.raises(BrokenContract, match=wrong):
+            check_entitlement(policy)
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"),
+    [
+        (lambda gang: _random.random(), "differs between two calls"),
+        (lambda gang: float("nan"), "NaN for"),
+        (lambda gang: gang.job, "should be a number"),
+    ],
+)
+def test_an_order_of_a_queue_that_breaks_the_contract_is_found(order: QueueOrder, wrong: str) -> None:
+    with pytest.raises(BrokenContract, match=wrong):
+        check_queue_order(order)
 
 
 @pytest.mark.parametrize(

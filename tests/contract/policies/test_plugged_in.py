@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from peloton.model.states import TaskType
+from placement.config import PlacementSettings
 from placement.core.batch import Batch
 from placement.core.plan import plan
 from placement.core.policy import Desired, FreeHosts, Policy, Scorer, TaskAmounts
@@ -23,9 +24,18 @@ from resmgr.core.preemption.same_pool import SamePoolPolicy
 from resmgr.core.preemption.view import Candidates, PoolView
 from simulator.cli import simulate
 from tests.unit.placement.fakes import running
-from tests.unit.placement.samples import gang, host, needs
+from tests.unit.placement.samples import gang, host, needs, returning
 from tests.unit.resmgr_preemption.samples import numbers, task, victims, waiting
 from tests.unit.resmgr_preemption.test_cross_pool import over
+
+
+def test_a_strategy_that_is_plugged_in_places_services(installed: Path) -> None:
+    """The own strategy would spread them; a task still returns to its host."""
+    strategy = PlacementSettings(strategy="packed").rules(TaskType.STATELESS).strategy
+    family = strategy.family(gang())
+    assert not family.even and strategy.policy(family).scorer is Scorer.BEST_FIT
+    back = strategy.family(returning("host-1"))
+    assert strategy.policy(back).desired is Desired.HOST
 
 
 def _last(hosts: FreeHosts, task: TaskAmounts) -> Any:
@@ -123,3 +133,32 @@ def test_the_simulator_takes_the_settings_of_an_engine(tmp_path: Path, installed
     refused = CliRunner().invoke(simulate, [*given, "--placement", str(tmp_path / "wrong.yaml")])
     assert refused.exit_code == 1
     assert "scorer" in refused.output and "there are: alignment, default" in refused.output
+
+
+def _ends(folder: Path, *options: str) -> list[str]:
+    """Return the names of the jobs in the order in which they end."""
+    rows = folder / "out"
+    given = ["--trace", str(folder / "jobs.jsonl"), "--cluster", str(folder / "cluster.yaml")]
+    ran = CliRunner().invoke(simulate, [*given, "--decisions", str(rows), *options])
+    assert ran.exit_code == 0, ran.output
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    return [line["run"][:36] for line in lines if line["what"] == "launch"]
+
+
+def test_the_simulator_takes_the_settings_of_a_resource_manager(tmp_path: Path, installed: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("hosts: [{count: 1, cpu: 8, memory: 8000}]\n")
+    sizes = (8, 8, 4, 2)
+    jobs = [
+        {"name": f"j{at}", "submit": at and 10 + at, "pool": "/x", "seconds": 100, "cpu": cpu, "memory": 100}
+        for at, cpu in enumerate(sizes)
+    ]
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+    (tmp_path / "order.yaml").write_text("admission: {queue_order: smallest_first}\n")
+    plain, ordered = _ends(tmp_path), _ends(tmp_path, "--resmgr", str(tmp_path / "order.yaml"))
+    assert len(plain) == len(ordered) == len(sizes)
+    assert ordered == [plain[0], plain[3], plain[2], plain[1]]
+    (tmp_path / "wrong.yaml").write_text("entitlement_policy: none\n")
+    given = ["--trace", str(tmp_path / "jobs.jsonl"), "--cluster", str(tmp_path / "cluster.yaml")]
+    refused = CliRunner().invoke(simulate, [*given, "--resmgr", str(tmp_path / "wrong.yaml")])
+    assert refused.exit_code == 1
+    assert "entitlement_policy" in refused.output and "there are: default, fixed_shares" in refused.output

@@ -11,6 +11,7 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.policies import OWN, Policies
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps, T
 from resmgr.core.state.entities import Gang, Task
@@ -51,8 +52,10 @@ class World:
         limits: Limits | None = None,
         capacity: Resources | None = CAPACITY,
         slack: Resources = ZERO,
+        policies: Policies = OWN,
     ) -> None:
-        self.scheduler = Scheduler(replace(limits or Limits(), sharing_interval=0.0), "stream")
+        held = replace(limits or Limits(), sharing_interval=0.0)
+        self.scheduler = Scheduler(held, "stream", policies=policies)
         self.now = 1000.0
         for pool in pools or (PoolConfig("a", "a", "root", kinds()),):
             self.scheduler.tree.insert(pool)
