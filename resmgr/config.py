@@ -13,9 +13,9 @@ from peloton.config.plugins import DEFAULT, policy, registered
 from peloton.config.settings import DaemonSettings
 from peloton.config.sources import Variable
 from peloton.durations import parse_duration
-from resmgr.core.policies import Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.state.limits import Limits
+from resmgr.core.state.policies import Policies
 from storage.config import StorageSettings
 
 

@@ -21,8 +21,8 @@ from peloton.model.states import PlacementStrategy, TaskType
 from placement.core.model import Gang, Host, HostClass, Needs, Task
 from placement.core.policy import FreeHosts, HostScore, TaskAmounts
 from placement.core.strategy import Strategy
-from resmgr.core.entitlement.policy import EntitlementPolicy, SharingPools, sharing_pools
 from resmgr.core.preemption.order import Takeable, VictimOrder
+from resmgr.core.state.entitlement_policy import EntitlementPolicy, SharingPools, sharing_pools
 from resmgr.core.state.queue_order import QueuedGang, QueueOrder, turn_of
 
 ROUNDS = 100
@@ -163,16 +163,21 @@ def _depth(parents: list[int], row: int) -> int:
 
 
 def _queued(random: Random) -> QueuedGang:
-    amounts = [random.randrange(1_000_000) for _ in range(4)]
-    kinds = [random.random() < 0.5 for _ in range(3)]
-    labels = tuple((f"key-{at}", f"value-{at}") for at in range(random.randrange(3)))
+    cpu, memory, disk, gpu = (random.randrange(1_000_000) for _ in range(4))
+    preemptible, controller, revocable = (random.random() < 0.5 for _ in range(3))
+    labels = tuple([(f"key-{at}", f"value-{at}") for at in range(random.randrange(3))])
     return QueuedGang(
         f"/p{random.randrange(5)}",
         str(UUID(int=random.getrandbits(128))),
         random.randrange(10),
         random.randrange(1, 100),
-        *amounts,
-        *kinds,
+        cpu,
+        memory,
+        disk,
+        gpu,
+        preemptible,
+        controller,
+        revocable,
         labels,
     )
 

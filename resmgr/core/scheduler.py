@@ -21,7 +21,6 @@ from resmgr.core.placing.handover import hand_over
 from resmgr.core.placing.owned import take_claim
 from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
 from resmgr.core.placing.runs import kill, observe
-from resmgr.core.policies import OWN, Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.state.classes import ClassCapacities
@@ -31,6 +30,7 @@ from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewAlone, NewTask, Shape
 from resmgr.core.state.owners import NOBODY
 from resmgr.core.state.placements import Handover, PlacementFailure, Proposal, Rejection, ReservedGang
+from resmgr.core.state.policies import OWN, Policies
 from resmgr.core.state.pool import Pool
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from resmgr.core.policies import OWN, Policies
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.limits import Limits
+from resmgr.core.state.policies import OWN, Policies
 from simulator.world.kernel import Kernel, Life
 from simulator.world.network import Caller
 from simulator.world.universe import Universe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from resmgr.core.entitlement.policy import SharingPools
+from resmgr.core.state.entitlement_policy import SharingPools
 
 
 def fixed_shares(pools: SharingPools, capacity: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -36,10 +36,10 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
-from resmgr.core.entitlement.policy import EntitlementPolicy, shared, sharing_pools
 from resmgr.core.entitlement.slack import divide_slack_cpu, slack_needs, slack_of, slack_ratio
 from resmgr.core.entitlement.water_fill import divide, weights_of
 from resmgr.core.state.amounts import Vector
+from resmgr.core.state.entitlement_policy import EntitlementPolicy, shared, sharing_pools
 
 _CPU = KINDS.index("cpu")
 _STATIC = ReservationType.STATIC

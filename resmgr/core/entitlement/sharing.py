@@ -12,10 +12,10 @@ from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState
 from resmgr.core.entitlement.by_class import ClassedSnapshot, entitlements_by_class
 from resmgr.core.entitlement.fair_share import Division, LeafLoads, Load
-from resmgr.core.entitlement.policy import EntitlementPolicy
 from resmgr.core.entitlement.usable import Admits, Counted, leave_out_unusable, place
 from resmgr.core.state.amounts import NOTHING, Charge, Vector
 from resmgr.core.state.classes import ClassCapacities, Classes
+from resmgr.core.state.entitlement_policy import EntitlementPolicy
 from resmgr.core.state.infeasible import Infeasible, beyond_capacity
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.needs import Needs

@@ -10,8 +10,8 @@ from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.plural import plural
 from peloton.model.pool import KindConfig, PoolConfig, child_path
 from peloton.model.resources import KINDS, Resources
-from resmgr.core.entitlement.policy import EntitlementPolicy
 from resmgr.core.state.classes import ClassCapacities, Classes
+from resmgr.core.state.entitlement_policy import EntitlementPolicy
 from resmgr.core.state.pool import Pool, PoolPart
 from resmgr.core.state.pool_checks import check_against_tree, check_alone
 

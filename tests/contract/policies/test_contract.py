@@ -18,8 +18,8 @@ from placement.core.model import Gang
 from placement.core.policy import FreeHosts, HostScore, TaskAmounts
 from placement.core.strategy import Family
 from resmgr.config import PreemptionSettings, ResmgrSettings
-from resmgr.core.entitlement.policy import SharingPools
 from resmgr.core.preemption.order import Takeable, VictimOrder
+from resmgr.core.state.entitlement_policy import SharingPools
 from resmgr.core.state.queue_order import QueueOrder
 from simulator.policies import (
     BrokenContract,

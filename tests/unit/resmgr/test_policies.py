@@ -11,11 +11,11 @@ from peloton.model.host_class import HostClass
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import ZERO, Resources
 from peloton.model.states import TaskType
-from resmgr.core.entitlement.policy import SharingPools
 from resmgr.core.planning.admission import PlannedGangs, plan_admission
 from resmgr.core.planning.pools import plan_pool
-from resmgr.core.policies import Policies
 from resmgr.core.state.classes import ClassCapacity
+from resmgr.core.state.entitlement_policy import SharingPools
+from resmgr.core.state.policies import Policies
 from resmgr.core.state.queue_order import QueuedGang
 from tests.unit.resmgr.world import OTHER_JOB, World, kinds, needs
 

@@ -11,13 +11,13 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, ZERO, Resources
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskState, TaskType
-from resmgr.core.policies import OWN, Policies
 from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps, T
 from resmgr.core.state.entities import Gang, Task
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import Needs, NewTask
 from resmgr.core.state.placements import NO_HOSTS, PlacementFailure, Proposal, Rejection
+from resmgr.core.state.policies import OWN, Policies
 from resmgr.core.state.pool import Pool
 from resmgr.core.state.queues import PoolQueues
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resmgr.core.entitlement.policy import EntitlementPolicy
+from resmgr.core.state.entitlement_policy import EntitlementPolicy
 from resmgr.core.state.queue_order import QueueOrder
 
 
