@@ -46,6 +46,7 @@ WRITES = {
     "host_pools": {"write"},
     "lockdowns": {"write", "delete"},
     "usage": {"write", "close", "expire"},
+    "history": set(),
 }
 """Of the store's repositories."""
 Call = scheduler_pb2.Call
