@@ -142,7 +142,9 @@ def kubeconfig(cluster: ClusterSettings, layout: Layout) -> str:
 def _further_mesos(
     number: int, named: NamedCluster, cluster: ClusterSettings, layout: Layout, ports: Ports
 ) -> Iterator[Component]:
-    """Yield the master and the agents of a further Mesos cluster."""
+    """Yield the master and the agents of a further cluster; one of Kubernetes runs already."""
+    if named.kubernetes:
+        return
     master = _named(_master_of(named.name), cluster, layout, ports, cluster.mesos_masters + number)
     yield master
     first = len(cluster.agents) + sum(len(each.agents) for each in cluster.clusters[:number])
@@ -314,7 +316,7 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
         membership = {"kind": "zookeeper", "servers": servers}
     shared: Tree = {"membership": membership, **_auth(cluster, layout)}
     store: Tree = {"storage": storage_settings(cluster, layout, ports)}
-    images = cluster.images != "refuse" or bool(cluster.kubernetes)
+    images = cluster.images != "refuse" or cluster.runs_pods
     jobs: Tree = {**store, "images": images, "hosts_address": LOOPBACK}
     own: dict[str, Tree] = {
         "hostmgr": {
@@ -335,9 +337,8 @@ def _daemons(cluster: ClusterSettings, layout: Layout, ports: Ports, master: str
             settings = {**shared, **_tls(kind, cluster, layout), **own[kind]}
             yield _daemon(f"{kind}{i}", kind, ports(f"{kind}{i}", kind, i), settings, cluster)
     for i, further in enumerate(cluster.clusters, cluster.instances.hostmgr):
-        name, http = f"hostmgr-{further.name}", ports(_master_of(further.name), "mesos-master", 0)[0]
-        mesos = _mesos({"master": f"{LOOPBACK}:{http}", "cluster": further.name}, cluster, layout)
-        settings = {**shared, **_tls("hostmgr", cluster, layout), **own["hostmgr"], **mesos}
+        name, manager = f"hostmgr-{further.name}", _further_manager(further, cluster, layout, ports)
+        settings = {**shared, **_tls("hostmgr", cluster, layout), **own["hostmgr"], **manager}
         yield _daemon(name, "hostmgr", ports(name, "hostmgr", i), settings, cluster)
     seen: Counter[str] = Counter()
     for i, task_types in enumerate(cluster.instances.placement):
@@ -377,6 +378,18 @@ def _cluster_manager(master: str, cluster: ClusterSettings, layout: Layout, port
     served = {"port": ports(SANDBOXES, SANDBOXES, 0)[0]}
     access = {"kubeconfig": kubeconfig(cluster, layout), "namespace": kubernetes.NAMESPACE}
     return {"kubernetes": {**access, "sandboxes": served, **own}}
+
+
+def _further_manager(named: NamedCluster, cluster: ClusterSettings, layout: Layout, ports: Ports) -> Tree:
+    """Return the settings by which the host manager of a further cluster calls Mesos, or Kubernetes."""
+    if not named.kubernetes:
+        http = ports(_master_of(named.name), "mesos-master", 0)[0]
+        return _mesos({"master": f"{LOOPBACK}:{http}", "cluster": named.name}, cluster, layout)
+    served = {"port": ports(f"{SANDBOXES}-{named.name}", SANDBOXES, 0)[0]}
+    access = {"kubeconfig": str(Path(named.kubernetes).absolute()), "namespace": kubernetes.NAMESPACE}
+    return {
+        "kubernetes": {**access, "cluster": named.name, "default_image": PROCESS, "sandboxes": served},
+    }
 
 
 def _mesos(settings: Tree, cluster: ClusterSettings, layout: Layout) -> Tree:

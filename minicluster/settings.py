@@ -124,12 +124,15 @@ def _three_agents(first_port: int = 31000) -> tuple[Agent, ...]:
 
 
 class NamedCluster(Settings):
-    """A further Mesos cluster: a master, agents and a hostmgr. Its hosts are named `<name>/<hostname>`."""
+    """A further cluster: a hostmgr, a Mesos master and agents. Its hosts are named `<name>/<hostname>`."""
 
     name: str
     """Up to 63 letters, digits and `_.-`, with no sign at an end."""
     agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
     """Its agents; three where none is named."""
+    kubernetes: str = ""
+    """In place of Mesos: the kubeconfig of a cluster of Kubernetes that runs already, with a namespace
+    `peloton`. `agents` do not count then."""
 
     @field_validator("name")
     @classmethod
@@ -186,7 +189,7 @@ class ClusterSettings(Settings):
     far as the machine allows, and `up` says where it does not; `require`, or `up` refuses. Where not set:
     `auto` in a secure cluster, `none` in others."""
     clusters: tuple[NamedCluster, ...] = ()
-    """Further Mesos clusters beside the first one, which has no name."""
+    """Further clusters beside the first one, which has no name."""
     master_flags: tuple[str, ...] = ()
     """Further flags for the own master, as `python -m minicluster.mesos.master --help` lists them."""
     agent_flags: tuple[str, ...] = ()
@@ -226,6 +229,11 @@ class ClusterSettings(Settings):
     @property
     def _has_agents(self) -> bool:
         return self.simulated is None and not (self.mesos or self.kubernetes)
+
+    @property
+    def runs_pods(self) -> bool:
+        """Whether tasks may run on Kubernetes."""
+        return bool(self.kubernetes) or any(each.kubernetes for each in self.clusters)
 
     @property
     def has_kubelets(self) -> bool:
