@@ -46,7 +46,7 @@ WRITES = {
     "host_pools": {"write"},
     "lockdowns": {"write", "delete"},
     "usage": {"write", "close", "expire"},
-    "history": set(),
+    "history": {"write"},
 }
 """Of the store's repositories."""
 Call = scheduler_pb2.Call

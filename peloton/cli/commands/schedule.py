@@ -32,7 +32,14 @@ def schedule() -> None:
 
 @schedule.command("list")
 @click.option("--pool", default="", metavar="PATH", help="Only those in this pool and below.")
-@click.option("-n", "--limit", type=click.IntRange(1, MOST_LISTED), default=MOST_LISTED, show_default=True)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, MOST_LISTED),
+    default=MOST_LISTED,
+    show_default=True,
+    help="List at most this number.",
+)
 @pass_session
 def list_(session: Session, pool: str, limit: int) -> None:
     """List the jobs with a schedule, the one that runs next first, paused ones last."""
