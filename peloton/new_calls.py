@@ -9,42 +9,43 @@ iterations that hold nothing, between two pieces of its own.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 
 QUIET_ITERATIONS = 8
 """Calls are let in until none has begun for this number of iterations: the thread of gRPC that takes them
 needs some time for the next one."""
 MOST_ITERATIONS = 200
 """Calls that never end to come do not stop the work."""
-PAUSE_SECONDS = 0.01
-"""Work in short pieces pays for it this rarely: 8 iterations take about 0.1 ms."""
+HELD_SECONDS = 0.01
+"""After so much work calls are let in: 8 iterations take about 0.1 ms."""
 
 
 class NewCalls:
     """The calls that have begun in this process, whose servers run on one event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._begun = 0
-        self._next = clock()
+        self._held = 0.0
 
     def note(self) -> None:
         """Note that a call has begun."""
         self._begun += 1
 
-    async def let_in(self) -> None:
-        """Let other tasks run once and, if that was not done for a while, let in the calls that wait."""
+    async def let_in(self, held: float) -> None:
+        """Let other tasks run once and, after much work, let in the calls that wait.
+
+        `held`: the seconds for which the work of the caller has held the loop since it called last.
+        """
+        self._held += held
         await asyncio.sleep(0)
-        if self._clock() < self._next:
+        if self._held < HELD_SECONDS:
             return
+        self._held = 0.0
         quiet = iterations = 0
         while quiet < QUIET_ITERATIONS and iterations < MOST_ITERATIONS:
             begun = self._begun
             await asyncio.sleep(0)
             quiet = quiet + 1 if self._begun == begun else 0
             iterations += 1
-        self._next = self._clock() + PAUSE_SECONDS
 
 
 NEW_CALLS = NewCalls()

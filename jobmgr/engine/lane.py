@@ -121,6 +121,8 @@ class Lane:
         self._fenced: set[JobId] = set()
         """Jobs whose part of the cycle under way is not stored."""
         self._storing = False
+        self._held = 0.0
+        """Seconds for which the last cycle held the event loop."""
         self._batch: list[Item] = []
         self._closed = ""
         self._runs = TracedRuns()
@@ -211,7 +213,7 @@ class Lane:
                 await self._wait_for_event()
                 while self._actions:
                     await self._run_action(*self._actions.popleft())
-                await NEW_CALLS.let_in()
+                await NEW_CALLS.let_in(self._held)
                 await self._run_cycle()
         except Fenced as error:
             self.problem = str(error)
@@ -225,6 +227,7 @@ class Lane:
         with CYCLE_SECONDS.time():
             self._storing = True
             cycle = self.core.run_cycle([event for event, _ in batch], now)
+            self._held = self._clock.monotonic() - now.monotonic
             await self._store(cycle)
             self._storing = False
         if self._fenced:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
@@ -50,12 +51,13 @@ class Preempted:
 async def run_in_steps(steps: Steps[T]) -> T:
     """Run a generator of steps and let other tasks run after each step."""
     while True:
+        begun = time.perf_counter()
         try:
             next(steps)
         except StopIteration as end:
             result: T = end.value
             return result
-        await NEW_CALLS.let_in()
+        await NEW_CALLS.let_in(time.perf_counter() - begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +176,10 @@ class Driver:
                     async with asyncio.timeout(max(times.admission_interval, resting)):
                         await self._wake.wait()
             self._wake.clear()
+            begun = time.perf_counter()
             if self.cycle():
                 self._wake.set()
-                await NEW_CALLS.let_in()
+                await NEW_CALLS.let_in(time.perf_counter() - begun)
             else:
                 await asyncio.sleep(times.admission_pause)
 

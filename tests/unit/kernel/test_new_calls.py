@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.new_calls import MOST_ITERATIONS, PAUSE_SECONDS, QUIET_ITERATIONS, NewCalls
+from peloton.new_calls import HELD_SECONDS, MOST_ITERATIONS, QUIET_ITERATIONS, NewCalls
 
 CALLS = 100
 
@@ -50,7 +50,7 @@ async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Await
 
 async def test_calls_that_wait_come_in_between_few_pieces_of_work() -> None:
     new_calls = NewCalls()
-    assert await pieces_until_answered(new_calls, new_calls.let_in) < CALLS
+    assert await pieces_until_answered(new_calls, lambda: new_calls.let_in(0.012)) < CALLS
 
 
 async def test_without_it_each_call_waits_for_two_pieces_of_work() -> None:
@@ -85,14 +85,14 @@ class Iterations:
     ],
 )
 async def test_the_loop_runs_until_no_call_begins(calls: int, fewest: int, most: int) -> None:
-    now = 0.0
-    new_calls = NewCalls(lambda: now)
+    new_calls = NewCalls()
     iterations = Iterations(new_calls, calls)
     counting = asyncio.create_task(iterations.count())
-    await new_calls.let_in()
+    await new_calls.let_in(HELD_SECONDS)
     assert fewest <= iterations.seen <= most
     seen = iterations.seen
-    now += PAUSE_SECONDS / 2  # once in a pause is enough
-    await new_calls.let_in()
-    assert iterations.seen <= seen + 1
+    await new_calls.let_in(HELD_SECONDS * 0.6)  # short pieces pay for it together
+    assert iterations.seen == seen + 1
+    await new_calls.let_in(HELD_SECONDS * 0.6)
+    assert iterations.seen > seen + QUIET_ITERATIONS
     counting.cancel()
