@@ -338,17 +338,17 @@ class History(Protocol):
     """Blocks of samples over time, which few rows hold."""
 
     async def write(self, blocks: Sequence[HistoryBlock], keep_seconds: int) -> None:
-        """Insert or replace blocks, and drop those of their scopes and steps that are so much older.
+        """Insert or replace blocks, and drop older ones of their scopes and steps after `keep_seconds`.
 
-        Cassandra drops each block so many seconds after it was written, and may have written some of them
-        where the outcome is unknown.
+        Cassandra counts these from when a block was written, and may have written some of the blocks where
+        the outcome is unknown.
         """
         ...
 
     async def read(
         self, scope: str, step: int, starts: Sequence[int], part: int | None = None
     ) -> Sequence[HistoryBlock]:
-        """Return the blocks with one of some begins, in their order, by parts; with `part`, that of each."""
+        """Return the blocks that begin at `starts`, in that order, by parts; with `part`, that part alone."""
         ...
 
 

@@ -88,7 +88,7 @@ class Peers:
         return self._registry.seen().table.generation
 
     async def changed(self, within: float) -> None:
-        """Wait for a change of who owns what, for at most so many seconds."""
+        """Wait until it has changed who owns what, at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._registry.changed()

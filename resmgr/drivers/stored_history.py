@@ -147,7 +147,7 @@ def _decoded(body: bytes, columns: Sequence[str]) -> dict[str, Values]:
 def _joined(
     rows: Sequence[HistoryBlock], scope: Scope, starts: Sequence[int], step: int, seconds: int
 ) -> dict[str, Values]:
-    """Return the values of blocks that follow each other, each of so many seconds, by subject."""
+    """Return the values by subject of blocks that follow each other, each of `seconds`."""
     each = seconds // step
     places = {start: at * each for at, start in enumerate(starts)}
     found: dict[str, Values] = {}

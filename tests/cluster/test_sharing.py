@@ -39,7 +39,7 @@ def owners(harness: Harness) -> list[sharing.Owner]:
 
 
 def settled(harness: Harness, count: int, seconds: float = 60) -> None:
-    """Wait until so many job managers have fair parts of all shards, and none moves."""
+    """Wait until each of `count` job managers has a fair part of the shards, and none moves."""
     last: list[sharing.Owner] = []
 
     def fair() -> bool:
