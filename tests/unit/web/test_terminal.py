@@ -136,6 +136,7 @@ def test_a_shell_answers_and_has_the_size_of_the_window(found: FakeCluster) -> N
     assert end.session == "session-1"
 
 
+@pytest.mark.extended  # hung once in five runs: bash may drop what is typed before its prompt
 def test_a_shell_ends_with_its_browser(found: FakeCluster, tmp_path: Path) -> None:
     with opened(client_of(found)) as socket:
         socket.send_bytes(b"echo $$ > pid; echo rea''dy; sleep 1000\r")
