@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobmgr.core.cycle import Core
+from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from peloton.model.ids import Run
+from peloton.model.workload import NO_JOB_WORKLOAD
 from placement.core.instructions import Begin
 from placement.core.rounds import Rounds
 from resmgr.core.scheduler import Scheduler
@@ -17,6 +19,8 @@ from resmgr.core.state.pool import Pool
 
 _DECIDED = ("tasks", "runtime", "workflows", "volumes", "events", "kills", "held")
 """What a change of a job decides."""
+_COMPARED = {("not created",): NOT_CREATED, ("no job workload",): NO_JOB_WORKLOAD}
+"""Values of which jobmgr's core asks whether they are the same object."""
 
 
 class Steps:
@@ -175,13 +179,18 @@ class OfJobmgr:
         self._cycle: Cycle | None = None
 
     def name(self, value: Any) -> tuple[Any, ...] | None:
-        """Return the name of the core or of its cycle."""
+        """Return the name of the core, of its cycle, or of a value that is compared by identity."""
         if value is self._core:
             return ("core",)
+        for name, compared in _COMPARED.items():
+            if value is compared:
+                return name
         return ("cycle",) if value is not None and value is self._cycle else None
 
     def find(self, name: tuple[Any, ...]) -> Any:
         """Return what has a name."""
+        if name in _COMPARED:
+            return _COMPARED[name]
         return self._core if name == ("core",) else self._cycle
 
     def note(self, answer: Any) -> None:

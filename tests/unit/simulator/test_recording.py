@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from peloton.model.ids import PoolId
+from jobmgr.core.cycle import Core
+from jobmgr.core.state.cache import NOT_CREATED
+from jobmgr.core.state.events import Now
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobRuntime
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import Resources
+from peloton.model.states import JobState, TaskState
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.scheduler import Scheduler
 from simulator.daemons.resmgr_term import ResmgrOptions
@@ -21,6 +27,7 @@ from simulator.recording.replay import Replay, replay
 from simulator.recording.texts import text_of
 from simulator.simulation import Options, Simulation
 from simulator.world.agents import HostSpec
+from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 
 
 def pool(name: PoolId) -> PoolConfig:
@@ -63,6 +70,17 @@ def test_a_replay_decides_the_same(journals: Path, core: str) -> None:
     calls = sum((each.calls for each in replays), Counter())
     wanted = {"jobmgr": "run_cycle", "placement": "handle", "resmgr": "__next__"}
     assert calls[wanted[core]] > 0 and any(each.states for each in replays)
+
+
+def test_a_job_that_is_recovered_half_created_is_replayed(tmp_path: Path) -> None:
+    row = replace(NOT_CREATED, state=TaskState.PENDING, goal=TaskState.SUCCEEDED, run=1, desired_run=1)
+    runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1)
+    with Recorder("jobmgr", tmp_path).recording():
+        core = Core()
+        core.recover(stored_job(runtime, {1: row}, spec(4, version=0)))
+        assert len(core.run_cycle([], Now(1, 1.0)).changes[JobId(JOB)].tasks) == 3
+    (replayed,) = found(tmp_path, "jobmgr")
+    assert replayed.difference is None and replayed.calls == {"recover": 1, "run_cycle": 1}
 
 
 def test_another_decision_is_told(
