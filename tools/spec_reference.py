@@ -470,7 +470,7 @@ validate` without a cluster. MB are those of 1,048,576 bytes; `512M` is refused,
 | a job: batch, daemon, stateful, or a service of the v0 API | [JobConfig](#job-jobconfig) | `peloton run` |
 | a service | [JobSpec](#service-jobspec) | `peloton run`, `peloton job stateless create` |
 | a resource pool | [ResourcePoolConfig](#respool-resourcepoolconfig) | `peloton respool create` |
-| a minicluster | [its settings](#a-minicluster) | `peloton minicluster up --config` |
+| a minicluster | [its settings](#a-minicluster) | `peloton minicluster up --config FILE` |
 
 A **daemon** is a job with `type: DAEMON`: one instance on each host that matches, so without
 `instanceCount` and `instanceConfig`. A **stateful** job has a `volume`. A daemon of Peloton itself has

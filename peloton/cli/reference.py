@@ -60,6 +60,7 @@ refused. By a name or by ZooKeeper, the leaders are looked for below `--zkroot`,
 `-e NAME` is looked up in `~/.peloton/clusters.json`, then in `/etc/peloton/clusters.json`. `zkURL` holds the
 ZooKeeper servers, separated by commas, with a path behind the last one where everything lies below it:
 
+<!-- spec: clusters -->
 ```json
 {
   "clusters": [

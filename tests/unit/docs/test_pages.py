@@ -1,4 +1,4 @@
-"""The pages of the documentation: their links, the navigation, and the commands that they name."""
+"""The pages of the documentation: their links, and the navigation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.command_tree import commands
 from tools.docs import FENCE, PAGES, ROOT, links
 from tools.spec_reference import slug
 
 DOCS = sorted(file for file in (ROOT / "docs").rglob("*.md"))
 ALL = [*DOCS, *(ROOT / name for name in PAGES)]
-NEW = ("troubleshooting.md", "coming-from.md", "mcp.md")
 
 
 def anchors(page: Path) -> set[str]:
@@ -55,19 +53,3 @@ def test_the_navigation_has_each_page_once() -> None:
     with (ROOT / "zensical.toml").open("rb") as file:
         listed = sorted(navigation(tomllib.load(file)["project"]["nav"]))
     assert listed == sorted(str(page.relative_to(ROOT)) for page in ALL)
-
-
-@pytest.mark.parametrize("name", NEW)
-def test_named_commands_exist(name: str) -> None:
-    known = {" ".join(path) for path in commands()} | {
-        "minicluster status",
-        "minicluster start",
-        "minicluster up",
-    }
-    known |= {path.rpartition(" ")[0] for path in known}
-    text = (ROOT / "docs" / name).read_text()
-    for line in re.findall(r"`peloton ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)", text):
-        words = line.split()
-        assert any(" ".join(words[:count]) in known for count in range(1, len(words) + 1)), line
-        if words[0] in {each.partition(" ")[0] for each in known if " " in each} and len(words) > 1:
-            assert any(each in known for each in (" ".join(words[:2]), " ".join(words[:3]))), line
