@@ -28,6 +28,7 @@ import yaml
 
 from mesos.v1 import mesos_pb2
 from minicluster.cluster import Cluster
+from minicluster.mesos.master.core.simulated_agents import SECONDS_LABEL
 from minicluster.settings import ClusterSettings, Simulated, read_cluster
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
@@ -49,7 +50,6 @@ POLL_SECONDS = 1.0
 CALL_SECONDS = 120.0
 ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 ACTIVE = [state for state in job_pb2.JobState.values() if state not in (*ENDED, job_pb2.UNKNOWN)]
-SECONDS_LABEL = "peloton.simulated_seconds"
 
 Class = tuple[str, int, int, int, float, int]
 """Name, workloads of a queue, ms between two, ms of a run, cores, priority."""

@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks.kueue import (
-    SECONDS_LABEL,
-    TESTS,
-    Workload,
-    config_of,
-    generator_of,
-    result_of,
-)
+from benchmarks.kueue import TESTS, Workload, config_of, generator_of, result_of
+from minicluster.mesos.master.core.simulated_agents import SECONDS_LABEL
 from peloton.model.resources import Resources
 from peloton.wire.validation.job import validated
 from simulator.jobs import SimJob

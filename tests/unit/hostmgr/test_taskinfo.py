@@ -9,6 +9,7 @@ from hostmgr.mesos.taskinfo import task_info
 from hostmgr.mesos.translate import ResourceTemplates, agent_from, offer_from, sums
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
+from minicluster.mesos.master.core.simulated_agents import EXIT_LABEL, SECONDS_LABEL
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
@@ -89,6 +90,14 @@ def test_names_labels_discovery_and_grace() -> None:
     own = config()
     own.killGracePeriodSeconds = 5
     assert info(own).kill_policy.grace_period.nanoseconds == 5_000_000_000
+
+
+@pytest.mark.parametrize("key", [SECONDS_LABEL, EXIT_LABEL])
+def test_labels_for_simulated_agents_reach_them(key: str) -> None:
+    """Kueue's workloads all ran for a second, as the labels had a prefix that is dropped."""
+    own = config()
+    own.labels.add(key=key, value="7")
+    assert {each.key: each.value for each in info(own).labels.labels}[key] == "7"
 
 
 def test_a_task_has_the_time_to_save_that_it_asks_for_and_the_operator_allows() -> None:

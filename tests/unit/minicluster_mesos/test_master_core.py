@@ -165,8 +165,8 @@ def drive(
 @pytest.mark.parametrize(("exit_code", "end"), [("0", mesos.TASK_FINISHED), ("3", mesos.TASK_FAILED)])
 def test_a_simulated_task_runs_for_its_time_and_ends_with_its_exit_code(exit_code: str, end: int) -> None:
     simulated, message = simulation()
-    message.task.labels.labels.add(key="peloton.simulated_seconds", value="2")
-    message.task.labels.labels.add(key="peloton.simulated_exit", value=exit_code)
+    message.task.labels.labels.add(key="simulated.seconds", value="2")
+    message.task.labels.labels.add(key="simulated.exit", value=exit_code)
     states = drive(simulated, simulated.handle("a", message, 0), 0)
     assert states == [mesos.TASK_STARTING, mesos.TASK_RUNNING]
     assert simulated.due(1.9) == []

@@ -1,8 +1,8 @@
 """Simulated agents: they run nothing, but their tasks start, run for a given time and end.
 
 They speak the same messages as real agents. One object stands for all of them; its clock is one heap.
-A task's time is the label ``peloton.simulated_seconds`` or the default, its exit code the label
-``peloton.simulated_exit`` or 0. A kill ends a task at once. Where launches have costs, each agent pays them.
+A task's time is the label ``simulated.seconds`` or the default, its exit code the label
+``simulated.exit`` or 0. A kill ends a task at once. Where launches have costs, each agent pays them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from minicluster.mesos.common.agent_link import (
 from minicluster.mesos.common.launch_costs import NO_COSTS, LaunchCosts, LaunchQueue, too_late
 from minicluster.mesos.common.status_updates import Key, UpdateStreams
 
-SECONDS_LABEL = "peloton.simulated_seconds"
-EXIT_LABEL = "peloton.simulated_exit"
+SECONDS_LABEL = "simulated.seconds"
+EXIT_LABEL = "simulated.exit"
+"""The host manager drops labels of users that begin with `peloton.`."""
 
 _STATUS = mesos.TaskStatus
 _KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
