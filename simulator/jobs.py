@@ -27,7 +27,7 @@ class SimJob:
     resources: Resources
     """What each instance needs."""
     seconds: float
-    """How long each instance runs."""
+    """How long each instance runs; of a service, after which time it is stopped."""
     instances: int = 1
     gang: bool = True
     """Whether all instances start together, or not at all."""

@@ -73,6 +73,7 @@ class Simulation:
         self._engines: list[Placement] = []
         self._pools = {path: pool_id for pool_id, path in pool_paths(pools).items()}
         self._seconds: dict[JobId, float] = {}
+        self._services: set[JobId] = set()
         self._next = 0
         self._open = 0
         self.network = Network(self.kernel, self)
@@ -113,6 +114,8 @@ class Simulation:
 
     def _behaviour(self, run: MesosTaskId) -> Course:
         seconds = self._seconds[run[:36]]
+        if run[:36] in self._services:
+            return Course(self.options.start_seconds, NEVER)
         if seconds < 0:
             return Course(self.options.start_seconds, -seconds, TaskState.FAILED)
         return Course(self.options.start_seconds, seconds)
@@ -150,16 +153,26 @@ class Simulation:
         job, job_id = self.jobs[number], job_id_of(number)
         pool_id = self._pools[job.pool]
         self._seconds[job_id] = job.seconds
+        if job.service:
+            self._services.add(job_id)
 
         def done(answer: Any) -> None:
             if isinstance(answer, PelotonError):
                 self.kernel.after(1.0, self._user.life, self._send, number)
+            elif job.service:
+                self.kernel.after(job.seconds, self._user.life, self._stop, job_id)
 
         self.network.call(self._user, "jobmgr", "on_create", (job_id, job.spec(pool_id)), done)
 
+    def _stop(self, job_id: JobId) -> None:
+        self.network.call(self._user, "jobmgr", "on_stop", (job_id,), lambda answer: None)
+
     def _note_end(self, job: CachedJob) -> None:
+        if job.job_id not in self._seconds:
+            return  # a service, which is known to have ended
         self._open -= 1
         del self._seconds[job.job_id]
+        self._services.discard(job.job_id)
         self.on_end(job)
         if not self._open and self._next == len(self.jobs):
             self.kernel.stop()

@@ -61,7 +61,7 @@ class Jobmgr:
         self.core = Core(options.limits)
         self.caller = Caller(life, term)
         self.on_end: Callable[[CachedJob], None] | None = None
-        """Called with each job that has ended."""
+        """Called with each job that has ended; with a service that is stopped perhaps more than once."""
         self.early = False
         """Whether a request is answered before it is stored. This and what follows are bugs to plant."""
         self.acts_early = False
@@ -185,7 +185,7 @@ class Jobmgr:
     def _stored(self, cycle: Cycle, batch: Sequence[tuple[Event, Callable[[Any], None] | None]]) -> None:
         self._storing = False
         self._kernel.point(self.life, "after a cycle is stored")
-        for job in self.core.commit(cycle):
+        for job in (*self.core.commit(cycle), *_stopped_services(cycle)):
             if self.on_end is not None:
                 self.on_end(job)
         if not self.acts_early:
@@ -269,6 +269,12 @@ class Jobmgr:
     def _require_ready(self) -> None:
         if not self._ready:
             raise Unavailable("this job manager reads what is stored")
+
+
+def _stopped_services(cycle: Cycle) -> list[CachedJob]:
+    """Return the services of a stored cycle that have ended. They stay active: they may be started again."""
+    changes = cycle.changes.values()
+    return [each.job for each in changes if each.lives_on and each.job.runtime.state.terminal]
 
 
 def cached(job_id: JobId, stored: StoredJob) -> CachedJob:

@@ -20,7 +20,7 @@ from simulator.workloads.public import MAX_SECONDS, csv_jobs, kueue_jobs, size_c
 
 _FIELDS = {
     "name", "submit", "pool", "class", "instances", "gang", "seconds", "cpu", "memory", "disk", "gpu",
-    "priority", "preemptible", "max_running_time", "max_failures",
+    "priority", "preemptible", "max_running_time", "max_failures", "service",
 }  # fmt: skip
 
 
@@ -93,6 +93,9 @@ def _job_of(wire: Mapping[str, Any], number: int, where: str) -> SimJob:
     instances = int(amount("instances", 1, MAX_INSTANCES))
     if instances < 1:
         raise InvalidArgument(f"{where}: instances", instances, "a number from 1 on")
+    gang, service = flag("gang", False), flag("service", False)
+    if gang and service:
+        raise InvalidArgument(f"{where}: gang", gang, "false for a service, whose instances start one by one")
     return SimJob(
         name=str(wire.get("name", f"job-{number}")),
         submit=amount("submit", None),
@@ -102,12 +105,13 @@ def _job_of(wire: Mapping[str, Any], number: int, where: str) -> SimJob:
         ),
         seconds=amount("seconds", None),
         instances=instances,
-        gang=flag("gang", False),
+        gang=gang,
         priority=int(amount("priority", 0, 2**31)),
         preemptible=flag("preemptible", True),
         longest=int(amount("max_running_time", 0)),
         max_failures=int(amount("max_failures", 0, 100)),
         kind=str(wire.get("class", "")),
+        service=service,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from peloton.model.states import TaskType
 from placement.config import PlacementSettings, own_strategy
@@ -29,6 +32,8 @@ from simulator.policies import (
     check_strategy,
     check_victim_order,
 )
+
+from .conftest import EXAMPLES
 
 
 @pytest.mark.usefixtures("installed")
@@ -165,6 +170,45 @@ def test_an_order_of_a_queue_that_breaks_the_contract_is_found(order: QueueOrder
 def test_a_name_that_is_no_policy_is_refused(installed: Path, name: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         PlacementSettings(scorer=name)
+
+
+@pytest.mark.parametrize(
+    ("daemon", "settings", "there"),
+    [
+        (
+            "resmgr",
+            {
+                "storage": {"path": "store.db"},
+                "entitlement_policy": "best",
+                "admission": {"queue_order": "best"},
+                "preemption": {"victim_order": "best"},
+            },
+            {
+                "entitlement_policy": "default, fixed_shares",
+                "admission.queue_order": "default, smallest_first",
+                "preemption.victim_order": "default, least_work",
+            },
+        ),
+        (
+            "placement",
+            {"strategy": "best", "scorer": "best"},
+            {"strategy": "default, packed", "scorer": "alignment, default, gone, mine, number"},
+        ),
+    ],
+)
+def test_a_daemon_does_not_start_with_a_name_that_is_no_policy(
+    installed: Path, tmp_path: Path, daemon: str, settings: Any, there: dict[str, str]
+) -> None:
+    (tmp_path / "daemon.yaml").write_text(yaml.safe_dump(settings))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(EXAMPLES)])}
+    command = [sys.executable, "-m", daemon, "-c", "daemon.yaml"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    told = " ".join((ran.stdout + ran.stderr).split())
+    assert ran.returncode != 0
+    for name, choice in there.items():
+        assert name in told and f"there are: {choice}" in told, told
 
 
 @pytest.mark.usefixtures("installed")

@@ -56,6 +56,19 @@ def test_waits_follow_from_the_hosts(tmp_path: Path) -> None:
     assert "mean wait, s" in result.output and "long" in result.output
 
 
+def test_a_service_runs_until_it_is_stopped(tmp_path: Path) -> None:
+    given = files(tmp_path)
+    service = {"name": "web", "submit": 0, "pool": "/x", "seconds": 500, "instances": 2, "service": True}
+    jobs = [service, {"name": "later", "submit": 10, "pool": "/x", "seconds": 5, "cpu": 4, "instances": 2}]
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+    result = run(*given, "--csv", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "out" / "jobs.csv").open())}
+    assert (rows["web"]["state"], rows["later"]["state"]) == ("KILLED", "SUCCEEDED")
+    assert 500 <= float(rows["web"]["completion"]) < 505
+    assert float(rows["later"]["wait"]) > 480, "each host has an instance of the service until it is stopped"
+
+
 def test_two_configurations_are_compared_over_seeds(tmp_path: Path) -> None:
     given = files(tmp_path)
     (tmp_path / "more.yaml").write_text(CLUSTER.replace("count: 2", "count: 8"))

@@ -109,6 +109,7 @@ def test_the_generator_of_kueue_is_a_workload_and_a_cluster(tmp_path: Path) -> N
         ("a.csv", PODS.replace(",400,", ",10,"), "a deletion after the pod was scheduled"),
         ("a.yaml", "- {className: a, count: 0}\n", "count"),
         ("a.yaml", "[", "is not YAML"),
+        ("a.jsonl", '{"submit":0,"seconds":9,"service":true,"gang":true}\n', "false for a service"),
         ("a.jsonl", '{"record":"job","job_id":"x"}\n', "an archive that peloton-archiver wrote"),
     ],
 )
