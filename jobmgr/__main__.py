@@ -121,6 +121,7 @@ async def leading(
         resmgr, hostmgrs = daemon.client(Role.RESMGR, shards=claim), daemon.hostmgrs(claim)
         finish = start_background(daemon, engine, resmgr, hostmgrs, access)
         daemon.spawn("accounts", engine.recovery.run_after(accountant.run))
+        daemon.spawn("history of usage", accountant.keep_history())
         stack.enter_context(knowing_runs(daemon.servers.door, engine))
         tell_problems(daemon, engine, stack)
         workflows = Workflows(engine)

@@ -167,6 +167,7 @@ class Share:
             hostmgr_sources=claiming.hostmgr_source,
         )
         scope.spawn("accounts", accountant.run())
+        scope.spawn("history of usage", accountant.keep_history())
         scope.spawn("lockdown", engine.lockdown.follow())
         scope.spawn("peers", peers.follow())
         stack.enter_context(daemon.checked(lambda: engine.lanes.problem))

@@ -125,6 +125,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
         )
         await clusters.open(daemon.clusters.names())
         sampler = Sampler(driver.scheduler, driver.clock, store.history)
+        driver.preempted.keep(store.history, driver.clock)
         changes = PoolChanges(driver, store.pools, capacity.fresh)
         served = services(driver, hostmgrs, changes, sampler, settings.preemption.period)
         starts = FollowedStarts(daemon.membership, lambda: groups(daemon.membership.clusters()), daemon.clock)
@@ -141,6 +142,7 @@ async def leading(daemon: Daemon[ResmgrSettings], stores: Stores, term: int) -> 
             daemon.spawn("stranger lookup", StrangerLookup(driver, recovery).run())
             daemon.spawn("store audit", StoreAudit(driver, recovery, settings.audit_interval).run())
             daemon.spawn("history", sampler.run())
+            daemon.spawn("history of preemptions", driver.preempted.run())
             spawn_scheduling(daemon, driver, hostmgrs)
             yield
     finally:

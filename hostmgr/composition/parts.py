@@ -27,13 +27,14 @@ from hostmgr.drivers.manager import HostManager
 from hostmgr.drivers.reconciliation import Reconciliation
 from hostmgr.drivers.records import HostRecords
 from hostmgr.drivers.reservations import ReservationPlanner
-from hostmgr.drivers.sampling import Sampler
+from hostmgr.drivers.sampling import COLUMNS, FINE_KEEP, Sampler
 from hostmgr.drivers.status_updates import CLIENTS, HOLDER, Entry, StatusUpdates
 from hostmgr.mesos.agent_statistics import AgentStatistics
 from peloton.daemon.lifecycle import Daemon
 from peloton.eventstream import EventRing
 from peloton.identity.agents import agent_access
 from peloton.model.shard import SHARDS
+from storage.histories.courses import Kept, StoredCourses
 from storage.interface import Store
 
 API_SERVER = "the API server of Kubernetes"
@@ -75,7 +76,7 @@ async def build_parts(
         manager.backend, manager.hosts, manager.core.reconciler, settings.mesos.agents_interval,
         clock.monotonic,
     )  # fmt: skip
-    history = HostHistory(clock)
+    history = HostHistory(clock, store.history, settings.framework)
     records = HostRecords(store.hosts, settings.cluster_name, history)
     await records.load()
     maintenance = Maintenance(records, manager, cluster, clock, settings.maintenance_interval)
@@ -84,7 +85,7 @@ async def build_parts(
     await pool_manager.load()
     known = KnownHostKeeper(
         settings.framework, store.known_hosts, KnownHosts(settings.lost_host_keep), cluster.sight,
-        maintenance, manager.runs, clock,
+        maintenance, manager.runs, clock, history,
     )  # fmt: skip
     await known.load()
     reconciliation = Reconciliation(
@@ -92,7 +93,11 @@ async def build_parts(
     )
     planner = ReservationPlanner(manager, store, clock)
     statistics = AgentStatistics(agent_access(settings.agents))
-    sampler = Sampler(statistics.read, cluster.sight, manager.runs, settings.usage.limits, clock.monotonic)
+    kept = Kept(f"hosts {settings.framework}", COLUMNS, FINE_KEEP, hours=True)
+    sampler = Sampler(
+        statistics.read, cluster.sight, manager.runs, settings.usage.limits, clock,
+        StoredCourses(store.history, kept),
+    )  # fmt: skip
     return Parts(
         manager, cluster, reconciliation, maintenance, pool_manager, history, known, planner, sampler
     )

@@ -93,7 +93,7 @@ def services(
         service(add_EventStreamServiceServicer_to_server, EventStream(manager.status_updates)),
         service(eventstreamsvc_pb2_grpc.add_EventStreamServiceServicer_to_server, PodEventStream(manager)),
         service(add_PassingServiceServicer_to_server, EarlyAcknowledgements(manager.status_updates)),
-        service(add_HostHistoryServiceServicer_to_server, HistoryService(parts.history.changes, records)),
+        service(add_HostHistoryServiceServicer_to_server, HistoryService(parts.history, records)),
         service(add_HoldServiceServicer_to_server, HoldService(manager)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, parts.planner)),

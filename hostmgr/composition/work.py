@@ -45,8 +45,10 @@ def begin_work(daemon: Daemon[HostmgrSettings], parts: Parts) -> HostMover:
     daemon.spawn("host mover", mover.run())
     daemon.spawn("old offers", _every(PRUNE_SECONDS, manager.prune_offers))
     daemon.spawn("reservations", parts.planner.run())
+    daemon.spawn("history of hosts", parts.history.run())
     if daemon.settings.usage.enabled and daemon.settings.kubernetes is None:  # nodes have no such server
         daemon.spawn("usage", parts.sampler.run())
+        daemon.spawn("history of usage", parts.sampler.keep_history(2 * daemon.settings.usage.interval))
     return mover
 
 

@@ -13,6 +13,7 @@ from hostmgr.core.agents.known_hosts import Change, KnownHosts
 from hostmgr.core.agents.lost_hosts import LostHosts, check_lost_names
 from hostmgr.core.agents.sight import ClusterSight
 from hostmgr.core.runs.on_agents import Runs
+from hostmgr.drivers.history import HostHistory
 from hostmgr.drivers.maintenance import Maintenance
 from peloton.clock import Clock, rfc3339
 from peloton.errors import Unavailable
@@ -40,13 +41,15 @@ class KnownHostKeeper:
         maintenance: Maintenance,
         runs: Runs,
         clock: Clock,
+        history: HostHistory | None = None,
     ) -> None:
-        """Store hosts under the name of the framework."""
+        """Store hosts under the name of the framework, and note their losses in the history."""
         self._framework = framework
         self._store = store
         self._known = known
         self._hosts = LostHosts(known, sight, maintenance.hosts, runs)
         self._clock = clock
+        self._history = history
         self._lock = asyncio.Lock()
         self._logged = ""
         maintenance.hosts.describe_missing = self.describe
@@ -96,6 +99,8 @@ class KnownHostKeeper:
                 await self._write(change)
             for host in self._hosts.carried_out(change, self._clock.monotonic()):
                 _report(host)
+                if self._history is not None:
+                    self._history.note_presence(host)
             LOST.set(self._hosts.count)
 
     async def _write(self, change: Change) -> None:

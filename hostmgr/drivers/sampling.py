@@ -15,17 +15,24 @@ from hostmgr.core.agents.sampling import Sampling, SamplingLimits
 from hostmgr.core.agents.sight import ClusterSight
 from hostmgr.core.runs.on_agents import Runs
 from hostmgr.core.state.columns import Agent
-from peloton.clock import NANOSECONDS
+from peloton.clock import NANOSECONDS, Clock
 from peloton.errors import Unavailable
 from peloton.mesos.agent_usage import ContainerUsage
 from peloton.model.course import Course
 from peloton.model.ids import MesosTaskId
 from peloton.model.usage import BYTES_PER_MB, Reading
+from storage.histories.courses import Span, StoredCourses
 
 FOLLOW_SECONDS = 5.0
 """Time between two looks which agents have runs."""
 MOST_RUNS = 200_000
 """Readings that are kept for the job manager, the oldest agents' are dropped first."""
+COLUMNS = ("cores", "MB")
+"""What the history has of a host: what its tasks use."""
+FINE_KEEP = 26 * 3600
+"""Seconds for which means of five minutes are kept."""
+RECENT_SECONDS = 25 * 3600
+"""Seconds of a course."""
 USED_CPU = Gauge("hostmgr_used_cores", "Cores that tasks used when their agents were last asked.")
 USED_MEMORY = Gauge("hostmgr_used_memory_bytes", "Memory that tasks used when their agents were last asked.")
 SILENT = Gauge("hostmgr_silent_agents", "Agents with tasks that do not tell what these use.")
@@ -55,15 +62,23 @@ class Sampler:
     """Interprets `Sampling`, and keeps what agents have told."""
 
     def __init__(
-        self, read: Read, sight: ClusterSight, runs: Runs, limits: SamplingLimits, now: Callable[[], float]
+        self,
+        read: Read,
+        sight: ClusterSight,
+        runs: Runs,
+        limits: SamplingLimits,
+        clock: Clock,
+        stored: StoredCourses,
     ) -> None:
-        """Ask an agent by `read`. `now` is in seconds on the monotonic clock."""
+        """Ask an agent by `read`, and add what hosts use to `stored`."""
         self.stream_id = str(uuid.uuid4())
         self._read = read
         self._sight = sight
         self._runs = runs
         self._sampling = Sampling(limits)
-        self._now = now
+        self._clock = clock
+        self._now = clock.monotonic
+        self._stored = stored
         self._changed = asyncio.Event()
         self._asking: set[asyncio.Task[None]] = set()
         self._told: dict[int, Readings] = {}
@@ -84,6 +99,28 @@ class Sampler:
     def hosts(self) -> list[UsedOfHost]:
         """Return what the tasks on hosts use, by hostname."""
         return sorted(self._hosts.values(), key=lambda each: each.hostname)
+
+    async def course(self, hostname: str, days: int = 0) -> list[Span]:
+        """Return the cores and MB that the tasks on a host have used over time. Raises PelotonError.
+
+        In means of an hour of some days; or of the last day, and in shorter times as it is followed here.
+        """
+        now = self._clock.wall() / NANOSECONDS
+        if days:
+            return await self._stored.days(hostname, days, now)
+        used = next((each for each in self._hosts.values() if each.hostname == hostname), None)
+        begin = now if used is None else min(used.course.begin, now)
+        spans = await self._stored.recent(hostname, now - RECENT_SECONDS, begin, before=used is not None)
+        for until, (cores, memory) in () if used is None else used.course.points():
+            spans.append(Span(begin, until, (cores, memory)))
+            begin = until
+        return spans
+
+    async def keep_history(self, pause: float) -> NoReturn:
+        """Store for ever what hosts use."""
+        while True:
+            await asyncio.sleep(pause)
+            await self._stored.write(self._clock.wall() / NANOSECONDS)
 
     async def run(self) -> NoReturn:
         """Ask agents for ever."""
@@ -189,5 +226,7 @@ class Sampler:
         known = self._hosts.get(agent.id)
         course = Course(at / NANOSECONDS, 2) if known is None else known.course
         if cores is not None:
-            course.add(at / NANOSECONDS, (cores, memory / BYTES_PER_MB))
+            amounts = cores, memory / BYTES_PER_MB
+            course.add(at / NANOSECONDS, amounts)
+            self._stored.add(agent.hostname, (at - span) / NANOSECONDS, at / NANOSECONDS, amounts)
         return UsedOfHost(agent.hostname, at, cores, memory, len(readings), course)

@@ -1,11 +1,12 @@
-"""HostHistoryService: what happened to a host in this term."""
+"""HostHistoryService: what happened to hosts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hostmgr.core.agents.maintenance_records import Records
-from hostmgr.core.hosts.history import HostChanges, Kind
+from hostmgr.core.hosts.history import Change, Kind
+from hostmgr.drivers.history import HostHistory
 from peloton.clock import rfc3339
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.history import history_pb2 as pb
@@ -15,13 +16,16 @@ _KINDS = {
     Kind.STATE: pb.Change.KIND_STATE,
     Kind.GOAL: pb.Change.KIND_GOAL,
     Kind.POOL: pb.Change.KIND_POOL,
+    Kind.PRESENCE: pb.Change.KIND_PRESENCE,
 }
+CHANGES, MOST_CHANGES = 100, 1000
+"""Changes in an answer: by default, and at most."""
 
 
 class HistoryService(history_pb2_grpc.HostHistoryServiceServicer):
     """Serve the changes of hosts."""
 
-    def __init__(self, history: HostChanges, records: Records) -> None:
+    def __init__(self, history: HostHistory, records: Records) -> None:
         self._history = history
         self._records = records
 
@@ -31,13 +35,20 @@ class HistoryService(history_pb2_grpc.HostHistoryServiceServicer):
             raise InvalidArgument("hostname", "", "the name of a host")
         record = self._records.get(request.hostname)
         return pb.GetHistoryResponse(
-            changes=[
-                pb.Change(time=rfc3339(each.at), kind=_KINDS[each.kind], before=each.before, after=each.after)
-                for each in self._history.of(request.hostname)
-            ],
-            begin=rfc3339(self._history.begin),
+            changes=map(_change, self._history.changes.of(request.hostname)),
+            begin=rfc3339(self._history.changes.begin),
             in_state_since=rfc3339(record.since) if record is not None and record.in_maintenance else "",
             begun_by="" if record is None else record.begun_by,
+        )
+
+    async def ListChanges(self, request: pb.ListChangesRequest, context: Any) -> pb.ListChangesResponse:
+        """Return the last changes of all hosts. Raises InvalidArgument, Unavailable."""
+        limit = request.limit or CHANGES
+        if limit > MOST_CHANGES:
+            raise InvalidArgument("limit", limit, f"at most {MOST_CHANGES}")
+        found = await self._history.last(limit, request.before)
+        return pb.ListChangesResponse(
+            changes=[pb.HostChange(hostname=each.hostname, change=_change(each.change)) for each in found]
         )
 
     async def GetMaintenances(
@@ -52,3 +63,13 @@ class HistoryService(history_pb2_grpc.HostHistoryServiceServicer):
                 for record in self._records.in_maintenance()
             ]
         )
+
+
+def _change(change: Change) -> pb.Change:
+    return pb.Change(
+        time=rfc3339(change.at),
+        kind=_KINDS[change.kind],
+        before=change.before,
+        after=change.after,
+        reason=change.reason,
+    )

@@ -8,9 +8,12 @@ from hostmgr.drivers.sampling import Sampler
 from peloton.errors import InvalidArgument
 from peloton.private.hostmgr.sampling import sampling_pb2 as pb
 from peloton.private.hostmgr.sampling import sampling_pb2_grpc
+from storage.histories.courses import MOST_DAYS
 
 MOST_RUNS = 10_000
 MOST_SECONDS = 60
+GAP_SECONDS = 3600
+"""Longer times of which nothing is known are shown as times in which nothing was used."""
 
 
 class SamplingService(sampling_pb2_grpc.SamplingServiceServicer):
@@ -42,19 +45,35 @@ class SamplingService(sampling_pb2_grpc.SamplingServiceServicer):
         """Return what the tasks on hosts use. Raises InvalidArgument."""
         if request.with_course and len(request.hostnames) != 1:
             raise InvalidArgument("with_course", True, "for one host only")
+        if request.days and not request.with_course:
+            raise InvalidArgument("days", request.days, "with `with_course` only")
+        if request.days > MOST_DAYS:
+            raise InvalidArgument("days", request.days, f"at most {MOST_DAYS}")
         wanted = set(request.hostnames)
         answer = pb.ListHostsResponse(silent=self._sampler.silent)
         for each in self._sampler.hosts():
             if not wanted or each.hostname in wanted:
-                found = answer.hosts.add(
+                answer.hosts.add(
                     hostname=each.hostname,
                     at=each.at,
                     cores=each.cores,
                     memory_bytes=each.memory,
                     tasks=each.tasks,
                 )
-                if request.with_course:
-                    found.course_begin = each.course.begin
-                    for until, (cores, memory) in each.course.points():
-                        found.course.add(until=until, cores=cores, memory_mb=memory)
+        if request.with_course:
+            await self._add_course(answer, request.hostnames[0], request.days)
         return answer
+
+    async def _add_course(self, answer: pb.ListHostsResponse, hostname: str, days: int) -> None:
+        """Add the course of a host. One that was not followed has none."""
+        course = await self._sampler.course(hostname, days)
+        if not course:
+            return
+        found = answer.hosts[0] if answer.hosts else answer.hosts.add(hostname=hostname)
+        found.course_begin = until = course[0].since
+        for span in course:
+            if span.since - until > GAP_SECONDS:  # without tasks, or without a leader
+                found.course.add(until=span.since)
+            until = span.until
+            cores, memory = span.amounts
+            found.course.add(until=until, cores=cores, memory_mb=memory)

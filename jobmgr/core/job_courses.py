@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from peloton.model.accounting import MICRO, NOTHING, Amounts
 from peloton.model.course import Course
@@ -15,6 +16,15 @@ WIDTH = 4
 """Cores held and used, MB held and used."""
 
 
+class Point(NamedTuple):
+    """Mean amounts from one time to another."""
+
+    since: float
+    until: float
+    amounts: Sequence[float]
+    """Cores held and used, MB held and used."""
+
+
 class JobCourses:
     """The courses of jobs, by what each has held and used in all. Times are seconds since 1970."""
 
@@ -23,8 +33,8 @@ class JobCourses:
         self._courses: OrderedDict[JobId, Course] = OrderedDict()
         self._last: dict[JobId, tuple[float, Amounts]] = {}
 
-    def take(self, job_id: JobId, begin: float | None, at: float, total: Amounts) -> None:
-        """Take what a job has held and used in all up to `at`.
+    def take(self, job_id: JobId, begin: float | None, at: float, total: Amounts) -> Point | None:
+        """Take what a job has held and used in all up to `at`; return what came, None where nothing did.
 
         `begin`: when a job began of which nothing was taken before; None: its course begins now.
         """
@@ -36,10 +46,12 @@ class JobCourses:
             self._make_room()
         last, before = self._last[job_id]
         if at <= last:
-            return
-        course.add(at, _mean(total.minus(before), at - last))
+            return None
+        mean = _mean(total.minus(before), at - last)
+        course.add(at, mean)
         self._last[job_id] = at, total
         self._courses.move_to_end(job_id)
+        return Point(last, at, mean)
 
     def drop(self, dropped: Callable[[JobId], bool]) -> None:
         """Forget jobs whose courses another instance follows from now on."""

@@ -15,6 +15,7 @@ from prometheus_client import Counter
 from jobmgr.core.accounting import Ledger, account, group_of, summed
 from jobmgr.core.job_courses import JobCourses
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.drivers.job_history import JobHistory
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.transient import TRANSIENT, backoff
 from peloton.clock import NANOSECONDS, Clock
@@ -108,6 +109,8 @@ class Accountant:
         self._ended: dict[JobId, _Total] = {}
         self.courses = JobCourses()
         """What jobs in memory have held and used over time, and those that ended last."""
+        self.history = JobHistory(store.history, clock)
+        """The same of earlier times."""
         self._new: set[JobId] = set()
         """Jobs that were created in this term, and so have had no account before."""
         self._behind: dict[PoolId, Amounts] = {}
@@ -130,6 +133,7 @@ class Accountant:
         """Forget jobs whose account another instance keeps from now on."""
         self._ledger.drop(dropped)
         self.courses.drop(dropped)
+        self.history.drop(dropped)
         self._new = {job_id for job_id in self._new if not dropped(job_id)}
         self._ended = {job_id: total for job_id, total in self._ended.items() if not dropped(job_id)}
 
@@ -172,6 +176,15 @@ class Accountant:
             least = 0.05 if self._sharing is None else SHARED_SECONDS
             await asyncio.sleep(max(min(self._interval, self._end + self._grace - self._now()), least))
             await self._until_done(self._step)
+
+    async def keep_history(self) -> NoReturn:
+        """Store for ever what jobs hold and use over time."""
+        await self._ready.wait()
+        await self.history.run(self._interval, self._check)
+
+    def _check(self) -> None:
+        if self._sharing is not None:
+            self._sharing.check()
 
     async def _until_done(self, step: Callable[[], Awaitable[None]]) -> None:
         delays = backoff()
@@ -242,7 +255,9 @@ class Accountant:
 
     def _take_total(self, job_id: JobId, total: _Total, at: int) -> None:
         begin = None if self._ledger.knows(job_id) else total.created / NANOSECONDS
-        self.courses.take(job_id, begin, at / NANOSECONDS, total.amounts)
+        point = self.courses.take(job_id, begin, at / NANOSECONDS, total.amounts)
+        if point is not None:
+            self.history.add(job_id, point)
         self._ledger.take(job_id, total.group, total.amounts)
 
     async def _know(self, jobs: Iterable[JobId]) -> None:

@@ -29,6 +29,7 @@ DELETE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.DeleteH
 CHANGE_HOST_POOL_V1ALPHA = rpc(HostServiceStubV1Alpha, lambda stub: stub.ChangeHostPool)
 FORGET_HOSTS = rpc(HostRegistryServiceStub, lambda stub: stub.ForgetHosts)
 LIST_USED_HOSTS = rpc(SamplingServiceStub, lambda stub: stub.ListHosts)
+LIST_CHANGES = rpc(HostHistoryServiceStub, lambda stub: stub.ListChanges)
 GET_HISTORY = rpc(HostHistoryServiceStub, lambda stub: stub.GetHistory)
 LIST_PROBLEMS = rpc(ProblemServiceStub, lambda stub: stub.ListProblems)
 GET_HOST_CACHE = rpc(HostManagerServiceStub, lambda stub: stub.GetHostCache)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from resmgr.core.scheduler import Scheduler
 from resmgr.core.state.cooperative import Steps, T
 from resmgr.core.state.entities import Holder
 from resmgr.drivers.metrics import PREEMPTED
+from resmgr.drivers.preemption_log import PreemptionLog
 from resmgr.wire.tasks import Translator
 
 LEASE_SECONDS = 1.0
@@ -32,20 +33,11 @@ TOUCH_SECONDS = 5.0
 LONGEST_POLL = 60.0
 RESTING_SECONDS = 0.5
 """Seconds between two cycles while nothing waits for one."""
-KEPT_PREEMPTIONS = 1000
 SPARE_SECONDS = 2.0
 """Seconds between two looks whether tasks that are being preempted are still needed."""
 MOST_CLAIMS = 1000
 """Claims to shards that are known; job managers make a few each, until owners change."""
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """A gang that was preempted, and when (nanoseconds since 1970)."""
-
-    time: int
-    victim: Victim
 
 
 async def run_in_steps(steps: Steps[T]) -> T:
@@ -105,8 +97,8 @@ class Driver:
         """Set when the stored waiting tasks are queued again."""
         self._checking = False
         """Whether a preemption check is under way."""
-        self.preempted: deque[Preempted] = deque(maxlen=KEPT_PREEMPTIONS)
-        """The gangs that were preempted last, the oldest first."""
+        self.preempted = PreemptionLog()
+        """The gangs that were preempted last."""
         self._members = members
         self._wake = asyncio.Event()
 
@@ -224,7 +216,7 @@ class Driver:
             PREEMPTED.labels(*labels).inc(count)
         for (pool, reason), count in Counter((each.pool, each.reason) for each in victims).items():
             log.info("%d gangs of %s are preempted: %s", count, pool, reason)
-        self.preempted.extend(Preempted(self.clock.wall(), victim) for victim in victims)
+        self.preempted.note(victims, self.clock.wall())
         if len(self.preemptor):
             self.preemptions.fire()
         self.wake()

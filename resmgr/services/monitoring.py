@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.clock import rfc3339
+from peloton.clock import NANOSECONDS, rfc3339
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.resources import KINDS, MILLI
 from peloton.model.states import TaskState
@@ -34,14 +33,14 @@ from resmgr.core.planning.pools import PoolEffect, plan_pool
 from resmgr.core.state.amounts import Vector, total
 from resmgr.core.state.pending_reasons import Common
 from resmgr.core.state.pool import Pool
-from resmgr.drivers.loop import Driver, Preempted
+from resmgr.drivers.loop import Driver
+from resmgr.drivers.preemption_log import RECENT, Preempted
 from resmgr.drivers.sampling import CLUSTER, Sampler
 from resmgr.drivers.stored_history import MOST_DAYS
 
 GANGS, MOST_GANGS = 50, 500
 """Gangs of each queue in an answer: by default, and at most."""
 PREEMPTIONS = 50
-SHOWN_INSTANCES = 100
 SHOWN_JOBS = 20
 NEW_POOL = "new"
 """The id of a planned pool: no pool has it, they have UUIDs."""
@@ -114,13 +113,15 @@ class MonitoringService(monitoring_pb2_grpc.MonitoringServiceServicer):
     ) -> pb.GetPreemptionsResponse:
         """Return what was preempted last."""
         path = self._pool(request.pool_id).path if request.pool_id else "/"
-        found = (
-            each
-            for each in reversed(self._driver.preempted)
-            if _below(each.victim.pool, path) or _below(each.victim.benefits, path)
-        )
-        limited = islice(found, request.limit or PREEMPTIONS)
-        return pb.GetPreemptionsResponse(preemptions=map(_preemption, limited))
+        limit = request.limit or PREEMPTIONS
+        if limit > RECENT:
+            raise InvalidArgument("limit", limit, f"at most {RECENT}")
+
+        def wanted(gang: Preempted) -> bool:
+            return _below(gang.pool, path) or _below(gang.benefits, path)
+
+        found = await self._driver.preempted.last(wanted, limit, request.before)
+        return pb.GetPreemptionsResponse(preemptions=map(_preemption, found))
 
     async def PlanPool(self, request: pb.PlanPoolRequest, context: Any) -> pb.PlanPoolResponse:
         """Return what a new or changed pool would do to the entitlement of all. Raises as the change."""
@@ -218,14 +219,13 @@ def _history(samples: Samples, names: Sequence[tuple[str, str]]) -> pb.GetHistor
 
 
 def _preemption(found: Preempted) -> pb.Preemption:
-    victim = found.victim
     return pb.Preemption(
-        time=rfc3339(found.time),
-        pool=victim.pool,
-        benefits=victim.benefits,
-        policy=victim.policy,
-        reason=victim.reason,
-        job_id=peloton_pb2.JobID(value=victim.runs[0].job_id),
-        instances=[run.instance for run in victim.runs[:SHOWN_INSTANCES]],
-        size=len(victim.runs),
+        time=rfc3339(round(found.at * NANOSECONDS)),
+        pool=found.pool,
+        benefits=found.benefits,
+        policy=found.policy,
+        reason=found.reason,
+        job_id=peloton_pb2.JobID(value=found.job_id),
+        instances=found.instances,
+        size=found.size,
     )

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from peloton.errors import InvalidArgument
 from peloton.model.accounting import DAY_SECONDS, HOUR_SECONDS, NOTHING, Amounts, Group, Labels, PeriodUsage
 from peloton.model.ids import JobId, PoolId
+from storage.histories import courses
 from storage.interface import Usage
 
 HOUR_DAYS = 35
@@ -29,12 +30,28 @@ class Courses(Protocol):
         ...
 
 
+class Past(Protocol):
+    """What jobs have held and used in earlier times."""
+
+    async def read(self, job_id: JobId, since: float, until: float, before: bool) -> Sequence[courses.Span]:
+        """Return cores held and used, MB held and used, in the last day of a time. Raises PelotonError.
+
+        With `before`, without what came here of the five minutes of `until`: it belongs behind it.
+        """
+        ...
+
+
 class OpenHour(Protocol):
     """The account of the hour that is open."""
 
     @property
     def courses(self) -> Courses:
         """Return what jobs have held and used in shorter times."""
+        ...
+
+    @property
+    def history(self) -> Past:
+        """Return the same of times before, and of jobs that ended earlier."""
         ...
 
     async def open_periods(self) -> Sequence[PeriodUsage]:

@@ -31,13 +31,15 @@ from peloton.model.accounting import (
 )
 from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
-from peloton.model.ids import MesosTaskId, PoolId, mesos_task_id
+from peloton.model.ids import JobId, MesosTaskId, PoolId, mesos_task_id
+from peloton.model.job import JobRuntime
 from peloton.model.resources import MILLI
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.model.usage import PEAK_MEMORY
 from peloton.private.jobmgr.usage import usage_pb2 as pb
 from peloton.private.jobmgr.usage import usage_pb2_grpc
+from storage.histories.courses import Span
 
 MOST_HOSTS = 64
 MOST_SINGLE = 64
@@ -155,10 +157,20 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
         answer = pb.GetJobAccountResponse(total=_amounts_to(total), memory_peak_mb=peak)
         for start in sorted(hours):
             answer.hours.add(start=start, amounts=_amounts_to(hours[start]))
-        courses = self._open_hour.courses
-        answer.course_begin = courses.begin(job.job_id)
-        answer.course.extend(_points(courses.points(job.job_id)))
+        await self._add_course_of_job(answer, job.job_id, job.runtime, now / NANOSECONDS)
         return answer
+
+    async def _add_course_of_job(
+        self, answer: pb.GetJobAccountResponse, job_id: JobId, runtime: JobRuntime, now: float
+    ) -> None:
+        """Add what a job has held and used over time: what is stored, then what is in memory."""
+        courses = self._open_hour.courses
+        begin, created = courses.begin(job_id), runtime.creation_time / NANOSECONDS
+        until = begin or runtime.completion_time / NANOSECONDS or now
+        earlier = await self._open_hour.history.read(job_id, created, until, before=begin > 0)
+        answer.course_begin = earlier[0].since if earlier else begin
+        answer.course.extend(_points((span.until, span.amounts) for span in earlier))
+        answer.course.extend(_points(courses.points(job_id)))
 
     async def ListUsed(self, request: pb.ListUsedRequest, context: object) -> pb.ListUsedResponse:
         """Return what the runs of active jobs use."""
@@ -206,8 +218,14 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
             return str(error)
 
 
+class _NoPast:
+    async def read(self, job_id: JobId, since: float, until: float, before: bool) -> Sequence[Span]:
+        return ()
+
+
 class _NoHour:
     courses = JobCourses()
+    history = _NoPast()
 
     async def open_periods(self) -> Sequence[PeriodUsage]:
         return ()

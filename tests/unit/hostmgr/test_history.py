@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +16,11 @@ from hostmgr.services.history import HistoryService
 from peloton.clock import ManualClock, rfc3339
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.host import HostInfo
+from peloton.model.known_host import KnownHost, LossReason
 from peloton.model.states import HostState
 from peloton.private.hostmgr.history import history_pb2 as pb
+from storage.histories.events import EventLog
+from tests.unit.blocks import Blocks
 
 
 class Store:
@@ -57,7 +62,7 @@ async def test_each_change_is_told_with_its_time() -> None:
     clock = ManualClock()
     history = HostHistory(clock)
     records = HostRecords(store_that(), "", history)
-    service = HistoryService(history.changes, records.records)
+    service = HistoryService(history, records.records)
     for seconds, state, goal in (
         (1, HostState.DRAINING, HostState.DOWN),
         (2, HostState.DOWN, HostState.DOWN),
@@ -100,8 +105,73 @@ async def test_the_oldest_changes_go_first() -> None:
     assert [each.before for each in history.changes.of("a")] == [str(n) for n in range(3, MOST_CHANGES + 3)]
 
 
+def stored_of(history: HostHistory) -> EventLog:
+    assert history.stored is not None
+    return history.stored
+
+
+def lost(name: str, since: int = 0) -> KnownHost:
+    return KnownHost(name, lost_since=since, reason=LossReason.REMOVED)
+
+
+async def test_the_next_leader_tells_what_happened_before_it() -> None:
+    clock, blocks = ManualClock(), Blocks()
+    first = HostHistory(clock, blocks, "peloton")
+    clock.now = 1
+    first.note_pool("a", "default", "shared")
+    clock.now = 2
+    first.note_pool("b", "default", "batch")
+    await stored_of(first).write()
+    clock.now = 3
+    second = HostHistory(clock, blocks, "peloton")
+    running = asyncio.create_task(second.run())
+    async with asyncio.timeout(5):
+        while not second.changes.of("a"):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+    running.cancel()
+    clock.now = 4
+    second.note_pool("a", "shared", "batch")
+    service = HistoryService(second, Records())
+    assert [each.after for each in (await ask(service)).changes] == ["shared", "batch"]
+    assert (await ask(service)).begin < rfc3339(clock.epoch - 34 * 86_400 * 10**9)
+    listed = await service.ListChanges(pb.ListChangesRequest(), None)
+    assert [(each.hostname, each.change.after) for each in listed.changes] == [
+        ("a", "batch"),
+        ("b", "batch"),
+        ("a", "shared"),
+    ]
+    before = pb.ListChangesRequest(before=clock.epoch / 10**9 + 3.5, limit=1)
+    assert [each.hostname for each in (await service.ListChanges(before, None)).changes] == ["b"]
+    with pytest.raises(InvalidArgument, match="limit"):
+        await service.ListChanges(pb.ListChangesRequest(limit=1001), None)
+    other = HistoryService(HostHistory(clock, blocks, "another framework"), Records())
+    assert not (await other.ListChanges(pb.ListChangesRequest(), None)).changes
+
+
+async def test_a_host_that_is_lost_and_comes_back_is_told() -> None:
+    clock, blocks = ManualClock(), Blocks()
+    history = HostHistory(clock, blocks)
+    clock.now = 5
+    history.note_presence(lost("a", clock.wall()))
+    clock.now = 9
+    history.note_presence(replace(lost("a"), lost_since=0))
+    changes = (await ask(HistoryService(history, Records()))).changes
+    assert [(pb.Change.Kind.Name(each.kind), each.before, each.after, each.reason) for each in changes] == [
+        ("KIND_PRESENCE", "REGISTERED", "LOST", "Mesos has given up its agent"),
+        ("KIND_PRESENCE", "LOST", "REGISTERED", ""),
+    ]
+
+
+async def test_changes_of_a_kind_that_is_not_known_are_left_out() -> None:
+    clock, blocks = ManualClock(), Blocks()
+    history = HostHistory(clock, blocks)
+    stored_of(history).add({"at": 5.0, "host": "a", "kind": "of a later version"})
+    history.note_pool("a", "default", "shared")
+    assert [each.change.after for each in await history.last(10)] == ["shared"]
+
+
 async def test_a_host_must_be_named() -> None:
     clock = ManualClock()
     history = HostHistory(clock)
     with pytest.raises(InvalidArgument, match="hostname"):
-        await ask(HistoryService(history.changes, Records()), "")
+        await ask(HistoryService(history, Records()), "")

@@ -22,8 +22,11 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.agent_usage import ContainerUsage
 from peloton.model.usage import BYTES_PER_MB
 from peloton.private.hostmgr.sampling import sampling_pb2 as pb
+from storage.histories.courses import Kept, StoredCourses
+from tests.unit.blocks import Blocks
 
 SECOND = 1_000_000_000
+HOUR = 3600
 
 
 def drive(sampling: Sampling, agents: int, seconds: float, step: float = 0.5) -> Counter[str]:
@@ -112,16 +115,32 @@ def agent(number: int = 1, port: int = 5051) -> Agent:
     return Agent(f"S{number}", f"h{number}", wire=wire)
 
 
+class Seconds:
+    """A clock whose wall a test sets; the loop's time goes on."""
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+
+    def wall(self) -> int:
+        return round(self.at * SECOND)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
 class Scene:
     """Two agents whose answers a test sets, and a sampler."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Blocks | None = None, at: float = 100.0) -> None:
         self.runs = Runs()
+        self.blocks = Blocks() if blocks is None else blocks
+        self.clock = Seconds(at)
         self.answers: dict[str, Callable[[], Mapping[str, ContainerUsage]]] = {}
         self.sight = SimpleNamespace(agents={"S1": agent(1), "S2": agent(2)})
         limits = SamplingLimits(interval=0.02)
-        clock = asyncio.get_running_loop().time
-        self.sampler = Sampler(self.read, self.sight, self.runs, limits, clock)  # type: ignore[arg-type]
+        kept = Kept("hosts", driver.COLUMNS, driver.FINE_KEEP, hours=True)
+        self.stored = StoredCourses(self.blocks, kept)
+        self.sampler = Sampler(self.read, self.sight, self.runs, limits, self.clock, self.stored)  # type: ignore[arg-type]
         self.service = SamplingService(self.sampler)
 
     async def read(self, which: Agent) -> Mapping[str, ContainerUsage]:
@@ -182,6 +201,38 @@ async def test_a_host_has_what_it_used_over_time() -> None:
     assert not plain.course
     with pytest.raises(InvalidArgument, match="for one host only"):
         await it.service.ListHosts(pb.ListHostsRequest(with_course=True), None)
+
+
+async def test_the_next_leader_shows_what_a_host_used_before(begin: int = 500_000 * HOUR) -> None:
+    first = Scene(at=begin + 400)
+    first.runs.put("j-0-1", "S1")
+    for at, cpu in ((0, 0), (300, 150)):
+        first.sampler._take(agent(1), {"j-0-1": used(cpu, 100 * BYTES_PER_MB, begin + at)})
+    await first.stored.write(begin + 400)
+    second = Scene(first.blocks, begin + 2 * HOUR)
+    request = pb.ListHostsRequest(hostnames=["h1"], with_course=True)
+    (host,) = (await second.service.ListHosts(request, None)).hosts
+    assert (host.hostname, host.tasks, host.course_begin) == ("h1", 0, begin)
+    assert [(each.until, each.cores, each.memory_mb) for each in host.course] == [(begin + 300, 0.5, 100)]
+    second.runs.put("j-0-2", "S1")
+    for at, cpu in ((7200, 0), (7260, 120)):
+        second.sampler._take(agent(1), {"j-0-2": used(cpu, 50 * BYTES_PER_MB, begin + at)})
+    second.clock.at = begin + 7300
+    (host,) = (await second.service.ListHosts(request, None)).hosts
+    assert host.tasks == 1
+    assert [(each.until - begin, each.cores) for each in host.course] == [(300, 0.5), (7200, 0), (7260, 2)]
+    weeks = pb.ListHostsRequest(hostnames=["h1"], with_course=True, days=7)
+    (host,) = (await second.service.ListHosts(weeks, None)).hosts
+    assert [each.cores for each in host.course] == [0.5, 0, 2]
+    assert not (
+        await second.service.ListHosts(pb.ListHostsRequest(hostnames=["h2"], with_course=True), None)
+    ).hosts
+    for wrong in (
+        pb.ListHostsRequest(days=7),
+        pb.ListHostsRequest(hostnames=["h1"], with_course=True, days=36),
+    ):
+        with pytest.raises(InvalidArgument, match="days"):
+            await second.service.ListHosts(wrong, None)
 
 
 async def test_one_that_fails_is_counted_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

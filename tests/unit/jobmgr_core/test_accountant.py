@@ -196,3 +196,20 @@ async def test_what_was_used_never_falls_while_samples_are_still_to_come(store: 
 
 def test_a_year_is_kept() -> None:
     assert DAY_DAYS >= 366
+
+
+async def test_what_a_job_used_over_time_is_known_to_the_next_leader(store: Store) -> None:
+    first = Leader(store)
+    first.accountant.note_creation(JOB)
+    first.lanes.jobs = [running()]
+    async with first:
+        for minutes in (3, 6):
+            await first.to(START + 60 * minutes)
+            await first.accountant.open_periods()
+        await first.accountant.history.write()
+    second = Leader(store, START + 900)
+    found = await second.accountant.history.read(JOB, START, START + 900, before=False)
+    assert [(span.since - START, span.until - START) for span in found] == [(0, 300), (300, 600)]
+    assert [span.amounts[0] for span in found] == pytest.approx([1, 1], abs=0.02)
+    first.accountant.drop(lambda job_id: job_id == JOB)
+    assert not list(first.accountant.courses.points(JOB))

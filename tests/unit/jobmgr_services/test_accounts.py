@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from jobmgr.core.job_courses import JobCourses
+from jobmgr.core.job_courses import JobCourses, Point
+from jobmgr.drivers.job_history import JobHistory
 from jobmgr.services.common.account_reads import Span, span_of, with_days
 from jobmgr.services.private.usage import UsageService
 from peloton.api.v1alpha import peloton_pb2
@@ -17,6 +19,7 @@ from peloton.model.accounting import DAY_SECONDS, HOUR_SECONDS, MICRO, Amounts, 
 from peloton.model.pool import pool_paths
 from peloton.model.states import TaskState
 from peloton.private.jobmgr.usage import usage_pb2 as pb
+from tests.unit.blocks import Blocks
 from tests.unit.jobmgr_services.configs import POOLS
 from tests.unit.jobmgr_services.conftest import JOB, Served
 from tests.unit.jobmgr_services.fakes import task
@@ -30,8 +33,11 @@ By = pb.ListAccountsRequest
 class Hour:
     """The open hour."""
 
-    periods: Sequence[PeriodUsage] = ()
-    courses = JobCourses()
+    def __init__(self) -> None:
+        self.periods: Sequence[PeriodUsage] = ()
+        self.courses = JobCourses()
+        self.blocks = Blocks()
+        self.history = JobHistory(self.blocks, ManualClock(epoch=NOW * NANOSECONDS))
 
     async def open_periods(self) -> Sequence[PeriodUsage]:
         return self.periods
@@ -146,6 +152,32 @@ async def test_the_account_of_a_job_goes_on_from_its_rows(
     assert answer.total.held_cpu == pytest.approx(700 * need)
     with pytest.raises(NotFound):
         await service.GetJobAccount(pb.GetJobAccountRequest(), None)
+
+
+async def test_the_course_of_a_job_goes_back_over_leaders(
+    usage: tuple[UsageService, Hour, str], with_job: Served
+) -> None:
+    service, hour, _ = usage
+    job = with_job.engine.job(JOB)
+    assert job is not None
+    created = OPEN - 2 * HOUR_SECONDS
+    job.runtime = replace(job.runtime, creation_time=created * NANOSECONDS)
+    earlier = JobHistory(hour.blocks, ManualClock(epoch=OPEN * NANOSECONDS))
+    earlier.add(JOB, Point(created, created + 600, (2.0, 1.0, 200.0, 50.0)))
+    await earlier.write()
+    hour.courses.take(JOB, OPEN, OPEN + 60, Amounts(60 * MICRO))
+    request = pb.GetJobAccountRequest(job_id=peloton_pb2.JobID(value=JOB))
+    answer = await service.GetJobAccount(request, None)
+    assert answer.course_begin == created
+    assert [
+        (each.until - created, each.held_cores, each.used_cores, each.used_mb) for each in answer.course
+    ] == [
+        (300, 2, 1, 50),
+        (600, 2, 1, 50),
+        (2 * HOUR_SECONDS + 60, 1, 0, 0),
+    ]
+    reads = hour.blocks.reads
+    assert await service.GetJobAccount(request, None) == answer and hour.blocks.reads == reads
 
 
 def test_times_are_whole_hours_and_days() -> None:

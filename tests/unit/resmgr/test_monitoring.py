@@ -21,7 +21,6 @@ from resmgr.core.monitoring.figures import infeasible_jobs, oversized_jobs, pool
 from resmgr.core.monitoring.shortfalls import Shortfalls
 from resmgr.core.planning.pools import plan_pool
 from resmgr.core.preemption.policy import Victim
-from resmgr.drivers.loop import Preempted
 from resmgr.drivers.sampling import Sampler
 from resmgr.services.monitoring import MonitoringService
 from tests.unit.resmgr.shell import CLIENT, Shell, wire_gang
@@ -202,10 +201,8 @@ async def test_the_rates_are_those_of_the_last_seconds(shell: Shell) -> None:
 async def test_preemptions_are_listed_for_the_victims_pool_and_for_the_one_that_gains(shell: Shell) -> None:
     pool = await shell.pool()
     service = service_of(shell)
-    shell.driver.preempted.extend(
-        Preempted(number * 10**9, each)
-        for number, each in enumerate([victim("/a", "/b"), victim("/ab", ""), victim("/c", "/a/x")], 1)
-    )
+    for number, each in enumerate([victim("/a", "/b"), victim("/ab", ""), victim("/c", "/a/x")], 1):
+        shell.driver.preempted.note([each], number * 10**9)
     found = await service.GetPreemptions(pb.GetPreemptionsRequest(pool_id=pool), CLIENT)
     assert [(each.pool, each.benefits) for each in found.preemptions] == [("/c", "/a/x"), ("/a", "/b")]
     newest = found.preemptions[0]

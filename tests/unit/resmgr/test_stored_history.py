@@ -13,8 +13,9 @@ import pytest
 from peloton.errors import Unavailable
 from peloton.model.history import HistoryBlock
 from resmgr.core.monitoring.history import History
-from resmgr.drivers.stored_history import COARSE_KEEP, FINE, FINE_KEEP, HOUR, MOST_DAYS, Scope, StoredHistory
+from resmgr.drivers.stored_history import COARSE_KEEP, FINE_KEEP, MOST_DAYS, Scope, StoredHistory
 from storage.config import SqliteSettings
+from storage.histories.samples import FINE, HOUR
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 

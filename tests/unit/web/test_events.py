@@ -83,8 +83,10 @@ def host(name: str, **of: Any) -> host_pb2.HostInfo:
 def found() -> FakeCluster:
     lost = host("gone", state=host_pb2.HOST_STATE_UP)
     lost.lost.since, lost.lost.reason = at(100), "no agent"
-    change = history_pb2.Change(
-        time=at(50), kind=history_pb2.Change.KIND_STATE, before="UP", after="DRAINING"
+    kinds = history_pb2.Change
+    draining = history_pb2.HostChange(
+        hostname="down",
+        change=kinds(time=at(50), kind=kinds.KIND_STATE, before="UP", after="DRAINING"),
     )
     of_shop = workflow_info()
     del of_shop.events[:]
@@ -105,7 +107,7 @@ def found() -> FakeCluster:
                 ]
             ),
             web.GET_HOST_CACHE: hostmgr_svc_pb2.GetHostCacheResponse(),
-            web.GET_HOST_HISTORY: history_pb2.GetHistoryResponse(changes=[change]),
+            web.LIST_HOST_CHANGES: history_pb2.ListChangesResponse(changes=[draining]),
         }
     )  # fmt: skip
 
@@ -158,6 +160,58 @@ def test_updates_of_a_service_that_does_not_run_are_told(state: Any) -> None:
     )
     page = browser(application(cluster)).get("/events?kind=updates").text
     assert [subject for subject, _ in told(page)] == ["shop"]
+
+
+def test_losses_are_told_once_also_of_hosts_that_are_back(client: TestClient, found: FakeCluster) -> None:
+    kinds = history_pb2.Change
+    answer = history_pb2.ListChangesResponse()
+    for seconds, name, before, after, kind in (
+        (60, "back", "LOST", "REGISTERED", kinds.KIND_PRESENCE),
+        (90, "back", "REGISTERED", "LOST", kinds.KIND_PRESENCE),
+        (100, "gone", "REGISTERED", "LOST", kinds.KIND_PRESENCE),
+        (200, "up", "default", "shared", kinds.KIND_POOL),
+        (210, "up", "DOWN", "UP", kinds.KIND_GOAL),
+    ):
+        change = kinds(time=at(seconds), kind=kind, before=before, after=after, reason="no agent")
+        answer.changes.add(hostname=name, change=change)
+    found.answers[web.LIST_HOST_CHANGES] = answer
+    page = client.get("/events?kind=hosts").text
+    assert told(page) == [
+        ("back", "is back"),
+        ("back", "lost: no agent"),
+        ("gone", "lost: no agent"),
+        ("up", "moved from host pool default to shared"),
+    ]
+
+
+def test_preemptions_and_changes_of_weeks_are_read_page_by_page(
+    client: TestClient, found: FakeCluster
+) -> None:
+    changes = [
+        history_pb2.HostChange(
+            hostname=f"h{number}",
+            change=history_pb2.Change(
+                time=at(1000 * number + 200), kind=history_pb2.Change.KIND_POOL, before="a", after="b"
+            ),
+        )
+        for number in range(250)
+    ]
+
+    def listed(request: history_pb2.ListChangesRequest) -> history_pb2.ListChangesResponse:
+        some = [each for each in changes if seconds_of(each.change.time) < request.before]
+        return history_pb2.ListChangesResponse(changes=some[: request.limit])
+
+    found.answers[web.LIST_HOST_CHANGES] = listed
+    found.answers[web.QUERY_HOSTS] = host_svc_pb2.QueryHostsResponse()
+    seen, url = [], "/events?kind=hosts"
+    for _ in range(4):
+        page = client.get(url).text
+        seen += [subject for subject, _ in told(page)]
+        link = re.search(r'<a rel="next" href="([^"]+)"', page)
+        if link is None:
+            break
+        url = link[1].replace("&amp;", "&")
+    assert seen == [f"h{number}" for number in range(250)]
 
 
 def test_kinds_are_chosen(client: TestClient, found: FakeCluster) -> None:

@@ -46,7 +46,7 @@ def test_nothing_is_drawn_where_nothing_was_measured() -> None:
     waits = usage_pb2.GetJobAccountResponse(course=[usage_pb2.CoursePoint(until=START)])
     assert job_charts(waits) == ()
     assert instance_charts(usage_pb2.InstanceUsage()) == ()
-    assert host_charts(sampling_pb2.HostUsage(memory_bytes=5), 1.0, 100.0) == ()
+    assert host_charts(sampling_pb2.HostUsage(memory_bytes=5), (1.0, 100.0)) == ()
 
 
 def test_hours_alone_are_drawn_where_no_leader_has_followed_the_job() -> None:
@@ -67,7 +67,8 @@ def test_days_are_named_where_it_is_more_than_one() -> None:
 def test_a_host_and_an_instance() -> None:
     usage = sampling_pb2.HostUsage(course_begin=START)
     usage.course.add(until=START + 30, cores=0.5, memory_mb=100)
-    cpu, memory = host_charts(usage, 3.0, 300.0)
+    assert host_charts(usage, None)[0].description == "CPU: Used 0.5"
+    cpu, memory = host_charts(usage, (3.0, 300.0))
     assert (cpu.description, memory.description) == (
         "CPU: Used 0.5, Allocated now 3",
         "Memory: Used 100, Allocated now 300",

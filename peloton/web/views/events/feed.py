@@ -11,7 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
-from peloton.calls.web import GET_HOST_HISTORY, GET_PREEMPTIONS, LIST_JOB_WORKFLOWS, QUERY_JOBS
+from peloton.calls.web import GET_PREEMPTIONS, LIST_HOST_CHANGES, LIST_JOB_WORKFLOWS, QUERY_JOBS
 from peloton.clock import NANOSECONDS
 from peloton.errors import PelotonError, Unauthenticated
 from peloton.model.plural import plural
@@ -29,12 +29,10 @@ from peloton.web.views.shared.lines import lines, near
 PAGE = 100
 """Events on a page, and of each kind that are read for it."""
 MOST_PREEMPTIONS = 1000
-"""As many as the resource manager's leader keeps."""
+"""Gangs that are read at a time: those of a job for one reason are one line."""
 SERVICES = 30
 """The newest services whose updates are read: each is a call."""
 WORKFLOWS = 10
-HOSTS = 50
-"""Hosts out of service whose changes are read: each is a call."""
 AGE = 5.0
 """Seconds that what costs several calls may be old."""
 YEAR = 366 * 86400
@@ -163,7 +161,7 @@ def _of_workflow(job: job_pb2.JobSummary, info: object) -> list[Event]:
 
 async def preemptions(calls: Calls, before: float) -> Part:
     """Return what was preempted, gangs of a job for one reason together."""
-    request = monitoring_pb2.GetPreemptionsRequest(limit=MOST_PREEMPTIONS)
+    request = monitoring_pb2.GetPreemptionsRequest(limit=MOST_PREEMPTIONS, before=before)
     found = (await calls.read(GET_PREEMPTIONS, request, AGE)).preemptions
     names = await job_names(calls, {each.job_id.value for each in found})
     events = []
@@ -176,7 +174,8 @@ async def preemptions(calls: Calls, before: float) -> Part:
             Event(seconds_of(gang.time), "preemptions", name, f"/jobs/{job_id}", what, count=gang.size)
         )
     told = [each for each in events if each.at < before]
-    return Part([replace(some[0], count=sum(each.count for each in some)) for some in lines(told, _alike)])
+    as_lines = [replace(some[0], count=sum(each.count for each in some)) for some in lines(told, _alike)]
+    return Part(as_lines, len(found) < MOST_PREEMPTIONS)
 
 
 def _alike(one: Event, other: Event) -> bool:
@@ -185,37 +184,34 @@ def _alike(one: Event, other: Event) -> bool:
 
 
 async def hosts(calls: Calls, before: float) -> Part:
-    """Return the hosts that are lost, and the changes of those that are out of service."""
+    """Return the losses and the other changes of hosts."""
+    request = history_pb2.ListChangesRequest(before=before, limit=PAGE)
+    found = (await calls.read(LIST_HOST_CHANGES, request, AGE)).changes
+    changes = [each for each in map(_of_change, found) if each is not None]
+    told = {each.subject for each in changes if each.state == LOST}
     rows = (await all_hosts(calls)).rows
-    events = [
+    lost = [
         Event(row.loss.since, "hosts", row.name, row.url, f"lost: {row.loss.reason}", LOST)
         for row in rows
-        if row.loss is not None
+        if row.loss is not None and row.name not in told and row.loss.since < before
     ]
-    changing = sorted(row.name for row in rows if row.loss is None and (not row.up or row.moving))[:HOSTS]
-    for some in await asyncio.gather(*(_changes(calls, name) for name in changing)):
-        events += some
-    return Part([each for each in events if each.at < before])
+    return Part(sorted([*changes, *lost], key=lambda each: -each.at), len(found) < PAGE)
 
 
-async def _changes(calls: Calls, name: str) -> list[Event]:
-    try:
-        answer = await calls.read(GET_HOST_HISTORY, history_pb2.GetHistoryRequest(hostname=name), AGE)
-    except Unauthenticated:
-        raise
-    except PelotonError:  # its row says that it is out of service all the same
-        return []
-    found = []
-    for change in answer.changes:
-        at = seconds_of(change.time)
-        if change.kind == history_pb2.Change.KIND_STATE:
-            found.append(
-                Event(at, "hosts", name, host_url(name), f"was {change.before.lower()}", change.after)
-            )
-        elif change.kind == history_pb2.Change.KIND_POOL:
-            moved = f"moved from host pool {change.before} to {change.after}"
-            found.append(Event(at, "hosts", name, host_url(name), moved))
-    return found
+def _of_change(found: history_pb2.HostChange) -> Event | None:
+    """Return a change of a host as an event; None for a goal: its state follows."""
+    change, name = found.change, found.hostname
+    at, url = seconds_of(change.time), host_url(found.hostname)
+    if change.kind == history_pb2.Change.KIND_STATE:
+        return Event(at, "hosts", name, url, f"was {change.before.lower()}", change.after)
+    if change.kind == history_pb2.Change.KIND_POOL:
+        moved = f"moved from host pool {change.before} to {change.after}"
+        return Event(at, "hosts", name, url, moved)
+    if change.kind == history_pb2.Change.KIND_PRESENCE:
+        if change.after == LOST:
+            return Event(at, "hosts", name, url, f"lost: {change.reason}", LOST)
+        return Event(at, "hosts", name, url, "is back")
+    return None
 
 
 SOURCES: dict[str, tuple[Source, ...]] = {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,7 +22,7 @@ from peloton.calls.web import (
     START_MAINTENANCE,
 )
 from peloton.clock import NANOSECONDS, parse_rfc3339
-from peloton.errors import InvalidArgument, NotFound, PelotonError
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Unauthenticated
 from peloton.model.plural import plural
 from peloton.model.resources import KINDS
 from peloton.private.hostmgr.history import history_pb2
@@ -51,9 +52,14 @@ from peloton.web.views.hosts.rows import (
     hosts_page,
     selected,
 )
+from peloton.web.views.shared.histories import DAY, DAYS, DAYS_AGE, MONTH, SPANS, WEEK
 from peloton.web.views.shared.usage_charts import host_charts
 
 POLL_SECONDS = 1.8
+COURSE_AGE = 5.0
+"""How old a chart of the last day may be, in seconds."""
+_SPANS = {each: SPANS[each] for each in (DAY, WEEK, MONTH)}
+"""Of the charts of a host."""
 MOST_AT_ONCE = 200
 """Hosts whose maintenance is started in one request."""
 
@@ -105,7 +111,8 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
     tasks, count = await tasks_on(subject.calls, name, MOST_TASKS)
     agents, agents_trouble = await _agents(subject.calls, name)
     history, history_trouble = await _history(subject.calls, name)
-    used, charts = await _used(subject.calls, row)
+    span = _span_of(subject.query)
+    used, charts, used_trouble = await _used(subject.calls, row, span)
     denied = await host_refusals(subject.calls)
     offered = ("start" if row.up else "forget" if row.loss else "complete", "change")
     return {
@@ -119,6 +126,9 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
         "agents_trouble": agents_trouble,
         "used": used,
         "usage_charts": charts,
+        "used_trouble": used_trouble,
+        "span": span,
+        "spans": _SPANS,
         "history": history,
         "history_trouble": history_trouble,
         "kind_labels": LABELS,
@@ -142,17 +152,30 @@ async def _agents(calls: Calls, name: str) -> tuple[tuple[AgentView, ...], str]:
         return (), str(error)
 
 
-async def _used(calls: Calls, row: HostRow) -> tuple[sampling_pb2.HostUsage | None, tuple[Chart, ...]]:
-    """Return what the tasks on a host use now, and over time; nothing where that is not known."""
-    request = sampling_pb2.ListHostsRequest(hostnames=[row.name], with_course=True)
+def _span_of(query: QueryParams) -> str:
+    """Return the span of the charts that an address asks for. Raises InvalidArgument."""
+    span = query.get("span") or DAY
+    if span not in _SPANS:
+        raise InvalidArgument("span", span, f"one of {', '.join(_SPANS)}")
+    return span
+
+
+async def _used(
+    calls: Calls, row: HostRow, span: str
+) -> tuple[sampling_pb2.HostUsage | None, tuple[Chart, ...], str]:
+    """Return what the tasks on a host use now, and over time; and why it is not known, empty where it is."""
+    days = DAYS.get(span, 0)
+    request = sampling_pb2.ListHostsRequest(hostnames=[row.name], with_course=True, days=days)
     try:
-        hosts = (await calls.read(LIST_USED_HOSTS, request)).hosts
-    except PelotonError:  # a host manager of an earlier version, or that does not answer
-        return None, ()
+        hosts = (await calls.read(LIST_USED_HOSTS, request, DAYS_AGE if days else COURSE_AGE)).hosts
+    except Unauthenticated:
+        raise  # who has to log in is led to the login
+    except PelotonError as error:
+        return None, (), f"what tasks use is not known: {error}"
     if not hosts:
-        return None, ()
-    held = (row.used(kind).allocated for kind in ("cpu", "memory"))
-    return hosts[0], host_charts(hosts[0], *held)
+        return None, (), ""
+    held = None if days else (row.used("cpu").allocated, row.used("memory").allocated)
+    return hosts[0], host_charts(hosts[0], held), ""
 
 
 async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
@@ -166,6 +189,7 @@ async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
         history_pb2.Change.KIND_STATE: "State",
         history_pb2.Change.KIND_GOAL: "Goal",
         history_pb2.Change.KIND_POOL: "Host pool",
+        history_pb2.Change.KIND_PRESENCE: "Agent",
     }
     changes = [
         (_seconds(each.time), kinds.get(each.kind, "Change"), each.before, each.after)

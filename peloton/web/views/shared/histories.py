@@ -32,7 +32,7 @@ SPANS: Mapping[str, str] = {
     WEEK: "Last week",
     MONTH: "Last 5 weeks",
 }
-_DAYS: Mapping[str, int] = {WEEK: 7, MONTH: 35}
+DAYS: Mapping[str, int] = {WEEK: 7, MONTH: 35}
 DAYS_AGE = 60.0
 """How old a chart of days may be, in seconds: its values are means of an hour."""
 Values = Mapping[tuple[str, str], Sequence[float]]
@@ -54,7 +54,7 @@ def span_of(query: QueryParams, usual: str) -> str:
 
 async def read_history(calls: Calls, span: str, pool_id: str = "") -> tuple[GetHistoryResponse, str]:
     """Return the samples of a pool, or of the cluster, or why they are not known."""
-    days = _DAYS.get(span, 0)
+    days = DAYS.get(span, 0)
     request = pb.GetHistoryRequest(pool_id=pool_id, hour=span == HOUR, days=days)
     try:
         return await calls.read(GET_CLUSTER_HISTORY, request, DAYS_AGE if days else None), ""
@@ -71,7 +71,7 @@ async def read_used(calls: Calls, span: str, path: str, now: float) -> Used:
     """
     if span == HOUR:
         return {}
-    since = int(now) // HOUR_SECONDS * HOUR_SECONDS - _DAYS.get(span, 1) * DAY_SECONDS
+    since = int(now) // HOUR_SECONDS * HOUR_SECONDS - DAYS.get(span, 1) * DAY_SECONDS
     request = usage_pb2.ListAccountsRequest(since=since, seconds=HOUR_SECONDS, pool=path)
     try:
         answer = await calls.read(LIST_ACCOUNTS, request, DAYS_AGE)

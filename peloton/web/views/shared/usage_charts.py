@@ -48,13 +48,14 @@ def instance_charts(usage: InstanceUsage) -> tuple[Chart, ...]:
     return _charts(list(_course(usage.course_begin, usage.course)), "Asked for")
 
 
-def host_charts(usage: HostUsage, held_cores: float, held_mb: float) -> tuple[Chart, ...]:
-    """Return charts of what the tasks on a host use, beside what they hold now."""
+def host_charts(usage: HostUsage, held: tuple[float, float] | None) -> tuple[Chart, ...]:
+    """Return charts of what the tasks on a host use, beside the cores and MB that they hold now, if given."""
     points, since = [], usage.course_begin
+    cores, memory = held or (0.0, 0.0)
     for each in usage.course:
-        points.append(Point(since, each.until, held_cores, each.cores, held_mb, each.memory_mb))
+        points.append(Point(since, each.until, cores, each.cores, memory, each.memory_mb))
         since = each.until
-    return _charts(points, "Allocated now")
+    return _charts(points, "Allocated now" if held else "")
 
 
 def _course(begin: float, course: Iterable[CoursePoint]) -> Iterable[Point]:
@@ -64,7 +65,10 @@ def _course(begin: float, course: Iterable[CoursePoint]) -> Iterable[Point]:
 
 
 def _charts(points: Sequence[Point], held: str) -> tuple[Chart, ...]:
-    """Return a chart of cores and one of memory; none where nothing was held or used yet."""
+    """Return a chart of cores and one of memory; none where nothing was held or used yet.
+
+    `held` is the name of the line of what was held; empty: there is none.
+    """
     if not any(max(each[2:]) for each in points):
         return ()
     first = points[0]
@@ -89,4 +93,5 @@ def _charts(points: Sequence[Point], held: str) -> tuple[Chart, ...]:
 
 
 def _series(held: str, amounts: Sequence[float], used: Sequence[float]) -> tuple[Series, ...]:
-    return Series("Used", "allocation", used, filled=True), Series(held, "limit", amounts)
+    shown = Series("Used", "allocation", used, filled=True)
+    return (shown, Series(held, "limit", amounts)) if held else (shown,)
