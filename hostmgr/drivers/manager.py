@@ -152,11 +152,15 @@ class HostManager:
             try:
                 self._launch(claim_id, hostname, agent_id, launches)
             except (InvalidOffers, InvalidArgument):
-                self.core.launching.refused(claim_id, hostname, self.clock.monotonic())
+                self.end_claim(claim_id, hostname)
                 raise
         except Unavailable:
             self.core.launching.postponed(runs, self.clock.monotonic())
             raise
+
+    def end_claim(self, claim_id: str, hostname: str) -> None:
+        """End the claim of a launch that is refused. Raises Unavailable while its offers may come again."""
+        self.core.launching.refused(claim_id, hostname, self.clock.monotonic())
 
     def _launch(self, claim_id: str, hostname: str, agent_id: str, launches: Iterable[Launch]) -> None:
         self.require_connection()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from hostmgr.drivers.status_updates import StatusUpdates
 from peloton.eventstream import InvalidPurge, OutOfRange, StreamChanged, UnknownClient
-from peloton.model.shard import SHARDS
 from peloton.private.eventstream import eventstream_pb2 as pb
 from peloton.private.eventstream import eventstream_pb2_grpc
-from peloton.rpc.server import caller, serialized
-from peloton.sharding.claims import terms_of
+from peloton.rpc.claimed import shards
+from peloton.rpc.server import serialized
 
 MAX_EVENTS = 10_000
 MAX_WAIT_MS = 60_000
@@ -27,7 +25,7 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
         """Return the current stream and the offset at which the client begins."""
         ring = self._updates.ring
         try:
-            first, purged = ring.start(request.clientName, _shards_of(context))
+            first, purged = ring.start(request.clientName, shards(context))
         except UnknownClient as error:
             answer = pb.InitStreamResponse()
             answer.error.clientUnsupported.message = str(error)
@@ -38,29 +36,18 @@ class EventStream(eventstream_pb2_grpc.EventStreamServiceServicer):
         """Return events, encoded; a limit of 0 or above MAX_EVENTS is MAX_EVENTS."""
         limit = min(request.limit, MAX_EVENTS) if request.limit > 0 else MAX_EVENTS
         timeout = min(max(request.timeoutMs, 0), MAX_WAIT_MS) / 1000
-        shards, further = _shards_of(context), b""
+        mine, further = shards(context), b""
         place = request.clientName, request.streamID, request.beginOffset, request.purgeOffset
         try:
-            if shards is None:
+            if mine is None:
                 events = await self._updates.wait(*place, limit, timeout)
             else:
-                events, end = await self._updates.wait_for_shards(*place, limit, timeout, shards)
+                events, end = await self._updates.wait_for_shards(*place, limit, timeout, mine)
                 further = pb.WaitForEventsResponse(nextOffset=end).SerializeToString()
         except (UnknownClient, StreamChanged, OutOfRange, InvalidPurge) as error:
             return _refused(error, request.streamID)
         encoded = [each.event.encoded for each in events]
         return serialized(pb.WaitForEventsResponse, b"".join([*encoded, further]))
-
-
-def _shards_of(context: Any) -> frozenset[int] | None:
-    """Return the shards that a caller names; None where these are all, or it says nothing of shards."""
-    return _shards_in(caller(context).shards)
-
-
-@lru_cache(64)
-def _shards_in(claim: str) -> frozenset[int] | None:
-    shards = frozenset(terms_of(claim)) & frozenset(range(SHARDS))
-    return None if not shards or len(shards) == SHARDS else shards
 
 
 def _refused(

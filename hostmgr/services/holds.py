@@ -16,6 +16,7 @@ from peloton.model.resources import Resources
 from peloton.private.hostmgr.holds import holds_pb2 as pb
 from peloton.private.hostmgr.holds import holds_pb2_grpc
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.rpc.claimed import divided, shards, task_refusal
 from peloton.wire.holds import room_from, room_to
 from peloton.wire.host_list import Held
 
@@ -42,14 +43,20 @@ class HoldService(holds_pb2_grpc.HoldServiceServicer):
     async def RenewHolds(self, request: pb.RenewHoldsRequest, context: Any) -> pb.RenewHoldsResponse:
         """Let holds last as long as new ones, with other amounts; those that have ended stay ended.
 
-        Raises InvalidArgument, changing nothing.
+        Those for jobs that are not the caller's stay as they are. Raises InvalidArgument, changing nothing.
         """
         if len(request.holds) > MAX_HOLDS:
             raise InvalidArgument("holds", f"{len(request.holds)} holds", f"at most {MAX_HOLDS} holds")
         rooms = [_room(each, f"holds[{i}].room") for i, each in enumerate(request.holds)]
         now, holds = self._manager.clock.monotonic(), self._manager.hosts.holds
         holds.expire(now)
-        for each, room in zip(request.holds, rooms, strict=True):
+        mine = shards(context)
+        own, _ = divided(
+            mine,
+            list(zip(request.holds, rooms, strict=True)),
+            lambda hold: task_refusal(mine, hold[0].task_id),
+        )
+        for each, room in own:
             holds.renew(each.hostname, each.task_id, now, room)
         return pb.RenewHoldsResponse()
 

@@ -25,6 +25,7 @@ from hostmgr.services.watches import Watches
 from peloton.errors import InvalidArgument, Refused, Unavailable
 from peloton.model.resources import KINDS, MILLI, Resources
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
+from peloton.rpc.claimed import divided, require_runs, run_refusal, shards, task_refusal
 from peloton.rpc.server import caller, serialized
 from peloton.wire.constraint import constraint_from
 from peloton.wire.hosts import acquired_to, agents_to, offers_to
@@ -124,10 +125,12 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         """Launch tasks on a claimed host.
 
         The call fails with FAILED_PRECONDITION `invalid offers` where the claim is not on this host or was
-        used for other tasks, and with UNAVAILABLE, without any effect, while there is no connection to Mesos.
+        used for other tasks. It fails without any effect with UNAVAILABLE while there is no connection to
+        Mesos, and with ABORTED for a job of a shard that the caller does not name.
         """
         if not request.tasks:
             raise InvalidArgument("tasks", "[]", "at least one task")
+        require_runs(shards(context), (task.taskId.value for task in request.tasks))
         self._manager.launch(
             request.id.value,
             request.hostname,
@@ -139,16 +142,24 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         return pb.LaunchTasksResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: Any) -> pb.KillTasksResponse:
-        """Kill runs, known here or not: Mesos reports the states of unknown ones, as in a reconciliation."""
+        """Kill runs, known here or not: Mesos reports the states of unknown ones, as in a reconciliation.
+
+        Runs of jobs that are not the caller's are left alone, and named in the answer.
+        """
         answer = pb.KillTasksResponse()
         if not request.taskIds:
             answer.error.invalidTaskIDs.message = "taskIds: [] is not at least one run"
             return answer
+        mine = shards(context)
+        own, others = divided(mine, request.taskIds, lambda each: run_refusal(mine, each.value))
+        for each, why in others:
+            answer.error.killFailure.message = why
+            answer.error.killFailure.taskIds.append(each)
         try:
-            await kill(self._manager, self._reconciliation, [each.value for each in request.taskIds])
+            await kill(self._manager, self._reconciliation, [each.value for each in own])
         except Refused as error:
             answer.error.killFailure.message = str(error)
-            answer.error.killFailure.taskIds.extend(request.taskIds)
+            answer.error.killFailure.taskIds.extend(own)
         return answer
 
     async def KillAndReserveTasks(
@@ -157,7 +168,8 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
         """Kill runs, and hold room of a host for the next run of each: what that one asks for.
 
         Without a room the whole host is held. A hold lasts until the instance is launched anywhere,
-        ReleaseHostsHeldForTasks, or for 3 minutes. Raises InvalidArgument for invalid amounts.
+        ReleaseHostsHeldForTasks, or for 3 minutes. Runs of jobs that are not the caller's are left alone, and
+        named in the answer. Raises InvalidArgument for invalid amounts.
         """
         answer = pb.KillAndReserveTasksResponse()
         wrong = [each for each in request.entries if not _is_complete(each)]
@@ -169,25 +181,41 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
                 each.taskId for each in wrong if each.HasField("taskId")
             )
             return answer
-        runs = {each.taskId.value: hold_from(each, i) for i, each in enumerate(request.entries)}
+        mine = shards(context)
+        own, others = divided(
+            mine,
+            [(each, hold_from(each, i)) for i, each in enumerate(request.entries)],
+            lambda entry: run_refusal(mine, entry[0].taskId.value),
+        )
+        for (each, _), why in others:
+            answer.error.killFailure.message = why
+            answer.error.killFailure.taskIds.append(each.taskId)
         try:
+            runs = {each.taskId.value: hold for each, hold in own}
             await kill_and_hold(self._manager, self._reconciliation, runs)
         except Refused as error:
             answer.error.killFailure.message = str(error)
-            answer.error.killFailure.taskIds.extend(each.taskId for each in request.entries)
+            answer.error.killFailure.taskIds.extend(each.taskId for each, _ in own)
         return answer
 
     async def ReleaseHostsHeldForTasks(
         self, request: pb.ReleaseHostsHeldForTasksRequest, context: Any
     ) -> pb.ReleaseHostsHeldForTasksResponse:
-        """End what is held for instances. An instance for which nothing is held is no error."""
-        self._manager.hosts.holds.release(each.value for each in request.ids)
-        return pb.ReleaseHostsHeldForTasksResponse()
+        """End what is held for instances. An instance for which nothing is held is no error.
+
+        What is held for jobs that are not the caller's stays; the answer says so.
+        """
+        answer, mine = pb.ReleaseHostsHeldForTasksResponse(), shards(context)
+        own, others = divided(mine, request.ids, lambda each: task_refusal(mine, each.value))
+        self._manager.hosts.holds.release(each.value for each in own)
+        for _, why in others:
+            answer.error.message = why
+        return answer
 
     async def ShutdownExecutors(
         self, request: pb.ShutdownExecutorsRequest, context: Any
     ) -> pb.ShutdownExecutorsResponse:
-        """Shut executors down."""
+        """Shut executors down, but for those of jobs that are not the caller's; the answer names these."""
         answer = pb.ShutdownExecutorsResponse()
         wrong = [each for each in request.executors if not (each.executorId.value and each.agentId.value)]
         if wrong or not request.executors:
@@ -196,7 +224,12 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             )
             answer.error.invalidExecutors.executors.extend(wrong)
             return answer
-        executors = [(each.executorId.value, each.agentId.value) for each in request.executors]
+        mine = shards(context)
+        own, others = divided(mine, request.executors, lambda each: run_refusal(mine, each.executorId.value))
+        for each, why in others:
+            answer.error.shutdownFailure.message = why
+            answer.error.shutdownFailure.executors.append(each)
+        executors = [(each.executorId.value, each.agentId.value) for each in own]
         for start in range(0, len(executors), CALLS_AT_ONCE):
             self._manager.shut_down(executors[start : start + CALLS_AT_ONCE])
             await self._manager.room()

@@ -9,12 +9,14 @@ from google.protobuf.message import DecodeError
 
 from hostmgr.drivers.manager import HostManager
 from peloton.api.v0.task import task_pb2
-from peloton.errors import InvalidArgument, Refused, Unavailable
+from peloton.errors import Fenced, InvalidArgument, Refused, Unavailable
+from peloton.model.ids import MesosTaskId
 from peloton.model.plural import plural
 from peloton.model.task import Launch
 from peloton.private.hostmgr.launching import launching_pb2 as pb
 from peloton.private.hostmgr.launching import launching_pb2_grpc
 from peloton.rpc.checks import checked
+from peloton.rpc.claimed import Shards, require_runs, shards
 from peloton.wire.launch import LaunchConfig, volume_from
 
 MOST_HOSTS = 100
@@ -32,28 +34,39 @@ class LaunchOnHosts(launching_pb2_grpc.LaunchServiceServicer):
         if len(request.hosts) > MOST_HOSTS:
             raise InvalidArgument("hosts", plural(len(request.hosts), "host"), f"at most {MOST_HOSTS}")
         configs = _Configs(request.configs)
-        outcomes = [self._launch(host, configs) for host in request.hosts]
+        mine = shards(context)
+        outcomes = [self._launch(host, configs, mine) for host in request.hosts]
         await self._manager.room()
         return pb.LaunchTasksResponse(outcomes=outcomes)
 
-    def _launch(self, host: pb.HostLaunch, configs: _Configs) -> pb.Outcome:
+    def _launch(self, host: pb.HostLaunch, configs: _Configs, mine: Shards) -> pb.Outcome:
         try:
             if not host.tasks:
                 raise InvalidArgument("tasks", "[]", "at least one task")
+            runs = [task.mesos_task_id for task in host.tasks]
+            self._check_owner(host, runs, mine)
             self._manager.launch(
                 host.host_offer_id,
                 host.hostname,
                 host.agent_id,
-                [task.mesos_task_id for task in host.tasks],
+                runs,
                 _launches(host, configs),
             )
-        except Refused as error:
+        except (Refused, Fenced) as error:
             return pb.Outcome(result=pb.Outcome.RESULT_CLAIM_OVER, message=str(error))
         except InvalidArgument as error:
             return pb.Outcome(result=pb.Outcome.RESULT_FAULTY, message=str(error))
         except Unavailable as error:
             return pb.Outcome(result=pb.Outcome.RESULT_UNAVAILABLE, message=str(error))
         return _LAUNCHED
+
+    def _check_owner(self, host: pb.HostLaunch, runs: Sequence[MesosTaskId], mine: Shards) -> None:
+        """Raise Fenced, which ends the claim, where a run is not the caller's: all are placed anew."""
+        try:
+            require_runs(mine, runs)
+        except Fenced:
+            self._manager.end_claim(host.host_offer_id, host.hostname)
+            raise
 
 
 class _Configs:

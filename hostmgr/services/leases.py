@@ -19,6 +19,7 @@ from peloton.model.resources import KINDS, MILLI, Resources, checked_milli
 from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2 as pb
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
+from peloton.rpc.claimed import require_runs, shards
 from peloton.rpc.server import caller, serialized
 from peloton.wire.constraint import constraint_from
 from peloton.wire.host_list import host_cache_to
@@ -91,10 +92,11 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
         """Launch pods on a leased host; the same call again changes nothing.
 
         Raises InvalidArgument and InvalidOffers (FAILED_PRECONDITION), which end the lease, and Unavailable
-        without any effect.
+        and, for a job of a shard that the caller does not name, Fenced without any effect.
         """
         if not request.pods:
             raise InvalidArgument("pods", "[]", "at least one pod")
+        require_runs(shards(context), (pod.pod_id.value for pod in request.pods))
         self._manager.launch(
             request.lease_id.value,
             request.hostname,
@@ -106,12 +108,14 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
         return pb.LaunchPodsResponse()
 
     async def KillPods(self, request: pb.KillPodsRequest, context: Any) -> pb.KillPodsResponse:
-        """Kill runs. Raises InvalidArgument, Refused while kills are disabled, and Unavailable."""
+        """Kill runs. Raises InvalidArgument, Refused while kills are disabled, Unavailable, and Fenced."""
         if not request.pod_ids:
             raise InvalidArgument("pod_ids", "[]", "at least one run")
         for i, each in enumerate(request.pod_ids):
             instance_of(each.value, f"pod_ids[{i}].value")
-        await kill(self._manager, self._reconciliation, [each.value for each in request.pod_ids])
+        runs = [each.value for each in request.pod_ids]
+        require_runs(shards(context), runs)
+        await kill(self._manager, self._reconciliation, runs)
         return pb.KillPodsResponse()
 
     async def KillAndHoldPods(
@@ -126,6 +130,7 @@ class Leases(hostmgr_svc_pb2_grpc.HostManagerServiceServicer):
                 raise InvalidArgument(f"entries[{i}].hostToHold", "", "the name of a host")
             instance = instance_of(each.pod_id.value, f"entries[{i}].pod_id.value")
             runs[each.pod_id.value] = HoldRequest(instance, each.hostToHold)
+        require_runs(shards(context), runs)
         await kill_and_hold(self._manager, self._reconciliation, runs)
         return pb.KillAndHoldPodsResponse()
 

@@ -10,8 +10,8 @@ from peloton.model.ids import mesos_task_id
 from peloton.model.shard import shard_of
 from peloton.private.resmgr.waiting import waiting_pb2 as pb
 from peloton.private.resmgr.waiting import waiting_pb2_grpc
+from peloton.rpc.claimed import shards
 from resmgr.drivers.loop import Driver
-from resmgr.services.callers import shards
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000

@@ -8,6 +8,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import parse_mesos_task_id
 from peloton.private.resmgr.preemption import preemption_pb2 as pb
 from peloton.private.resmgr.preemption import preemption_pb2_grpc
+from peloton.rpc.claimed import divided, refusal, shards
 from resmgr.drivers.loop import Driver
 
 MOST_RUNS = 10_000
@@ -37,8 +38,12 @@ class PreemptionService(preemption_pb2_grpc.PreemptionServiceServicer):
         return answer
 
     async def KeepRuns(self, request: pb.KeepRunsRequest, context: Any) -> pb.KeepRunsResponse:
-        """Spare runs that stay because of the SLA of their services. Raises InvalidArgument."""
+        """Spare runs that stay because of the SLA of their services, of the caller's jobs.
+
+        Raises InvalidArgument.
+        """
         if len(request.mesos_task_ids) > MOST_RUNS:
             raise InvalidArgument("mesos_task_ids", len(request.mesos_task_ids), f"at most {MOST_RUNS} ids")
-        runs = [parse_mesos_task_id(run) for run in request.mesos_task_ids]
+        mine, named = shards(context), [parse_mesos_task_id(run) for run in request.mesos_task_ids]
+        runs, _ = divided(mine, named, lambda run: refusal(mine, run.job_id))
         return pb.KeepRunsResponse(spared=self._driver.keep(runs))

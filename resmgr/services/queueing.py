@@ -7,6 +7,7 @@ from peloton.model.ids import is_uuid
 from peloton.model.plural import plural
 from peloton.private.resmgr.queueing import queueing_pb2 as pb
 from peloton.private.resmgr.queueing import queueing_pb2_grpc
+from peloton.rpc.claimed import refusal, shards
 from resmgr.core.state.needs import NewAlone
 from resmgr.core.state.pool import Pool
 from resmgr.drivers.loop import Driver
@@ -25,6 +26,8 @@ class QueueService(queueing_pb2_grpc.QueueServiceServicer):
     async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: object) -> pb.EnqueueGangsResponse:
         """Queue runs in a pool; return which are refused, all of them where the pool takes none.
 
+        Runs of jobs that are not the caller's are refused.
+
         Raises InvalidArgument for runs that cannot be.
         """
         driver = self._driver
@@ -36,8 +39,9 @@ class QueueService(queueing_pb2_grpc.QueueServiceServicer):
             _check(each, f"runs[{place}]")
         refusals: list[pb.Refusal] = []
         pool, why = self._pool(request.pool_id)
+        mine = shards(context)
         for place, each in enumerate(request.runs):
-            if text := why if pool is None else self._enqueue(pool, each):
+            if text := refusal(mine, each.job_id) or (why if pool is None else self._enqueue(pool, each)):
                 refusals.append(pb.Refusal(place=place, message=text))
         driver.wake()
         return pb.EnqueueGangsResponse(refusals=refusals)

@@ -13,6 +13,7 @@ from peloton.model.ids import mesos_task_id, parse_mesos_task_id, parse_task_id,
 from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
+from peloton.rpc.claimed import Shards, divided, refusal, shards, task_refusal
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.host_costs import cheapest_first
 from resmgr.core.state.needs import NewTask
@@ -22,7 +23,7 @@ from resmgr.core.state.queues import NAMES
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
 from resmgr.ports import KnownHosts
-from resmgr.services.callers import shards, touch
+from resmgr.services.callers import touch
 from resmgr.services.delivery import delivered
 from resmgr.services.traces import TracedRuns
 from resmgr.wire.statuses import states_from
@@ -58,7 +59,7 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     # jobmgr enqueues gangs.
 
     async def EnqueueGangs(self, request: pb.EnqueueGangsRequest, context: object) -> pb.EnqueueGangsResponse:
-        """Queue gangs in a pool."""
+        """Queue gangs in a pool. Those of jobs that are not the caller's are refused."""
         driver, error = self._driver, pb.EnqueueGangsResponse.Error
         self._touch(context)
         try:
@@ -72,19 +73,22 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             return pb.EnqueueGangsResponse(
                 error=error(noPermission=pb.ResourcePoolNoPermission(id=request.resPool, message=message))
             )
-        failed = self._enqueue(pool, request)
+        failed = self._enqueue(pool, request, shards(context))
         driver.wake()
         if failed:
             return pb.EnqueueGangsResponse(error=error(failure=pb.EnqueueGangsFailure(failed=failed)))
         return pb.EnqueueGangsResponse()
 
     def _enqueue(
-        self, pool: Pool, request: pb.EnqueueGangsRequest
+        self, pool: Pool, request: pb.EnqueueGangsRequest, mine: Shards
     ) -> list[pb.EnqueueGangsFailure.FailedTask]:
         driver = self._driver
         gangs, failed = gangs_from(request.gangs, driver.translator)
         now = driver.now()
-        for gang in gangs:
+        own, others = divided(mine, gangs, lambda gang: refusal(mine, gang[0].job_id) if gang else "")
+        for gang, why in others:
+            failed += self._refused(gang, request, why)
+        for gang in own:
             try:
                 driver.scheduler.enqueue(pool, gang, now)
             except Refused as refused:
@@ -197,14 +201,15 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def UpdateTasksState(
         self, request: pb.UpdateTasksStateRequest, context: object
     ) -> pb.UpdateTasksStateResponse:
-        """Apply states that jobmgr reports."""
-        driver = self._driver
+        """Apply states that jobmgr reports. Those of jobs that are not the caller's do not count."""
+        driver, mine = self._driver, shards(context)
         self._touch(context)
         await driver.recovered.wait()
-        runs = [
+        reported = [
             (parse_mesos_task_id(entry.mesosTaskId.value), _state(i, entry.state))
             for i, entry in enumerate(request.taskStates)
         ]
+        runs, _ = divided(mine, reported, lambda entry: refusal(mine, entry[0].job_id))
         now = driver.now()
         for run, state in runs:
             driver.scheduler.observe(run, state, now)
@@ -212,22 +217,27 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return pb.UpdateTasksStateResponse()
 
     async def KillTasks(self, request: pb.KillTasksRequest, context: object) -> pb.KillTasksResponse:
-        """Remove tasks that are not launched yet."""
+        """Remove tasks that are not launched yet. Those of jobs that are not the caller's stay."""
         driver, errors = self._driver, []
         self._touch(context)
         await driver.recovered.wait()
         if not request.tasks:
             message = "tasks: [] is not a list of at least one task"
             errors.append(pb.KillTasksResponse.Error(killError=pb.KillTasksError(message=message)))
-        for task in request.tasks:
+        mine = shards(context)
+        own, others = divided(mine, request.tasks, lambda task: task_refusal(mine, task.value))
+        for task, why in others:
+            refused = pb.KillTasksError(task=task, message=why)
+            errors.append(pb.KillTasksResponse.Error(killError=refused))
+        for task in own:
             try:
                 driver.scheduler.kill(*parse_task_id(task.value))
             except (NotFound, InvalidArgument) as missing:
                 found = pb.TasksNotFound(task=task, message=str(missing))
                 errors.append(pb.KillTasksResponse.Error(notFound=found))
-            except Refused as refused:
-                refusal = pb.KillTasksError(task=task, message=str(refused))
-                errors.append(pb.KillTasksResponse.Error(killError=refusal))
+            except Refused as error:
+                refused = pb.KillTasksError(task=task, message=str(error))
+                errors.append(pb.KillTasksResponse.Error(killError=refused))
         driver.wake()
         return pb.KillTasksResponse(error=errors)
 

@@ -11,6 +11,7 @@ import pytest
 from hostmgr.services.early_acknowledgements import EarlyAcknowledgements
 from hostmgr.services.events import EventStream
 from hostmgr.services.holds import HoldService
+from hostmgr.services.launches import LaunchOnHosts
 from hostmgr.services.reconcile import ReconcileTasks
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.core.launch_answers import LaunchResult
@@ -27,6 +28,7 @@ from peloton.model.task import TaskRuntime
 from peloton.private.eventstream.eventstream_pb2 import InitStreamRequest
 from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServiceServicer_to_server
 from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
+from peloton.private.hostmgr.launching.launching_pb2_grpc import add_LaunchServiceServicer_to_server
 from peloton.private.hostmgr.passing.passing_pb2_grpc import add_PassingServiceServicer_to_server
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import add_ReconcileServiceServicer_to_server
 from peloton.rpc.client import LeaderClient
@@ -75,6 +77,7 @@ class Served:
 
     def __init__(self, made: served.Served, client: LeaderClient) -> None:
         self._made = made
+        self._claims: list[str] = []
         self.client = client
         self.port: Hostmgr = HostmgrClient(client)
 
@@ -91,15 +94,37 @@ class Served:
         self._made.status(f"{job_id}-0-{run}", mesos_pb2.TASK_RUNNING, b"%d" % run)
 
     def claim(self) -> str:
-        self._made.offer(1)
-        return self._made.claim()
+        self._made.offer(len(self._claims) + 1)
+        self._claims.append(self._made.claim())
+        return self._claims[-1]
 
     def run(self) -> None:
         self._made.status(f"{JOB}-0-1", mesos_pb2.TASK_RUNNING, b"1")
 
+    @property
+    def claimed(self) -> bool:
+        """Whether the host is claimed."""
+        return any(self._made.manager.hosts.claims.get(each) for each in self._claims)
+
+    def launched(self) -> list[str]:
+        """Return the runs that Mesos is told to launch."""
+        return [
+            task.task_id.value
+            for call in self._made.driver.calls
+            for operation in call.accept.operations
+            for task in operation.launch.task_infos
+        ]
+
+    def killed(self) -> list[str]:
+        """Return the runs that Mesos was told to kill since this was asked last."""
+        calls = self._made.driver.calls
+        killed = [call.kill.task_id.value for call in calls if call.HasField("kill")]
+        calls.clear()
+        return killed
+
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Served]:
+async def serving(launching: bool = True) -> AsyncIterator[Served]:
     made = served.Served()
     await made.subscribe()
     manager = made.manager
@@ -110,6 +135,8 @@ async def serving() -> AsyncIterator[Served]:
         service(add_HoldServiceServicer_to_server, HoldService(manager)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
     ]
+    if launching:
+        services.append(service(add_LaunchServiceServicer_to_server, LaunchOnHosts(manager)))
     async with leading(Role.HOSTMGR, Role.JOBMGR, services) as client:
         try:
             yield Served(made, client)
@@ -232,3 +259,58 @@ async def test_unknown_runs_are_killed_shut_down_and_reconciled_without_an_error
 
 async def test_no_host_drains(hostmgr: Neighbour) -> None:
     assert not await hostmgr.port.draining_runs(0.0)
+
+
+def one_of_each_half() -> tuple[str, str]:
+    """A job of shards 0 to 31, and one of the others."""
+    found = [samples.job_id(number) for number in range(99)]
+    mine, theirs = (next(job for job in found if shard_of(job) // (SHARDS // 2) == half) for half in (0, 1))
+    return mine, theirs
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_a_launch_of_a_job_that_is_not_the_callers_does_not_happen(older: bool) -> None:
+    """Its shard has moved while the launch was on its way. What hosts of its own have is launched."""
+    mine, theirs = one_of_each_half()
+    async with serving(launching=not older) as made:
+        port = made.owner("5:0-31")
+        other = Launch(HOST, "S0", made.claim(), (Run(mine, 0, 1), Run(theirs, 0, 1)))
+        call = port.launch(other, [TASK._replace(run=run) for run in other.runs])
+        if older:
+            with pytest.raises(Conflict, match=f"job {theirs} is not the caller's"):
+                await call()
+            assert made.claimed, "nothing has happened"
+            return
+        answer = await call()
+        assert answer.result is LaunchResult.CLAIM_OVER
+        assert (
+            f"job {theirs} is not the caller's: it does not name shard {shard_of(theirs)}" == answer.message
+        )
+        assert not made.launched() and not made.claimed, "the host is free for others"
+        claim = Launch(HOST, "S0", made.claim(), (Run(mine, 0, 1),))
+        answer = await port.launch(claim, [TASK._replace(run=Run(mine, 0, 1))])()
+        assert answer.result is LaunchResult.LAUNCHED and made.launched() == [f"{mine}-0-1"]
+
+
+async def test_kills_and_holds_of_jobs_that_are_not_the_callers_are_left_out() -> None:
+    mine, theirs = one_of_each_half()
+    runs = [Run(mine, 0, 1), Run(theirs, 0, 1)]
+    async with serving() as made:
+        made.claim()
+        port = made.owner("5:0-31")
+        failed = await port.kill(runs)
+        assert failed is not None and failed.runs == 1 and f"job {theirs}" in failed.message
+        assert made.killed() == [f"{mine}-0-1"]
+        failure = await port.kill_and_hold(
+            [HeldKill(run, HOST, spec(1).task(0), spec(1).task(0)) for run in runs]
+        )
+        assert f"job {theirs}" in failure and made.killed() == [f"{mine}-0-1"]
+        assert [hold.task_id for hold in await port.holds()] == [task_id(mine, 0)]
+        owner = made.owner("5:32-63")
+        assert f"job {mine}" in await owner.release_holds([task_id(mine, 0)])
+        await owner.renew_holds([(Hold(task_id(mine, 0), HOST), spec(1).task(0))])
+        assert [hold.task_id for hold in await port.holds()] == [task_id(mine, 0)]
+        assert not await port.release_holds([task_id(mine, 0)])
+        assert await made.port.kill(runs) is None, "who names no shards has all"
+        assert await made.owner("5:0-63").kill(runs) is None
+        assert len(made.killed()) == 4

@@ -21,12 +21,14 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 from peloton.private.resmgr.holding.holding_pb2_grpc import add_HoldingServiceServicer_to_server
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import add_PreemptionServiceServicer_to_server
+from peloton.private.resmgr.queueing.queueing_pb2_grpc import add_QueueServiceServicer_to_server
 from peloton.private.resmgr.waiting.waiting_pb2_grpc import add_WaitingServiceServicer_to_server
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import add_ResourceManagerServiceServicer_to_server
 from peloton.rpc.client import LeaderClient
 from peloton.rpc.server import service
 from resmgr.services.holding import HoldingService
 from resmgr.services.preemption import PreemptionService
+from resmgr.services.queueing import QueueService
 from storage.selection.factory import open_store
 from tests.contract.ports.leading import claiming, leading
 from tests.contract.storage import samples
@@ -100,7 +102,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(path: Path) -> AsyncIterator[Served]:
+async def serving(path: Path, alike: bool = False) -> AsyncIterator[Served]:
     async with AsyncExitStack() as stack:
         store = await open_store(settings(path / "peloton.db").storage)
         stack.push_async_callback(store.close)
@@ -112,6 +114,8 @@ async def serving(path: Path) -> AsyncIterator[Served]:
             service(add_PreemptionServiceServicer_to_server, PreemptionService(driver)),
             service(add_WaitingServiceServicer_to_server, shell.waiting),
         ]
+        if alike:
+            services.append(service(add_QueueServiceServicer_to_server, QueueService(driver)))
         client = await stack.enter_async_context(leading(Role.RESMGR, Role.JOBMGR, services))
         yield Served(shell, ResmgrClient(client), await shell.pool("other", reservation=30), client)
 
@@ -182,6 +186,33 @@ async def test_a_stream_of_reasons_is_answered_at_once_where_it_is_another(resmg
     assert other.leader == first.leader and other.stream
     same = await resmgr.port.reasons(other.stream, other.last, WAIT)
     assert (same.stream, same.last, list(same.deltas)) == (other.stream, other.last, [])
+
+
+@pytest.mark.parametrize("alike", [False, True])
+async def test_what_concerns_jobs_that_are_not_the_callers_is_left_out(alike: bool, tmp_path: Path) -> None:
+    """Their shards have moved while the call was on its way. The others of the call go on."""
+    async with serving(tmp_path, alike) as made:
+        one, other = made.owner("a", "5:0-31"), made.owner("b", "6:32-63")
+        found = [samples.job_id(number) for number in range(99)]
+        mine, theirs = (
+            next(job for job in found if shard_of(job) // (SHARDS // 2) == half) for half in (0, 1)
+        )
+        gangs = [[waiting(0)[0]._replace(job_id=job)] for job in (theirs, mine)]
+        refused = await one.enqueue(made.pool, gangs)
+        why = f"job {theirs} is not the caller's: it does not name shard {shard_of(theirs)}"
+        assert dict(refused) == {0: why}
+        asked = [Compare(job, (Span(0, 1, 1),)) for job in (mine, theirs)]
+        assert dict(await one.missing(asked)) == {theirs: [(0, 1)]}
+        assert not await other.enqueue(made.pool, [gangs[0]])
+        kept = await one.withdraw([task_id(mine, 0), task_id(theirs, 0)])
+        assert dict(kept) == {task_id(theirs, 0): why}
+        assert dict(await one.missing(asked)) == {mine: [(0, 1)]}
+        await one.settle([(Run(theirs, 0, 1), TaskState.SUCCEEDED)])
+        assert dict(await one.missing(asked)) == {mine: [(0, 1)]}, "its owner reports its states"
+        await other.settle([(Run(theirs, 0, 1), TaskState.SUCCEEDED)])
+        assert dict(await one.missing(asked)) == {mine: [(0, 1)], theirs: [(0, 1)]}
+        assert not await made.port.enqueue(made.pool, gangs), "who names no shards has all"
+        assert not await made.owner("c", "7:0-63").enqueue(made.pool, gangs)
 
 
 async def test_owners_of_shards_get_what_is_of_their_jobs(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from tests.unit.hostmgr.hosts import cluster, ids, need, offer
 from tests.unit.hostmgr.test_manager import JOB, Fixture
+from tests.unit.resmgr.shell import CLIENT
 
 CALL = SimpleNamespace(invocation_metadata=tuple)
 T0, T1, T2 = (f"{JOB}-{instance}" for instance in range(3))
@@ -140,7 +141,7 @@ class Calls(Fixture):
         for run, task, host in entries:
             entry = request.entries.add(hostToReserve=host)
             entry.taskId.value, entry.id.value = run, task
-        return await self.service.KillAndReserveTasks(request, None)
+        return await self.service.KillAndReserveTasks(request, CLIENT)
 
     async def claimed_cpus(self, cpu: float, *tasks: str) -> list[float]:
         """The CPUs of the hosts that are claimed for tasks, and released again."""
@@ -152,7 +153,7 @@ class Calls(Fixture):
         assert isinstance(encoded, bytes)
         self.answer = pb.AcquireHostOffersResponse.FromString(encoded)
         offers = self.answer.hostOffers
-        await self.service.ReleaseHostOffers(pb.ReleaseHostOffersRequest(hostOffers=offers), None)
+        await self.service.ReleaseHostOffers(pb.ReleaseHostOffersRequest(hostOffers=offers), CLIENT)
         return [each.scalar.value for offer in offers for each in offer.resources if each.name == "cpus"]
 
     def status(self) -> str:
@@ -184,7 +185,7 @@ async def test_kill_and_reserve_repeated_and_released() -> None:
     request = pb.ReleaseHostsHeldForTasksRequest()
     request.ids.add(value=T0)
     request.ids.add(value=T1)
-    assert not (await calls.service.ReleaseHostsHeldForTasks(request, None)).HasField("error")
+    assert not (await calls.service.ReleaseHostsHeldForTasks(request, CLIENT)).HasField("error")
     assert calls.status() == "ready"
 
 
@@ -221,7 +222,7 @@ async def test_a_run_that_is_no_text_is_refused() -> None:
     entry = request.entries.add(hostToReserve="host0")
     entry.id.value = T0
     entry.taskId.MergeFromString(b"\x0a\x02\xe3e")  # not UTF-8
-    answer = await Calls().service.KillAndReserveTasks(request, None)
+    answer = await Calls().service.KillAndReserveTasks(request, CLIENT)
     assert "each needs taskId" in answer.error.invalidTaskIDs.message
 
 
@@ -382,7 +383,7 @@ async def test_a_claimed_host_is_shown_without_what_is_held_of_it() -> None:
     calls.offer(1)
     entry(calls, 0, 1.5, 1.5)
     entry(calls, 1, 1, 1)
-    answer = await calls.service.KillAndReserveTasks(calls.request, None)
+    answer = await calls.service.KillAndReserveTasks(calls.request, CLIENT)
     assert not answer.HasField("error") and calls.status() == "held"
     assert await calls.claimed_cpus(1) == [1.5]
     assert await calls.claimed_cpus(1, T0) == [3]
@@ -398,19 +399,19 @@ async def test_holds_are_listed_and_renewed() -> None:
     await calls.subscribe()
     calls.offer(1)
     entry(calls, 0, 1.5, 0)
-    await calls.service.KillAndReserveTasks(calls.request, None)
+    await calls.service.KillAndReserveTasks(calls.request, CLIENT)
     service = HoldService(calls.manager)
     calls.clock.advance(100)
-    (hold,) = (await service.ListHolds(holds_pb2.ListHoldsRequest(), None)).holds
+    (hold,) = (await service.ListHolds(holds_pb2.ListHoldsRequest(), CLIENT)).holds
     assert (hold.task_id, hold.hostname, hold.room.cpu, hold.seconds) == (T0, "host0", 1.5, 80)
     hold.room.cpu = 2.5
-    await service.RenewHolds(holds_pb2.RenewHoldsRequest(holds=[hold]), None)
+    await service.RenewHolds(holds_pb2.RenewHoldsRequest(holds=[hold]), CLIENT)
     named = holds_pb2.ListHoldsRequest(hostnames=["host0", "host9"])
-    (hold,) = (await service.ListHolds(named, None)).holds
+    (hold,) = (await service.ListHolds(named, CLIENT)).holds
     assert (hold.room.cpu, hold.seconds) == (2.5, 180)
     hold.room.cpu = -1
     with pytest.raises(InvalidArgument):
-        await service.RenewHolds(holds_pb2.RenewHoldsRequest(holds=[hold]), None)
+        await service.RenewHolds(holds_pb2.RenewHoldsRequest(holds=[hold]), CLIENT)
 
 
 async def test_hosts_say_for_whom_they_are_held() -> None:
@@ -419,7 +420,7 @@ async def test_hosts_say_for_whom_they_are_held() -> None:
     calls.offer(1)
     assert held_rooms(calls.manager.hosts.holds, calls.clock, "host0") == ()
     entry(calls, 0, 1, 0)
-    await calls.service.KillAndReserveTasks(calls.request, None)
+    await calls.service.KillAndReserveTasks(calls.request, CLIENT)
     ((job, instances, until),) = held_rooms(calls.manager.hosts.holds, calls.clock, "host0")
     assert (job, instances) == (JOB, "0")
     assert until == f"{rfc3339(calls.clock.wall() + 180 * NANOSECONDS)[:19]}Z"

@@ -18,6 +18,7 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.task import Launch
 from peloton.private.hostmgr.launching import launching_pb2 as pb
 from peloton.wire.launch import LaunchConfig
+from tests.unit.resmgr.shell import Context
 
 JOB = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
 OTHER = "1b4e28ba-2fa1-41d2-883f-0016d3cca428"
@@ -60,7 +61,8 @@ def config(**fields: Any) -> bytes:
 
 async def outcomes(manager: Manager, wire: pb.LaunchTasksRequest) -> list[tuple[int, str]]:
     served = LaunchOnHosts(cast(HostManager, manager))
-    return [(each.result, each.message) for each in (await served.LaunchTasks(wire, None)).outcomes]
+    answer = await served.LaunchTasks(wire, Context("jobmgr/one"))
+    return [(each.result, each.message) for each in answer.outcomes]
 
 
 async def test_hosts_are_launched_on_one_by_one_and_the_call_waits_for_room_once() -> None:
