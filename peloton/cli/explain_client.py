@@ -13,7 +13,7 @@ from peloton.cli.session import Session
 from peloton.cli.used import read_used
 from peloton.client.rpcs import RPCS
 from peloton.present import why
-from peloton.present.unused_memory import unused_memory, waits_for_memory
+from peloton.present.unused import lacking, unused
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
@@ -41,7 +41,7 @@ class JobWhy:
     job: JobInfo
     groups: list[why.Group]
     hints: list[str]
-    """Who holds memory that was never used, where the pool has too little of it."""
+    """Who holds cores or memory that are not used, where the pool has too little of them."""
 
 
 def explain_task(session: Session, job_id: str, instance: int) -> TaskWhy:
@@ -68,7 +68,8 @@ def explain_job(session: Session, job_id: str) -> JobWhy:
     }
     groups = why.job_groups(job, waiting, failure, read)
     _add_ends(session, job_id, groups, read.values())
-    return JobWhy(job, groups, _hints(session, job) if any(map(_lacks_memory, groups)) else [])
+    kinds = sorted({lacking(group.first) for group in groups} - {""})
+    return JobWhy(job, groups, _hints(session, job, kinds) if kinds else [])
 
 
 def _add_ends(
@@ -102,14 +103,11 @@ def _end_of_run(session: Session, job_id: str, info: TaskInfo) -> str:
         return f"how the run ended is not known: {failure}"
 
 
-def _lacks_memory(group: why.Group) -> bool:
-    return waits_for_memory(group.first)
-
-
-def _hints(session: Session, job: JobInfo) -> list[str]:
-    """Return what is known of unused memory; nothing where the job manager does not tell."""
+def _hints(session: Session, job: JobInfo, kinds: Iterable[str]) -> list[str]:
+    """Return what is known of unused cores or memory; nothing where the job manager does not tell."""
     used = read_used(session)
-    return [] if used is None else unused_memory(job.config.respoolID.value, used.values())
+    pool = job.config.respoolID.value
+    return [] if used is None else [text for kind in kinds for text in unused(kind, pool, used.values())]
 
 
 def explain_waiting(session: Session, job: JobInfo) -> list[why.Group]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from peloton.cli.listing import Listing, listing
+from peloton.cli.told import HEADS, Told, told_cells
 from peloton.model.amounts import plain
 from peloton.present.times import run_time, short_time
 
@@ -22,16 +23,21 @@ JOB_HEADS = (
     *("ID", "Name", "Type", "Owner", "State", "Created", "Completed", "Instances"),
     *("Running", "Succeeded", "Failed", "Killed"),
 )
+NOTHING_TOLD: Told = {}
 JOB_WIDE = ("Goal State", "Pool", "Labels")
 
 
-def task_table(tasks: Iterable[TaskInfo], now: float | None = None) -> Listing:
-    """Return a table of tasks; `now` is in seconds since 1970."""
+def task_table(tasks: Iterable[TaskInfo], now: float | None = None, told: Told = NOTHING_TOLD) -> Listing:
+    """Return a table of tasks; `now` is in seconds since 1970.
+
+    `told`: what agents told last of instances; without it, there are no columns for that.
+    """
     at = time.time() if now is None else now
-    return listing((*TASK_HEADS, *TASK_WIDE), [_task_row(task, at) for task in tasks], wide=len(TASK_WIDE))
+    heads = (*TASK_HEADS, *(HEADS if told else ()), *TASK_WIDE)
+    return listing(heads, [_task_row(task, at, told) for task in tasks], wide=len(TASK_WIDE))
 
 
-def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
+def _task_row(task: TaskInfo, now: float, told: Told) -> tuple[object, ...]:
     from peloton.api.v0.task import task_pb2
 
     runtime = task.runtime
@@ -46,6 +52,7 @@ def _task_row(task: TaskInfo, now: float) -> tuple[object, ...]:
         runtime.host,
         runtime.message,
         runtime.reason,
+        *(told_cells(told.get(task.instanceId)) if told else ()),
         task_pb2.TaskState.Name(runtime.goalState),
         runtime.mesosTaskId.value.rpartition("-")[2],
         runtime.failureCount,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -232,10 +232,17 @@ class Session:
         elif text:
             click.echo(text)
 
-    def show_object(self, value: Any, name: str = "") -> None:
-        """Print one object: YAML, or with `-o table` a line for each of its fields."""
-        from peloton.cli.output import field_table, yaml_text
+    def show_object(self, value: Any, name: str = "", beside: Mapping[str, Any] | None = None) -> None:
+        """Print one object: YAML, or with `-o table` a line for each of its fields.
 
+        `beside`: what is shown with a message, that is not of it.
+        """
+        from peloton.cli.output import field_table, yaml_text
+        from peloton.present.plain import as_json, plain
+
+        if beside:
+            programs = self.output == "json" or self.query is not None
+            value = {**(as_json(value) if programs else plain(value)), **beside}
         self.show(value, lambda: field_table(value) if self.output == "table" else yaml_text(value), name)
 
     def _text(self, value: Any, human: Callable[[], str | Listing], name: str) -> str:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from peloton.model.amounts import percent, rounded, short
+from peloton.model.amounts import duration, percent, rounded, short
+from peloton.model.mean_use import LATELY_SECONDS
 from peloton.model.usage import PEAK_MEMORY, USED_CPU, USED_MEMORY
 
 MB_PER_GB = 1024
 _KINDS = (("cpu", USED_CPU, "core", 1), ("gpu", "", "GPU", 1), ("memory", USED_MEMORY, "GB", MB_PER_GB))
 WORTH_A_HINT = 0.5
 """Below this part of what is asked for, the peak of memory is worth a hint."""
+MINUTE_SECONDS = 60.0
 IN_HOURS_SECONDS = 360.0
 """From this amount × seconds on, hours are told."""
 LEAST_MB = 256
 """And from this difference on."""
+LEAST_CORES = 0.5
+"""The same of cores."""
+LEAST_MEAN_SECONDS = 600.0
+"""From which time on a mean of cores says something."""
 LEAST_HELD = 1.0
 """Core, GPU or GB seconds that are held from which on percentages of them say something."""
 
@@ -62,3 +68,18 @@ def memory_hint(asked_mb: float, peak_mb: float) -> str:
     if not peak_mb or peak_mb > asked_mb * WORTH_A_HINT or asked_mb - peak_mb < LEAST_MB:
         return ""
     return f"asks for {rounded(asked_mb, 'memory')}, peaked at {rounded(peak_mb, 'memory')}"
+
+
+def cpu_hint(asked: float, mean: float, seconds: float) -> str:
+    """Return `asks for 4 cores, used 0.3 in the mean of the last hour` where that is far less; else nothing.
+
+    `seconds`: the time that the mean is of. A mean of 0 was not measured.
+    """
+    if not mean or mean > asked * WORTH_A_HINT or asked - mean < LEAST_CORES or seconds < LEAST_MEAN_SECONDS:
+        return ""
+    time = "hour" if seconds >= LATELY_SECONDS - MINUTE_SECONDS else duration(round(seconds, -1))
+    return f"asks for {rounded(asked, 'cpu')}, used {_cores(mean)} in the mean of the last {time}"
+
+
+def _cores(mean: float) -> str:
+    return short(mean) if mean >= 0.01 else "less than 0.01"

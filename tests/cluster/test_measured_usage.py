@@ -59,6 +59,9 @@ def seen_while_it_runs(harness: Harness, job_id: str) -> None:
     instance.job_id.value = job_id
     (found,) = usage.GetUsage(instance).usages
     assert found.course and found.course[0].held_mb == 512
+    instance = usage_pb2.GetUsageRequest(job_id=instance.job_id, told_last=True)
+    (told,) = usage.GetUsage(instance).usages
+    assert told.cores > 0 and told.memory_bytes > HELD_MB << 19 and told.told_at > time.time() - 60
     hosts = harness.client.sampling_svc
     (host,) = hosts.ListHosts(sampling_pb2.ListHostsRequest(hostnames=[found.host])).hosts
     assert host.tasks == 1 and host.memory_bytes > HELD_MB << 19

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jobmgr.core.state.cache import CachedJob
 from peloton.model.job import JobSpec
-from peloton.model.resources import MILLI
+from peloton.model.resources import MILLI, Resources
 from peloton.model.usage import BYTES_PER_MB, PEAK_MEMORY
 
 RUNS_AT_ONCE = 20_000
@@ -52,5 +52,14 @@ def peak_mb(job: CachedJob) -> float:
 
 def asked_mb(spec: JobSpec) -> float:
     """Return the most memory that an instance asks for."""
-    asked = {id(task): task for task in (spec.default, *spec.overrides.values())}.values()
-    return max(task.resources.memory for task in asked) / MILLI
+    return max(each.memory for each in _asked(spec)) / MILLI
+
+
+def asked_cores(spec: JobSpec) -> float:
+    """Return the most cores that an instance asks for."""
+    return max(each.cpu for each in _asked(spec)) / MILLI
+
+
+def _asked(spec: JobSpec) -> list[Resources]:
+    tasks = {id(task): task for task in (spec.default, *spec.overrides.values())}.values()
+    return [task.resources for task in tasks]

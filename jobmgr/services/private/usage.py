@@ -14,7 +14,8 @@ from jobmgr.services.common.account_reads import OpenHour, Question, read_accoun
 from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.reach import paths_of_pools, reach
 from jobmgr.services.common.sandbox import address_of
-from jobmgr.services.common.used_now import asked_mb, peak_mb, used_now
+from jobmgr.services.common.told_usage import told_last
+from jobmgr.services.common.used_now import asked_cores, asked_mb, peak_mb, used_now
 from jobmgr.services.common.view import JobView, view
 from peloton.api.v0 import peloton_pb2 as v0_peloton
 from peloton.clock import NANOSECONDS, Clock, SystemClock
@@ -33,6 +34,7 @@ from peloton.model.amounts import duration
 from peloton.model.cluster import cluster_of
 from peloton.model.ids import JobId, MesosTaskId, PoolId, mesos_task_id
 from peloton.model.job import JobRuntime
+from peloton.model.mean_use import LATELY_SECONDS, mean_use
 from peloton.model.resources import MILLI
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
@@ -45,6 +47,8 @@ MOST_HOSTS = 64
 MOST_SINGLE = 64
 """Instances up to which each is looked up by itself: a walk over a job of 100,000 takes a second."""
 LONGEST_SECONDS = 10.0
+JOBS_AT_ONCE = 200
+"""Jobs whose mean use is computed before other work is done."""
 Host = tuple[str, str]
 """A hostname and the id of its agent."""
 
@@ -75,6 +79,9 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
         if request.with_course and len(request.instances) != 1:
             raise InvalidArgument("with_course", True, "for one instance only")
         job = await view(self._engine, request.job_id.value)
+        if request.told_last:
+            told = () if job.cached is None else told_last(job.cached, request.instances)
+            return pb.GetUsageResponse(usages=told)
         running = await _running(job, request.instances)
         answer = pb.GetUsageResponse(running=len(running))
         hosts = list(dict.fromkeys((task.host, task.agent_id) for task in running.values()))
@@ -180,7 +187,11 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
             return mine.has(job.job_id, job.spec, paths)
 
         answer = pb.ListUsedResponse()
-        for each in await used_now(self._engine.lanes.in_memory(), allowed):
+        courses, lately = self._open_hour.courses, self._clock.wall() / NANOSECONDS - LATELY_SECONDS
+        for number, each in enumerate(await used_now(self._wanted(request.job_id), allowed), start=1):
+            points = ((until, held, used) for until, (held, used, *_) in courses.points(each.job.job_id))
+            mean = mean_use(points, courses.begin(each.job.job_id), lately)
+            cores = asked_cores(each.job.spec)
             answer.jobs.add(
                 job_id=each.job.job_id,
                 pool_id=each.job.spec.pool_id,
@@ -190,8 +201,20 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
                 memory_peak_mb=peak_mb(each.job),
                 memory_asked_mb=asked_mb(each.job.spec),
                 name=each.job.spec.name,
+                cores_asked=cores,
+                cores_mean=cores * mean.part,
+                mean_seconds=mean.seconds,
             )
+            if not number % JOBS_AT_ONCE:
+                await asyncio.sleep(0)
         return answer
+
+    def _wanted(self, job_id: str) -> Iterable[CachedJob]:
+        """Return the job of an id, if it is in memory; all that are for an empty one."""
+        if not job_id:
+            return self._engine.lanes.in_memory()
+        job = self._engine.job(JobId(job_id))
+        return () if job is None else (job,)
 
     async def _all(self, hosts: list[Host]) -> list[Mapping[MesosTaskId, ContainerUsage] | str]:
         """Ask agents; return what each tells, or why that is not known."""

@@ -145,11 +145,12 @@ def update(
 @click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 @pass_session
 def get(session: Session, job_id: str) -> None:
-    """Show a job's config and runtime."""
+    """Show a job's config and runtime, with what agents told last of its runs."""
     from peloton.api.v0.job import job_pb2
+    from peloton.cli.told import told_of_job
 
     response = session.call(RPCS.job_svc.Get, job_pb2.GetRequest(id=_id(job_id)))
-    session.show_object(response, job_id)
+    session.show_object(response, job_id, told_of_job(session, job_id))
 
 
 @job.command()

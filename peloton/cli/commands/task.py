@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,8 @@ from peloton.client.rpcs import RPCS
 if TYPE_CHECKING:
     from peloton.api.v0.peloton_pb2 import JobID
     from peloton.api.v0.task.task_pb2 import InstanceRange as RangeMessage
+    from peloton.api.v0.task.task_pb2 import TaskInfo
+    from peloton.cli.listing import Listing
 
 JOB = click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
 INSTANCE = click.argument("instance", type=INDEX)
@@ -55,10 +58,13 @@ task.add_command(exec_)
 def get(session: Session, job_id: str, instance: int) -> None:
     """Show one instance with its current run."""
     from peloton.api.v0.task import task_pb2
+    from peloton.cli.told import told_of_instance
 
     request = task_pb2.GetRequest(jobId=_job(job_id), instanceId=instance)
     response = session.call(RPCS.task_svc.Get, request)
-    session.show_object(response.result, f"{job_id}-{instance}")
+    running = response.result.runtime.state == task_pb2.RUNNING
+    told = told_of_instance(session, job_id, instance) if running else None
+    session.show_object(response.result, f"{job_id}-{instance}", told)
 
 
 @task.command("list")
@@ -66,14 +72,13 @@ def get(session: Session, job_id: str, instance: int) -> None:
 @RANGE
 @pass_session
 def list_(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
-    """List the instances of a job."""
+    """List the instances of a job, with what agents told last of those that run."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.rows import task_table
 
     request = task_pb2.ListRequest(jobId=_job(job_id), range=_range(span))
     response = session.call(RPCS.task_svc.List, request)
     tasks = response.result.value
-    session.show(response, lambda: task_table(tasks[instance] for instance in sorted(tasks)))
+    session.show(response, lambda: _table(session, job_id, [tasks[each] for each in sorted(tasks)]))
 
 
 @task.command()
@@ -88,13 +93,22 @@ def list_(session: Session, job_id: str, span: tuple[int, int] | None) -> None:
 def query(session: Session, /, job_id: str, **given: Any) -> None:
     """Find instances of a job by state, name and host."""
     from peloton.api.v0.task import task_pb2
-    from peloton.cli.rows import task_table
 
     page = pagination(given["limit"], given["offset"], given["sort"], given["sortorder"])
     states = [task_pb2.TaskState.ValueType(state) for state in given["states"]]
     spec = task_pb2.QuerySpec(taskStates=states, names=given["names"], hosts=given["hosts"], pagination=page)
     response = session.call(RPCS.task_svc.Query, task_pb2.QueryRequest(jobId=_job(job_id), spec=spec))
-    session.show(response, lambda: task_table(response.records))
+    session.show(response, lambda: _table(session, job_id, response.records))
+
+
+def _table(session: Session, job_id: str, tasks: Sequence[TaskInfo]) -> Listing:
+    """Return a table of tasks, with what agents told last of those that run."""
+    from peloton.api.v0.task import task_pb2
+    from peloton.cli.rows import task_table
+    from peloton.cli.told import read_told
+
+    running = [task.instanceId for task in tasks if task.runtime.state == task_pb2.RUNNING]
+    return task_table(tasks, told=read_told(session, job_id, running))
 
 
 @task.command()

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
+import grpc
 import pytest
+import yaml
 
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.cli.usage import CpuRates, left_out
 from peloton.present.usage import usage_text
 from peloton.private.jobmgr.usage import usage_pb2
@@ -51,6 +55,76 @@ def test_a_row_for_each_instance_and_what_is_left_out(run: Run, daemons: FakeDae
     request = daemons.requests("GetUsage")[0]
     assert (request.job_id.value, list(request.instances)) == (JOB, [0, 1])
     assert json.loads(run("job", "usage", JOB, "-j").out)["usages"][1]["cpu_seconds"] == 30.0
+
+
+def told(daemons: FakeDaemons) -> None:
+    last = row(0)
+    last.cores, last.told_at = 0.25, 1769860800.0
+    daemons.answers["GetUsage"] = usage_pb2.GetUsageResponse(usages=[last])
+
+
+def task_of(number: int, state: str) -> task_pb2.TaskInfo:
+    runtime = task_pb2.RuntimeInfo(state=task_pb2.TaskState.Value(state))
+    return task_pb2.TaskInfo(instanceId=number, runtime=runtime)
+
+
+def test_lists_of_tasks_show_what_agents_told_last(run: Run, daemons: FakeDaemons) -> None:
+    tasks = {0: task_of(0, "RUNNING"), 1: task_of(1, "PENDING")}
+    daemons.answers["List"] = task_pb2.ListResponse(result=task_pb2.ListResponse.Result(value=tasks))
+    daemons.answers["Query"] = task_pb2.QueryResponse(records=tasks.values())
+    told(daemons)
+    for command in ("list", "query"):
+        heads, first, second = run("task", command, JOB).out.splitlines()
+        assert "Cores  Used Cores  MB   Used MB  Peak MB" in heads
+        assert first.split() == ["0", "RUNNING", "1", "0.25", "256", "120", "140"]
+        assert second.split() == ["1", "PENDING"]
+    request = daemons.requests("GetUsage")[0]
+    assert request.told_last and list(request.instances) == [0]
+
+
+def test_lists_of_tasks_have_no_such_columns_where_nothing_is_told(run: Run, daemons: FakeDaemons) -> None:
+    running = task_pb2.ListResponse.Result(value={0: task_of(0, "RUNNING")})
+    daemons.answers["List"] = task_pb2.ListResponse(result=running)
+    assert "Used Cores" not in run("task", "list", JOB).out, "a job manager that asks the agents"
+    daemons.answers["GetUsage"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
+    assert "Used Cores" not in run("task", "list", JOB).out
+    daemons.answers["List"] = task_pb2.ListResponse()
+    run("task", "list", JOB)
+    assert len(daemons.requests("GetUsage")) == 2, "nobody is asked where nothing runs"
+
+
+def test_an_instance_shows_what_it_uses(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["Get"] = task_pb2.GetResponse(result=task_of(0, "RUNNING"))
+    told(daemons)
+    used = {
+        "cores": 0.25,
+        "cores_asked": 1.0,
+        "memory_mb": 120.0,
+        "memory_peak_mb": 140.0,
+        "memory_asked_mb": 256.0,
+        "told_at": "2026-01-31T12:00:00Z",
+    }
+    assert json.loads(run("task", "get", JOB, "0", "-j").out)["used"] == used
+    assert yaml.safe_load(run("task", "get", JOB, "0").out)["used"] == used
+    daemons.answers["GetUsage"] = usage_pb2.GetUsageResponse()
+    assert "used" not in json.loads(run("task", "get", JOB, "0", "-j").out)
+
+
+def test_a_job_shows_what_its_runs_use(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["Get"] = job_pb2.GetResponse(jobInfo=job_pb2.JobInfo())
+    daemons.answers["ListUsed"] = usage_pb2.ListUsedResponse(
+        jobs=[
+            usage_pb2.JobUsed(
+                job_id=JOB, cores=0.5, memory_bytes=240 * MB, runs=2, cores_asked=1, memory_peak_mb=140
+            )
+        ]
+    )
+    used = json.loads(run("job", "get", JOB, "-j").out)["used"]
+    assert (used["runs"], used["cores"], used["memory_mb"]) == (2, 0.5, 240)
+    assert (used["cores_asked_by_each"], used["memory_peak_mb_of_one"]) == (1, 140)
+    assert daemons.requests("ListUsed")[0].job_id == JOB
+    daemons.answers["ListUsed"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
+    assert "used" not in json.loads(run("job", "get", JOB, "-j").out)
 
 
 def test_top_shows_the_busiest_first(run: Run) -> None:

@@ -16,8 +16,10 @@ from peloton.clock import NANOSECONDS, ManualClock
 from peloton.errors import InvalidArgument, NotFound
 from peloton.identity.principal import EVERYTHING, Kind, Principal, Scope, enter
 from peloton.model.accounting import DAY_SECONDS, HOUR_SECONDS, MICRO, Amounts, Group, JobHour, PeriodUsage
+from peloton.model.ids import JobId
 from peloton.model.pool import pool_paths
 from peloton.model.states import TaskState
+from peloton.model.usage import BYTES_PER_MB, Reading
 from peloton.private.jobmgr.usage import usage_pb2 as pb
 from tests.unit.blocks import Blocks
 from tests.unit.jobmgr_services.configs import POOLS
@@ -90,6 +92,31 @@ async def test_accounts_are_told_apart_as_asked(usage: tuple[UsageService, Hour,
     ]
     assert await cpus(service, By(since=since, until=OPEN)) == [("", "", 222.0)]
     assert await cpus(service, By()) == [("", "", 5.0)]
+
+
+async def test_the_mean_that_an_instance_has_used_in_the_last_hour(
+    usage: tuple[UsageService, Hour, str], with_job: Served
+) -> None:
+    service, hour, _ = usage
+    on = task(state=TaskState.RUNNING, run=1, desired_run=1, start_time=DAY * NANOSECONDS)
+    await with_job.engine.put(JOB, {0: on})
+    job = with_job.engine.job(JOB)
+    assert job is not None
+    job.take_reading(0, 1, Reading(NOW * NANOSECONDS, NANOSECONDS, BYTES_PER_MB, 0))
+    mine = pb.ListUsedRequest(job_id=JOB)
+    (used,) = (await service.ListUsed(mine, None)).jobs
+    assert (used.cores_mean, used.mean_seconds) == (0, 0)
+    hour.courses = JobCourses()
+    begun, lately = NOW - 7200, NOW - 3600
+    hour.courses.take(JobId(JOB), begun, lately, Amounts(held_cpu=9 * MICRO, used_cpu=9 * MICRO))
+    total = Amounts(held_cpu=(9 + 3600 * 8) * MICRO, used_cpu=(9 + 3600 * 2) * MICRO)
+    hour.courses.take(JobId(JOB), None, NOW, total)
+    (used,) = (await service.ListUsed(mine, None)).jobs
+    assert used.cores_asked == job.task_spec(0).resources.cpu / 1000
+    assert used.cores_mean == pytest.approx(used.cores_asked / 4)
+    assert used.mean_seconds == pytest.approx(3600)
+    assert len((await service.ListUsed(pb.ListUsedRequest(), None)).jobs) == 1
+    assert not (await service.ListUsed(pb.ListUsedRequest(job_id=POOLS[0].id), None)).jobs
 
 
 async def test_days_stand_for_hours_that_are_gone(usage: tuple[UsageService, Hour, str]) -> None:

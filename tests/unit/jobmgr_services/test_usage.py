@@ -175,6 +175,27 @@ async def test_what_active_jobs_use(running: Served) -> None:
     assert used.memory_asked_mb == job.task_spec(0).resources.memory / 1000
 
 
+async def test_what_agents_told_last_of_instances(running: Served) -> None:
+    job = running.engine.job(JOB)
+    assert job is not None
+    stub = usage_pb2_grpc.UsageServiceStub(running.channel)
+    request = usage_pb2.GetUsageRequest(told_last=True)
+    request.job_id.value = JOB
+    assert not (await stub.GetUsage(request)).usages
+    start = job.tasks[0].start_time
+    for seconds, cpu, memory in ((10, 1, 300), (20, 6, 100)):
+        reading = Reading(start + seconds * NANOSECONDS, cpu * NANOSECONDS, memory * BYTES_PER_MB, 0)
+        job.take_reading(0, 2, reading)
+    (told,) = (await stub.GetUsage(request)).usages
+    asked = job.task_spec(0).resources
+    assert (told.instance, told.run, told.cores) == (0, f"{JOB}-0-2", pytest.approx(0.5))
+    assert told.told_at == pytest.approx(start / NANOSECONDS + 20)
+    assert (told.memory_bytes, told.memory_peak_bytes) == (100 * BYTES_PER_MB, 300 * BYTES_PER_MB)
+    assert (told.cpu_limit, told.memory_limit_bytes) == (asked.cpu / 1000, asked.memory * BYTES_PER_MB / 1000)
+    request.instances.append(1)
+    assert not (await stub.GetUsage(request)).usages
+
+
 async def test_instances_and_jobs_that_are_not_there(running: Served) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="instances of the job, which has 3"):
         await asked(running, 3)

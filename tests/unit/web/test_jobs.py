@@ -17,6 +17,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.calls import web
 from peloton.calls.web import RoleRpc
 from peloton.errors import InvalidArgument, StaleVersion, Unavailable
+from peloton.private.jobmgr.usage import usage_pb2
 from peloton.web.pages import Reader
 from peloton.web.templating import Templates
 from peloton.web.views import PAGES
@@ -25,7 +26,7 @@ from peloton.web.views.jobs.job import job_head
 from peloton.web.views.jobs.search import JobSearch
 
 from .fake import FakeCluster, application, browser, token
-from .jobs_cluster import EVIL, JOB, VERSION, cluster, explained, job_info, task_info
+from .jobs_cluster import EVIL, JOB, POOL, VERSION, cluster, explained, job_info, task_info
 
 NOW = 1_700_000_000.0
 PATHS = (
@@ -218,6 +219,31 @@ def test_a_job_that_waits_for_memory_shows_who_does_not_use_it(
     found.shared.forget()
     text = client.get(f"/jobs/{JOB}").text
     assert hint in text and "<script>alert(1)" not in text
+
+
+async def test_a_job_says_that_it_asks_for_far_more_cores_than_it_uses(found: FakeCluster) -> None:
+    account = usage_pb2.GetJobAccountResponse(course_begin=NOW - 7200)
+    account.course.add(until=NOW - 3600, held_cores=1, used_cores=1)
+    account.course.add(until=NOW, held_cores=6, used_cores=0.6)
+    found.answers[web.GET_JOB_ACCOUNT] = account
+    reader = Reader(PAGES, Templates(), found, lambda: NOW)
+    fragments = await reader.fragments(reader.find(f"/jobs/{JOB}"), None)
+    hint = "An instance asks for 2 cores, used 0.2 in the mean of the last hour. Ask for less"
+    assert hint in fragments["usage"]
+
+
+def test_a_job_that_waits_for_cores_shows_who_does_not_use_them(
+    client: TestClient, found: FakeCluster
+) -> None:
+    used = usage_pb2.JobUsed(
+        name="idle", pool_id=POOL, cores_asked=4, cores_mean=0.3, mean_seconds=3600, runs=2
+    )
+    found.answers[web.LIST_USED] = usage_pb2.ListUsedResponse(jobs=[used])
+    waits = explained()
+    waits.groups[0].first.check.kind = "cpu"
+    found.answers[web.EXPLAIN_JOB] = waits
+    hint = "Job idle asks for 4 cores, used 0.3 in the mean of the last hour"
+    assert hint in client.get(f"/jobs/{JOB}").text
 
 
 def test_an_instance_shows_its_runs_and_events(client: TestClient) -> None:

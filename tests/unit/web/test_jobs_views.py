@@ -7,7 +7,7 @@ from starlette.datastructures import QueryParams
 
 from peloton.api.v0.job import job_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
-from peloton.present.accounts import held_and_used, memory_hint, peak_text
+from peloton.present.accounts import cpu_hint, held_and_used, memory_hint, peak_text
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import sentence
 from peloton.web.views.jobs.actions import actions, preview
@@ -109,6 +109,25 @@ def test_what_is_too_little_to_be_divided_by_has_no_percentage() -> None:
 )
 def test_far_more_memory_than_was_needed_is_worth_a_hint(asked: float, peak: float, hint: str) -> None:
     assert memory_hint(asked, peak) == hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "mean", "seconds", "hint"),
+    [
+        (4, 0.3, 3600, "asks for 4 cores, used 0.3 in the mean of the last hour"),
+        (4, 0.3, 1234, "asks for 4 cores, used 0.3 in the mean of the last 20 min 30 s"),
+        (1, 0.04, 3600, "asks for 1 core, used 0.04 in the mean of the last hour"),
+        (1, 0.0004, 3600, "asks for 1 core, used less than 0.01 in the mean of the last hour"),
+        (4, 0.3, 300, ""),
+        (4, 2.1, 3600, ""),
+        (0.5, 0.1, 3600, ""),
+        (4, 0, 3600, ""),
+    ],
+)
+def test_far_more_cores_than_are_used_are_worth_a_hint(
+    asked: float, mean: float, seconds: float, hint: str
+) -> None:
+    assert cpu_hint(asked, mean, seconds) == hint
 
 
 def test_instances_that_are_not_created_yet_are_counted() -> None:

@@ -6,13 +6,11 @@ import pytest
 
 from peloton.api.v0.task import task_pb2
 from peloton.model.accounting import HOUR_SECONDS
-from peloton.model.amounts import short
 from peloton.model.states import TaskState
-from peloton.present.unused_memory import unused_memory, waits_for_memory
+from peloton.present.unused import lacking, unused
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
-from peloton.web.charts import Series, chart
 from peloton.web.views.shared.usage_charts import host_charts, instance_charts, job_charts
 
 START = 1_700_000_000 // HOUR_SECONDS * HOUR_SECONDS
@@ -92,36 +90,45 @@ def test_jobs_that_ask_for_far_more_memory_than_they_have_had() -> None:
         used("fair", 1024, 900),
         used("unknown", 1024, 0),
     ]
-    assert unused_memory("p", jobs) == [
+    assert unused("memory", "p", jobs) == [
         "job etl asks for 4 GB, peaked at 600 MB: "
         "its 12 running instances hold up to 41 GB that was never used",
         "job small asks for 4 GB, peaked at 600 MB: "
         "its 1 running instance holds up to 3.41 GB that was never used",
     ]
-    assert len(unused_memory("p", [used(str(each), 4096, 600) for each in range(10)])) == 3
+    assert len(unused("memory", "p", [used(str(each), 4096, 600) for each in range(10)])) == 3
+
+
+def test_jobs_that_ask_for_far_more_cores_than_they_use() -> None:
+    def cores(name: str, asked: float, mean: float, runs: int, seconds: float = 3600) -> usage_pb2.JobUsed:
+        return usage_pb2.JobUsed(
+            name=name, pool_id="p", cores_asked=asked, cores_mean=mean, mean_seconds=seconds, runs=runs
+        )
+
+    jobs = [cores("idle", 4, 0.3, 12), cores("busy", 4, 3, 9), cores("new", 4, 0.3, 9, 60)]
+    assert unused("cpu", "p", jobs) == [
+        "job idle asks for 4 cores, used 0.3 in the mean of the last hour: "
+        "its 12 running instances hold about 44.4 cores that were not used"
+    ]
+    assert unused("memory", "p", jobs) == [] and unused("cpu", "q", jobs) == []
 
 
 @pytest.mark.parametrize(
     ("state", "check", "head", "expected"),
     [
-        (TaskState.PENDING, "memory", "", True),
-        (TaskState.PENDING, "cpu", "", False),
-        (TaskState.PENDING, "memory", "cpu", False),
-        (TaskState.PENDING, "cpu", "memory", True),
-        (TaskState.READY, "memory", "", False),
+        (TaskState.PENDING, "memory", "", "memory"),
+        (TaskState.PENDING, "cpu", "", "cpu"),
+        (TaskState.PENDING, "gpu", "", ""),
+        (TaskState.PENDING, "memory", "gpu", ""),
+        (TaskState.PENDING, "cpu", "memory", "memory"),
+        (TaskState.READY, "memory", "", ""),
     ],
 )
-def test_a_task_that_waits_for_memory(state: TaskState, check: str, head: str, expected: bool) -> None:
+def test_of_which_kind_a_pool_has_too_little(state: TaskState, check: str, head: str, expected: str) -> None:
     found = explain_pb2.Explanation(
         state=task_pb2.TaskState.ValueType(state), check=explain_pb2.Check(kind=check)
     )
     if head:
         found.head_check.kind = head
-    assert waits_for_memory(found) is expected
-    assert not waits_for_memory(None)
-
-
-def test_times_of_a_short_span_are_told_apart() -> None:
-    series = (Series("Used", "allocation", (1.0, 2.0)),)
-    drawn = chart("CPU", series, (1_700_000_000.0, 1_700_000_040.0), short)
-    assert [text for _, text, _ in drawn.x_ticks] == ["22:13:20", "22:13:40", "22:14:00"]
+    assert lacking(found) == expected
+    assert lacking(None) == ""

@@ -84,6 +84,8 @@ class JobHead:
     """The most memory that an instance had at a time; empty where that is not known."""
     asked_mb: float = 0.0
     """The most memory that an instance asks for."""
+    asked_cores: float = 0.0
+    """The most cores that an instance asks for."""
     reason: str = ""
     """Why it is in its state, such as that it crash-loops."""
     lost: str = ""
@@ -144,6 +146,7 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         usage=held_and_used(runtime.resourceUsage),
         peak=peak_text(runtime.resourceUsage),
         asked_mb=asked_memory(config),
+        asked_cores=asked_cores(config),
         lost=duration(lost) if (lost := runtime.resourceUsage.get("lost", 0.0)) else "",
         reason=runtime.reason,
         schedule=_schedule(config, runtime) if runtime.HasField("schedule") else None,
@@ -198,8 +201,16 @@ def asks_of(task: task_pb2.TaskConfig) -> list[tuple[str, str]]:
 
 def asked_memory(config: job_pb2.JobConfig) -> float:
     """Return the most memory that an instance asks for, in MB."""
-    tasks = (config.defaultConfig, *config.instanceConfig.values())
-    return max(task.resource.memLimitMb for task in tasks)
+    return max(each.memLimitMb for each in _asked(config))
+
+
+def asked_cores(config: job_pb2.JobConfig) -> float:
+    """Return the most cores that an instance asks for."""
+    return max(each.cpuLimit for each in _asked(config))
+
+
+def _asked(config: job_pb2.JobConfig) -> list[task_pb2.ResourceConfig]:
+    return [task.resource for task in (config.defaultConfig, *config.instanceConfig.values())]
 
 
 def _command(task: task_pb2.TaskConfig) -> str:

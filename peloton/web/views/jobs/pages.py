@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,9 @@ from peloton.calls.web import (
 )
 from peloton.errors import NotFound, PelotonError
 from peloton.model.ids import is_uuid
-from peloton.present.accounts import memory_hint
-from peloton.present.unused_memory import unused_memory, waits_for_memory
+from peloton.model.mean_use import LATELY_SECONDS, mean_use
+from peloton.present.accounts import cpu_hint, memory_hint
+from peloton.present.unused import lacking, unused
 from peloton.present.why import task_query
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
@@ -158,10 +159,18 @@ async def load_job(subject: Subject) -> Mapping[str, Any]:
         "timeline": timeline(_lanes(table), subject.now),
         "events": job_events(head, read.workflows),
         "usage_charts": job_charts(used),
-        "hint": memory_hint(head.asked_mb, used.memory_peak_mb),
+        "hints": _asks_for_more(head, used, subject.now),
         "search": search,
         "names": await names_in(subject.calls, (head.reason, *(row.reason for row in table.rows))),
     }
+
+
+def _asks_for_more(head: JobHead, used: usage_pb2.GetJobAccountResponse, now: float) -> list[str]:
+    """Return of what an instance asks for far more than it uses."""
+    points = ((each.until, each.held_cores, each.used_cores) for each in used.course)
+    mean = mean_use(points, used.course_begin, now - LATELY_SECONDS)
+    cpu = cpu_hint(head.asked_cores, head.asked_cores * mean.part, mean.seconds)
+    return [hint for hint in (cpu, memory_hint(head.asked_mb, used.memory_peak_mb)) if hint]
 
 
 async def _account(calls: Calls, job_id: str) -> usage_pb2.GetJobAccountResponse:
@@ -210,18 +219,18 @@ async def read_waiting(calls: Calls, job: job_pb2.JobInfo) -> list[Waiting]:
     if stats.get("INITIALIZED"):
         query = task_query(job.id.value, "INITIALIZED")
         initialized = (await calls.read(QUERY_TASKS, query, LARGE_SECONDS)).records
-    lacks_memory = any(waits_for_memory(group.first) for group in groups)
-    hints = await _hints(calls, job) if lacks_memory else []
+    kinds = {lacking(group.first) for group in groups} - {""}
+    hints = await _hints(calls, job, kinds) if kinds else {}
     return await with_links(calls, waiting(job, groups, failure, initialized, hints))
 
 
-async def _hints(calls: Calls, job: job_pb2.JobInfo) -> list[str]:
-    """Return who holds memory of the job's pool that was never used; nothing where that is not known."""
+async def _hints(calls: Calls, job: job_pb2.JobInfo, kinds: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return who holds what of the job's pool that is not used, by kind; nothing where that is not known."""
     try:
         used = (await calls.read(LIST_USED, usage_pb2.ListUsedRequest(), ACCOUNT_SECONDS)).jobs
     except PelotonError:
-        return []
-    return unused_memory(job.config.respoolID.value, used)
+        return {}
+    return {kind: unused(kind, job.config.respoolID.value, used) for kind in kinds}
 
 
 async def with_links(calls: Calls, waits: Sequence[Waiting]) -> list[Waiting]:

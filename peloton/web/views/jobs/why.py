@@ -10,12 +10,13 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.amounts import amount
 from peloton.model.spans import spans
 from peloton.present.remedies import remedies, remedies_before_resmgr
-from peloton.present.unused_memory import waits_for_memory
+from peloton.present.unused import lacking
 from peloton.present.why import ENDED, Group, Why, waiting_of_job
 from peloton.private.resmgr.explain import explain_pb2
 from peloton.web.formats import KINDS, seconds_of
 from peloton.web.naming import jobs_in, named
 
+NO_HINTS: Mapping[str, Sequence[str]] = {}
 SHOWN = 20
 """Groups that a page shows."""
 
@@ -59,12 +60,12 @@ def waiting(
     groups: Iterable[explain_pb2.Group],
     failure: str = "",
     initialized: Iterable[task_pb2.TaskInfo] = (),
-    hints: Sequence[str] = (),
+    hints: Mapping[str, Sequence[str]] = NO_HINTS,
 ) -> list[Waiting]:
     """Return why a job's instances wait, the largest group first: what `job why` says of them.
 
     `failure` says why the resource manager's groups are missing; `initialized` are the instances that it was
-    not given yet. `hints` are said where memory is what is missing.
+    not given yet. `hints` are said, by kind, where that is what is missing.
     """
     found = [_of(group, job, hints) for group in waiting_of_job(job, groups, failure, initialized)]
     return sorted(found, key=lambda each: -each.count)[:SHOWN]
@@ -80,7 +81,7 @@ def linked(each: Waiting, names: Mapping[str, str]) -> Waiting:
     return replace(each, parts=named(each.cause, names))
 
 
-def _of(group: Group, job: job_pb2.JobInfo, hints: Sequence[str] = ()) -> Waiting:
+def _of(group: Group, job: job_pb2.JobInfo, hints: Mapping[str, Sequence[str]] = NO_HINTS) -> Waiting:
     first = group.first
     helps = remedies_before_resmgr(job, group.cause) if first is None else remedies(first)
     more = ", …" if group.instances and len(group.instances) < group.count else ""
@@ -92,7 +93,7 @@ def _of(group: Group, job: job_pb2.JobInfo, hints: Sequence[str] = ()) -> Waitin
         0.0 if first is None else seconds_of(first.since),
         [line for line in group.lines if not line.startswith("since ")],
         [share_row(share) for share in group.shares],
-        [*helps, *(hints if waits_for_memory(first) else ())],
+        [*helps, *hints.get(lacking(first), ())],
     )
 
 
