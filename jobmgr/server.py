@@ -16,6 +16,7 @@ from jobmgr.services.common.scope import scoped
 from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.exec import ExecService
 from jobmgr.services.private.feasibility import FeasibilityService
+from jobmgr.services.private.forecast import ForecastService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
 from jobmgr.services.private.plan import PlanService
@@ -53,6 +54,7 @@ from peloton.model.shard import SHARDS
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceServicer_to_server
 from peloton.private.jobmgr.exec.exec_pb2_grpc import add_ExecServiceServicer_to_server
+from peloton.private.jobmgr.forecast.forecast_pb2_grpc import add_ForecastServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
 from peloton.private.jobmgr.sharing.sharing_pb2_grpc import add_SharingServiceServicer_to_server
@@ -88,6 +90,7 @@ NAMES = (
         add_UsageServiceServicer_to_server,
         add_SchedulingServiceServicer_to_server,
         add_SharingServiceServicer_to_server,
+        add_ForecastServiceServicer_to_server,
     ),
 )
 
@@ -162,6 +165,7 @@ def services(
         service(add_UsageServiceServicer_to_server, usage),
         service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, classes)),
         service(add_SharingServiceServicer_to_server, SharingService(engine, shards)),
+        service(add_ForecastServiceServicer_to_server, ForecastService(engine, clock)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
         service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),

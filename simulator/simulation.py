@@ -128,15 +128,19 @@ class Simulation:
 
     def run(self, until: float = NEVER) -> None:
         """Run until every job has ended, or a time is reached."""
+        self.start()
+        if self.jobs:
+            with rare_collections():
+                self.kernel.run(until)
+
+    def start(self) -> None:
+        """Start the daemons, and have the first job created when its time has come."""
         self.hostmgr.start()
         self.resmgr.start()
         self.jobmgr.start()
         for engine in self._engines:
             engine.start()
         self._create_later()
-        if self.jobs:
-            with rare_collections():
-                self.kernel.run(until)
 
     def _create_later(self) -> None:
         if self._next < len(self.jobs):

@@ -10,9 +10,12 @@ from peloton.cli.session import Session, pool_id
 from peloton.client.rpcs import RPCS
 from peloton.errors import InvalidArgument, Refused
 from peloton.model.ids import is_uuid
+from peloton.present.estimates import estimate_lines, estimate_plain
+from peloton.present.plain import as_json
 from peloton.present.plans import plan_lines
 
 if TYPE_CHECKING:
+    from peloton.model.estimate import StartEstimate
     from peloton.private.plan.plan_pb2 import PlanJobResponse
 
 T = TypeVar("T")
@@ -40,8 +43,35 @@ def show_plan(session: Session, kind: str, file: str, path: str, job_id: str) ->
         lines = ["Nothing is created. It would be refused:", *(f"{_INDENT}{each}" for each in refusals)]
         session.show({"refused": refusals}, lambda: "\n".join(lines))
         return REFUSED
-    session.show(plan, lambda: "\n".join(plan_lines(plan)))
+    start = start_of_plan(session, checked.message, plan)
+    session.show(plan_plain(plan, start), lambda: "\n".join(planned_lines(plan, start)))
     return DONE
+
+
+def start_of_plan(session: Session, spec: Any, plan: PlanJobResponse) -> StartEstimate | str | None:
+    """Return when a planned job would start, or why that is not known; None where nothing of it would wait.
+
+    `spec` is of either API, and names its pool by id.
+    """
+    from peloton.api.v0.job import job_pb2
+    from peloton.cli.estimate import start_of_planned
+    from peloton.wire.job import job_spec
+    from peloton.wire.v1alpha.job_config import job_config_of
+
+    if not any(group.plan.waiting or group.plan.unplaced for group in plan.groups):
+        return None
+    config = spec if isinstance(spec, job_pb2.JobConfig) else job_config_of(spec)
+    return start_of_planned(session, job_spec(config, 1))
+
+
+def planned_lines(plan: PlanJobResponse, start: StartEstimate | str | None) -> list[str]:
+    """Return a plan, and when the job would start, as lines."""
+    return [*plan_lines(plan), *([] if start is None else estimate_lines(start))]
+
+
+def plan_plain(plan: PlanJobResponse, start: StartEstimate | str | None) -> Any:
+    """Return the same as a message or plain data."""
+    return plan if start is None else {**as_json(plan), "start": estimate_plain(start)}
 
 
 def _plan(session: Session, kind: str, spec: Any, path: str, pool: str) -> PlanJobResponse:

@@ -18,6 +18,7 @@ from peloton.present.unused import lacking, unused
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobInfo
     from peloton.api.v0.task.task_pb2 import TaskInfo
+    from peloton.model.estimate import StartEstimate
     from peloton.private.resmgr.explain.explain_pb2 import Explanation, Group
 
 
@@ -42,6 +43,17 @@ class JobWhy:
     groups: list[why.Group]
     hints: list[str]
     """Who holds cores or memory that are not used, where the pool has too little of them."""
+    start: StartEstimate | str | None = None
+    """When those that wait will start, or why that is not known; None where nobody was asked."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether tasks wait for resources that some host could have."""
+        return any(
+            group.state not in (*why.ENDED, *why.ON_HOST)
+            and not (group.first is not None and group.first.HasField("shortage"))
+            for group in self.groups
+        )
 
 
 def explain_task(session: Session, job_id: str, instance: int) -> TaskWhy:

@@ -237,5 +237,5 @@ def split(value: str) -> list[str]:
 DRY_RUN = click.option(
     "--dry-run",
     is_flag=True,
-    help="Create nothing; show where instances would go now, and what would wait or be preempted.",
+    help="Create nothing; show where instances would go, what would wait or be preempted, and until when.",
 )

@@ -82,7 +82,16 @@ def _running(session: Session, spec: Any, pool: str) -> JobSummary | None:
 
 
 def plan_of(session: Session, job: Wanted) -> tuple[Any, list[str]]:
-    """Return what would happen, as a message or plain data and as lines. Raises Refused and CallFailed."""
+    """Return what would happen as a message or plain data, and as lines. Raises Refused and CallFailed.
+
+    When a new job would start is estimated here, which takes seconds.
+    """
+    from peloton.cli.dry_run import plan_plain, planned, planned_lines, start_of_plan
+
+    if job.running is None:
+        plan = planned(session, job.spec)
+        start = start_of_plan(session, job.spec, plan)
+        return plan_plain(plan, start), planned_lines(plan, start)
     return planned_of(session, job, lambda config: config, lambda diff: None)
 
 

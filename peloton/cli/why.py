@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.cli.explain_client import JobWhy, TaskWhy
 from peloton.cli.output import table
 from peloton.model.spans import spans
+from peloton.present.estimates import estimate_lines, estimate_plain
 from peloton.present.plain import as_json
 from peloton.present.texts import clean
 from peloton.present.why import Group, Why, job_head
@@ -56,9 +57,15 @@ def job_plain(explained: JobWhy) -> dict[str, Any]:
         }
         for group in explained.groups
     ]
-    told = {"jobId": explained.job.id.value, "summary": job_head(explained.job), "groups": groups}
+    told: dict[str, Any] = {
+        "jobId": explained.job.id.value,
+        "summary": job_head(explained.job),
+        "groups": groups,
+    }
     if explained.hints:
         told["hints"] = explained.hints
+    if explained.start is not None:
+        told["start"] = estimate_plain(explained.start)
     return {**told, "reason": clean(reason)} if (reason := explained.job.runtime.reason) else told
 
 
@@ -66,7 +73,8 @@ def job_text(explained: JobWhy) -> str:
     """Return the explanation of a job as lines for users."""
     reason = explained.job.runtime.reason
     heads = [job_head(explained.job), *([clean(reason)] if reason else [])]
-    return "\n".join([*heads, *(_group_text(group) for group in explained.groups), *explained.hints])
+    start = [] if explained.start is None else estimate_lines(explained.start)
+    return "\n".join([*heads, *(_group_text(group) for group in explained.groups), *explained.hints, *start])
 
 
 def _group_text(group: Group) -> str:

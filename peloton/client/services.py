@@ -43,6 +43,7 @@ SERVICES: Mapping[str, Service] = {
     "exec_svc": Service("jobmgr", "private.jobmgr.exec.exec", "ExecServiceStub"),
     "usage_svc": Service("jobmgr", "private.jobmgr.usage.usage", "UsageServiceStub"),
     "scheduling_svc": Service("jobmgr", "private.jobmgr.scheduling.scheduling", "SchedulingServiceStub"),
+    "forecast_svc": Service("jobmgr", "private.jobmgr.forecast.forecast", "ForecastServiceStub"),
     "sharing_svc": Service("jobmgr", "private.jobmgr.sharing.sharing", "SharingServiceStub"),
     "maintenance_svc": Service("jobmgr", "private.jobmgr.maintenance.maintenance", "MaintenanceServiceStub"),
     "resmgr_svc": Service("resmgr", "private.resmgrsvc.resmgrsvc", "ResourceManagerServiceStub"),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2_grpc
     from peloton.private.jobmgr.access import access_pb2_grpc as task_access_pb2_grpc
     from peloton.private.jobmgr.exec import exec_pb2_grpc
+    from peloton.private.jobmgr.forecast import forecast_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
     from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
     from peloton.private.jobmgr.sharing import sharing_pb2_grpc
@@ -66,6 +67,7 @@ class Services:
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceStub
     exec_svc: exec_pb2_grpc.ExecServiceStub
+    forecast_svc: forecast_pb2_grpc.ForecastServiceStub
     sharing_svc: sharing_pb2_grpc.SharingServiceStub
     usage_svc: usage_pb2_grpc.UsageServiceStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceStub
@@ -108,6 +110,7 @@ class AsyncServices:
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceAsyncStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceAsyncStub
     exec_svc: exec_pb2_grpc.ExecServiceAsyncStub
+    forecast_svc: forecast_pb2_grpc.ForecastServiceAsyncStub
     sharing_svc: sharing_pb2_grpc.SharingServiceAsyncStub
     usage_svc: usage_pb2_grpc.UsageServiceAsyncStub
     resmgr_svc: resmgrsvc_pb2_grpc.ResourceManagerServiceAsyncStub

@@ -30,6 +30,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
         {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule"}
     ),
+    "peloton.private.jobmgr.forecast.ForecastService": frozenset({"ListLiveJobs"}),
     "peloton.private.jobmgr.sharing.SharingService": frozenset({"ListOwners"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.problems.ProblemService": frozenset({"ListProblems"}),

@@ -222,6 +222,18 @@ class Cluster:
             self._kernel.after(course.starts / 2, self.life, self._advance, run, TaskState.STARTING, "")
         self._kernel.after(course.starts, self.life, self._begin, run, course)
 
+    def adopt(self, run_id: MesosTaskId, agent: SimAgent, resources: Resources, course: Course) -> None:
+        """Take a run that was launched before the start; `course` begins now, `starts` 0: it is RUNNING."""
+        running = not course.starts
+        state = TaskState.RUNNING if running else TaskState.LAUNCHED
+        run = SimRun(run_id, agent, resources, state, told=state)
+        self.runs[run_id] = agent.runs[run_id] = run
+        agent.used = agent.used + resources
+        if running:
+            self._kernel.after(course.seconds, self.life, self._advance, run, course.end, course.message)
+        else:
+            self._kernel.after(course.starts, self.life, self._begin, run, course)
+
     def _begin(self, run: SimRun, course: Course) -> None:
         if not run.live:
             return

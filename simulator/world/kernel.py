@@ -13,7 +13,7 @@ from typing import Any
 
 NANOSECONDS = 1_000_000_000
 EPOCH = 1_750_000_000
-"""Wall time at the start of a run, in seconds since 1970."""
+"""Wall time at the start of a run unless it is set, in seconds since 1970."""
 
 
 class Life:
@@ -63,6 +63,8 @@ class Kernel:
     def __init__(self) -> None:
         self.now = 0.0
         """Seconds since the start of the run: the monotonic clock of all processes."""
+        self.epoch: float = EPOCH
+        """Wall time at the start of the run, in seconds since 1970."""
         self.events = 0
         """Events that were run."""
         self.on_crash: Callable[[Life], None] = _ended
@@ -91,7 +93,7 @@ class Kernel:
 
     def wall(self, life: Life) -> int:
         """Return the time by the wall clock of a process, in nanoseconds since 1970."""
-        return round((EPOCH + self.now + life.wall_offset) * NANOSECONDS)
+        return round((self.epoch + self.now + life.wall_offset) * NANOSECONDS)
 
     def point(self, life: Life, where: str) -> None:
         """Mark a point where a process may crash: before or after the effect of an instruction."""

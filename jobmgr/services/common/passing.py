@@ -26,7 +26,9 @@ from peloton.model.shard import SHARDS, shard_of
 from peloton.rpc.peers import Owner, PassedFailure, Peers, passed
 from peloton.rpc.server import Service
 
-GATHERED = frozenset({"GetActiveJobs", "QueryJobCache", "GetThrottledPods", "CheckHosts", "ListUsed"})
+GATHERED = frozenset(
+    {"GetActiveJobs", "QueryJobCache", "GetThrottledPods", "CheckHosts", "ListLiveJobs", "ListUsed"}
+)
 """Methods whose answer has parts of all owners: repeated fields, which are put together."""
 LONGEST_SECONDS = 10.0
 """For so long an owner is looked for, at most; the caller's deadline may be earlier."""

@@ -207,13 +207,27 @@ def cache(session: Session, job_id: str) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="JOB", type=references.JOB, shell_complete=live_jobs)
+@click.option(
+    "--estimate/--no-estimate",
+    "estimated",
+    default=True,
+    help="Estimate when instances that wait will start, which takes seconds.  [default: estimate]",
+)
 @pass_session
-def why(session: Session, job_id: str) -> None:
-    """Explain the states of a job's instances: how many wait for what, run, or ended how."""
+def why(session: Session, job_id: str, estimated: bool) -> None:
+    """Explain the states of a job's instances: how many wait for what, run, or ended how.
+
+    When those that wait will start is estimated here, by a simulation that goes on from the cluster's state.
+    """
+    from dataclasses import replace
+
+    from peloton.cli.estimate import start_of
     from peloton.cli.explain_client import explain_job
     from peloton.cli.why import job_plain, job_text
 
     explained = explain_job(session, job_id)
+    if estimated and explained.waits:
+        explained = replace(explained, start=start_of(session, job_id))
     session.show(job_plain(explained), lambda: job_text(explained))
 
 

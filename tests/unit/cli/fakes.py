@@ -31,7 +31,8 @@ class FakeDaemons(grpc.GenericRpcHandler):
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {
-            "ListClusters": (grpc.StatusCode.UNIMPLEMENTED, "an older host manager")
+            "ListClusters": (grpc.StatusCode.UNIMPLEMENTED, "an older host manager"),
+            "ListLiveJobs": (grpc.StatusCode.UNIMPLEMENTED, "an older job manager"),
         }
         self.asked: list[tuple[str, Any, dict[str, str]]] = []
         self._requests = _request_types()

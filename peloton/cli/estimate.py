@@ -1,0 +1,115 @@
+"""When a job that waits will start: a simulation goes on from the state of the cluster, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peloton.cli.session import Session
+from peloton.client.extensions import extension
+from peloton.client.rpcs import RPCS
+from peloton.errors import PelotonError
+
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import JobSummary
+    from peloton.model.estimate import StartEstimate
+    from peloton.model.job import JobSpec
+    from peloton.model.live_state import LiveState
+
+GROUP, NAME = "peloton.estimates", "start"
+"""The entry point of what makes estimates; a client alone has none."""
+PATIENCE_SECONDS = 5.0
+PAGES, PAGE = 3, 100
+"""How many ended jobs are read, for how long they took."""
+PLANNED = "ffffffff-ffff-4fff-bfff-ffffffffffff"
+"""The id of a job that is only planned."""
+
+
+def start_of(session: Session, job_id: str) -> StartEstimate | str | None:
+    """Return when the waiting instances of a job will start, or why that is not known.
+
+    None where nobody here makes estimates, or the job has no instance any more that waits.
+    """
+    return _estimated(session, job_id, None)
+
+
+def start_of_planned(session: Session, spec: JobSpec) -> StartEstimate | str | None:
+    """Return the same for a job that would be created now."""
+    return _estimated(session, PLANNED, spec)
+
+
+def _estimated(session: Session, job_id: str, planned: JobSpec | None) -> StartEstimate | str | None:
+    try:
+        make = extension(GROUP, NAME)
+        if make is None:
+            return None
+        state = read_state(session)
+        if planned is not None:
+            state = _with_job(state, job_id, planned)
+        job = state.job(job_id)
+        if job is None or not job.waiting():
+            return None
+        if job.spec.revocable(0) or job.spec.stateful:
+            return "tasks that are revocable or have volumes are not simulated"
+        found: StartEstimate = make(state, job_id)
+    except PelotonError as error:
+        return None if getattr(error, "code", "") == "UNIMPLEMENTED" else str(error)
+    return found
+
+
+def read_state(session: Session) -> LiveState:
+    """Return the state of the cluster. Raises CallFailed, Refused."""
+    from peloton.api.v0.host import host_pb2
+    from peloton.api.v0.host.svc import host_svc_pb2
+    from peloton.api.v0.respool import respool_pb2
+    from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+    from peloton.private.jobmgr.forecast import forecast_pb2
+    from peloton.wire.live_state import live_state_from
+
+    request = forecast_pb2.ListLiveJobsRequest()
+    jobs = session.call(RPCS.forecast_svc.ListLiveJobs, request, timeout=PATIENCE_SECONDS)
+    pools = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest(), timeout=PATIENCE_SECONDS)
+    up = host_svc_pb2.QueryHostsRequest(host_states=[host_pb2.HOST_STATE_UP])
+    hosts = session.call_clusters(RPCS.host_svc.QueryHosts, up)
+    amounts = session.call_clusters(
+        RPCS.hostmgr_v1alpha_svc.GetHostCache, hostmgr_svc_pb2.GetHostCacheRequest()
+    )
+    return live_state_from(
+        jobs,
+        pools.resourcePools,
+        [host for answer in hosts for host in answer.host_infos],
+        [each for answer in amounts for each in answer.summaries],
+        _ended(session),
+    )
+
+
+def _ended(session: Session) -> list[JobSummary]:
+    """Return the jobs that have ended last."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.query import query_pb2
+
+    order = query_pb2.OrderBy(
+        order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="completion_time")
+    )
+    found: list[JobSummary] = []
+    for page in range(PAGES):
+        request = job_pb2.QueryRequest(
+            spec=job_pb2.QuerySpec(
+                jobStates=[job_pb2.SUCCEEDED, job_pb2.FAILED],
+                pagination=query_pb2.PaginationSpec(offset=page * PAGE, limit=PAGE, orderBy=[order]),
+            ),
+            summaryOnly=True,
+        )
+        results = session.call(RPCS.job_svc.Query, request, timeout=PATIENCE_SECONDS).results
+        found += results
+        if len(results) < PAGE:
+            break
+    return found
+
+
+def _with_job(state: LiveState, job_id: str, spec: JobSpec) -> LiveState:
+    from dataclasses import replace
+
+    from peloton.wire.live_jobs import live_job_from, live_job_to
+
+    job = live_job_from(live_job_to(job_id, spec, state.now, ()))
+    return replace(state, jobs=(*state.jobs, job))

@@ -1,0 +1,179 @@
+"""Estimates of when jobs start: the state they go on from, what they draw, their bounds, and their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from peloton.model.estimate import Expected, UnknownRuns
+from peloton.model.ids import JobId
+from peloton.model.live_state import LiveHost, LiveJob, LiveState, Ran
+from peloton.model.pool import KindConfig, PoolConfig
+from peloton.model.resources import KINDS, Resources
+from peloton.model.states import TaskState
+from peloton.model.task import TaskRuntime
+from simulator.forecast.durations import Draws, Lives, drawn
+from simulator.forecast.estimates import Bounds, estimate, expected
+from simulator.forecast.replay import Case, Replay, errors_of
+from simulator.jobs import SimJob, job_id_of
+from simulator.world.agents import HostSpec
+
+SECOND = 10**9
+NOW = 1_800_000_000 * SECOND
+POOL = PoolConfig("p", "a", "root", {kind: KindConfig(10**9, 10**9) for kind in KINDS})
+RUNNING, WAITING = job_id_of(0), job_id_of(1)
+
+
+def live(job_id: JobId, name: str = "j", limit: int = 0, service: bool = False, **task: int) -> LiveJob:
+    """Return a job of one instance that takes a whole host; `began`: it runs since so many seconds."""
+    spec = SimJob(
+        name, 0.0, "/a", Resources.of(4.0), 0.0, longest=limit, service=service, preemptible=False
+    ).spec("p")
+    began = task.get("began")
+    tasks = {}
+    if began is not None:
+        at = NOW - began * SECOND
+        goal = TaskState.RUNNING if service else TaskState.SUCCEEDED
+        tasks[0] = TaskRuntime(
+            TaskState.RUNNING, goal, 1, 1, 1, 1, host="h", start_time=at, created_at=at, updated_at=at
+        )
+    return LiveJob(job_id, spec, NOW - SECOND, tasks)
+
+
+def state(*jobs: LiveJob, ended: tuple[Ran, ...] = ()) -> LiveState:
+    return LiveState(NOW, (LiveHost("h", Resources.of(4.0)),), (POOL,), jobs, ended)
+
+
+def still() -> float:
+    return 0.0
+
+
+def clock(step: float) -> Callable[[], float]:
+    """Return a clock on which each look takes some seconds."""
+    now = 0.0
+
+    def look() -> float:
+        nonlocal now
+        now += step
+        return now
+
+    return look
+
+
+def test_a_job_starts_when_what_runs_has_taken_as_long_as_its_kind_before() -> None:
+    took = tuple(Ran("p", "", f"j{n}", 1000.0) for n in range(3))
+    found = estimate(state(live(RUNNING, began=400), live(WAITING), ended=took), WAITING, still)
+    assert found.waiting == 1 and found.runs == 20 and not found.unknown
+    assert found.first == found.all
+    assert found.first.low is not None and found.first.low >= 600
+    assert found.first.high is not None and found.first.high < 700, "the daemons take a minute at the most"
+
+
+def test_without_runs_before_any_time_up_to_the_limit_is_likely() -> None:
+    found = estimate(state(live(RUNNING, limit=3600, began=600), live(WAITING)), WAITING, still)
+    first = found.first
+    assert first.low is not None and first.middle is not None and first.high is not None
+    assert first.low < 1000 < first.middle < 2200 < first.high < 3100
+
+
+def test_a_run_that_is_older_than_its_kind_ends_at_its_limit_at_the_latest() -> None:
+    took = tuple(Ran("p", "", "j", 10.0) for _ in range(9))
+    running = live(RUNNING, limit=3600, began=3000)
+    found = estimate(state(running, live(WAITING), ended=took), WAITING, still)
+    assert found.first.high is not None and found.first.high < 700
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    found = estimate(state(live(RUNNING, began=400), live(WAITING)), WAITING, still, Bounds(runs=2))
+    assert found.first == Expected(None, None, None)
+    assert found.unknown == (UnknownRuns("/a", 1),)
+    assert found.within == Bounds().horizon
+
+
+def test_a_service_never_ends_and_is_not_unknown() -> None:
+    running = live(RUNNING, began=400, service=True)
+    found = estimate(state(running, live(WAITING)), WAITING, still, Bounds(runs=2))
+    assert found.first.middle is None and not found.unknown
+
+
+def test_what_runs_on_a_host_that_is_gone_runs_again() -> None:
+    running = live(RUNNING, limit=100, began=50)
+    there = LiveState(NOW, (LiveHost("other", Resources.of(4.0)),), (POOL,), (running,))
+    assert not running.waiting()
+    found = estimate(there, RUNNING, still, Bounds(runs=1))
+    assert found.first.middle is not None and found.first.middle < 60
+
+
+def test_an_estimate_is_a_function_of_its_input() -> None:
+    given = state(live(RUNNING, limit=3600, began=600), live(WAITING))
+    assert estimate(given, WAITING, still) == estimate(given, WAITING, still)
+
+
+def test_the_first_run_may_use_all_the_time_and_tells_how_far_it_came() -> None:
+    took = tuple(Ran("p", "", "j", 1e6) for _ in range(3))
+    crowd = [live(job_id_of(n), limit=60) for n in range(2, 400)]
+    given = state(live(RUNNING, limit=60, began=1), *crowd, live(job_id_of(400)), ended=took)
+    found = estimate(given, job_id_of(400), clock(1.0), Bounds(seconds=3.0))
+    assert found.runs == 1
+    assert found.first.middle is None
+    assert found.within < Bounds().horizon
+
+
+def test_runs_end_where_another_one_would_take_too_long() -> None:
+    given = state(live(RUNNING, limit=60, began=1), live(WAITING))
+    assert estimate(given, WAITING, clock(1.0), Bounds(seconds=5.0)).runs < 5
+
+
+def test_draws() -> None:
+    assert drawn([[10.0, 20.0, 30.0, 40.0]], 0, 15.0, 0.0) == 20.0
+    assert drawn([[10.0, 20.0, 30.0, 40.0]], 0, 15.0, 0.99) == 40.0
+    assert drawn([[30.0], [20.0, 25.0, 40.0]], 0, 15.0, 0.0) == 20.0, "one run is not enough of a kind"
+    assert drawn([[30.0]], 0, 15.0, 0.5) == 30.0, "but better than none"
+    assert drawn([[30.0]], 0, 40.0, 0.5) == 80.0, "older than its kind: twice its age in the median"
+    assert drawn([], 100, 40.0, 0.5) == 70.0
+    assert drawn([], 0, 40.0, 0.5) == math.inf
+
+
+def test_kinds_from_the_narrowest_to_the_widest() -> None:
+    jobs = [live(RUNNING, "train-7")]
+    ended = [Ran("p", "", "train-1", 5.0), Ran("p", "", "other", 9.0), Ran("q", "", "train-1", 7.0)]
+    assert Lives(jobs, ended).of(jobs[0]) == [[5.0], [5.0, 9.0]]
+
+
+def test_a_gang_has_one_draw() -> None:
+    spec = SimJob("g", 0.0, "/a", Resources.of(1.0), 0.0, instances=3, longest=100).spec("p")
+    draws = Draws(Lives([], []), [LiveJob(RUNNING, spec, NOW, {})], Random(1))
+    assert len({draws.seconds(RUNNING, instance) for instance in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([3.0, 1.0, 2.0], Expected(2.0, 1.0, 3.0)),
+        ([1.0, None, None], Expected(None, 1.0, None)),
+        ([float(n) for n in range(20)], Expected(9.0, 1.0, 18.0)),
+    ],
+)
+def test_the_range_leaves_out_one_of_twenty_at_each_end(times: list[float | None], found: Expected) -> None:
+    assert expected(times) == found
+
+
+def test_replay_compares_estimates_with_what_came() -> None:
+    jobs = [SimJob(f"j{n}", 10.0 * n, "/a", Resources.of(4.0), 100.0, preemptible=False) for n in range(40)]
+    cases = Replay([HostSpec("h", Resources.of(4.0))], [POOL], jobs).run(12, still, Bounds(runs=3))
+    assert len(cases) > 8, "at nearly each moment a job waits"
+    errors = errors_of(cases)
+    assert errors.factor < 1.5, "all runs take as long as those before"
+    assert errors.covered > 0.8
+
+
+def test_errors() -> None:
+    given = state(live(RUNNING, limit=3600, began=600), live(WAITING))
+    found = estimate(given, WAITING, still)
+    assert found.first.middle is not None
+    assert Case(found, found.first.middle * 3).factor == pytest.approx(3)
+    assert Case(found, found.first.middle).within
+    assert not Case(found, 1e6).within
