@@ -18,7 +18,7 @@ from minicluster.credentials import ADMIN, VIEWER
 
 from . import lively, lively_places
 from .places import places
-from .watched import CHROMIUM, FLAGS, LOOKS, Look, Watched, session, tab
+from .watched import CHROMIUM, FLAGS, LOOKS, Look, Watched, log_in, session, tab
 from .world import FIRST_HOST, World, temporary_world
 
 FOLDER = Path("build/screenshots")
@@ -70,15 +70,53 @@ def _of_reader(world: World) -> dict[str, str]:
     }
 
 
+def errors(world: World) -> dict[str, Step]:
+    """Return what leads to a page for each kind of error. Nothing is changed by it."""
+    stop = f"/jobs/{world.service.id.value}/do/stop"
+
+    def without(cookie: str) -> Step:
+        def press(opened: Watched) -> None:
+            opened.open(stop)
+            opened.page.context.clear_cookies(name=cookie)
+            opened.page.get_by_role("button", name="Stop shop").click()
+            opened.page.get_by_text("Status 40").wait_for()
+
+        return press
+
+    def taken(opened: Watched) -> None:
+        opened.open("/hostpools")
+        opened.page.locator('form[action="/hostpools/create"] input[name=name]').fill("shared")
+        opened.page.get_by_role("button", name="Create", exact=False).last.click()
+        opened.page.get_by_text("Status 409").wait_for()
+
+    def missing(path: str, status: int) -> Step:
+        return lambda opened: opened.open_failing(path, status)
+
+    return {
+        "error-400": missing("/hosts?kind=colour", 400),
+        "error-404": missing("/hosts/nobody", 404),
+        "error-404-path": missing("/nowhere", 404),
+        "error-409": taken,
+        "error-403": without("peloton_csrf"),
+        "error-401": without("peloton_session"),  # the last: nobody is logged in then
+    }
+
+
+def _wrong_password(opened: Watched) -> None:
+    opened.open("/login")
+    log_in(opened.page, "somebody", "wrong")
+    opened.page.locator("main .notice.bad").first.wait_for()
+
+
 def take_world(camera: Camera) -> None:
     """Take the pages of the cluster of the tests, which asks callers who they are."""
     with temporary_world() as world:
         admin, reader = (
             session(camera.browser, world.url, name, world.users[name].password) for name in (ADMIN, VIEWER)
         )
-        camera.take(world.url, opens(places(world)), "world", admin)
-        failing: dict[str, Step] = {"error": lambda opened: opened.open_failing("/hosts/nobody", 404)}
-        camera.take(world.url, {**opens(_of_reader(world)), **failing}, "world", reader)
+        camera.take(world.url, {**opens(places(world)), **errors(world)}, "world", admin)
+        camera.take(world.url, opens(_of_reader(world)), "world", reader)
+        camera.take(world.url, {"login-stranger": _open("/login"), "login-wrong": _wrong_password}, "world")
 
 
 def take_lively(camera: Camera) -> None:
