@@ -9,7 +9,7 @@ from peloton.model.constraint import Label
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec
 from peloton.model.pool import PoolConfig
-from peloton.model.resources import Resources
+from peloton.model.resources import MILLI, Resources
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState
 from peloton.model.task import TaskRuntime
 
@@ -24,6 +24,8 @@ class Ran:
     owner: str
     name: str
     seconds: float
+    size: float = 0.0
+    """GPUs that its instances held together, or cores where it had none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,21 @@ class LiveJob:
     """By instance, ended ones included; those that are missing are still to be created."""
     seconds: tuple[float, ...] = ()
     """How long instances ran that have succeeded."""
+
+    @property
+    def size(self) -> float:
+        """GPUs that its instances hold together, or cores where it has none."""
+        needs = self.spec.default.resources
+        return (needs.gpu or needs.cpu) * max(1, self.spec.instance_count) / MILLI
+
+    def age(self, now: int) -> float | None:
+        """Return for how many seconds its oldest run runs; None where none does."""
+        began = [
+            task.start_time
+            for task in self.tasks.values()
+            if task.state is TaskState.RUNNING and task.start_time
+        ]
+        return max(0, now - min(began)) / _NANOSECONDS if began else None
 
     def waiting(self) -> list[int]:
         """Return the instances that are still to start."""

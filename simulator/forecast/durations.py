@@ -1,8 +1,9 @@
 """How long tasks will run: drawn from what their kind took before, or by their limits.
 
 A task that has run for some time is compared with those of its kind that took longer. A kind is the job
-itself, else jobs of the same name, numbers aside, else those of the same owner, else those of the pool: the
-first of these that knows `LEAST` runs that took longer.
+itself, else jobs of its pool with the same name, numbers aside, and of the same size, else those of the same
+owner and size, those of the same size, of the name, of the owner, or else all of the pool: the first of these
+that knows `LEAST` runs that took longer. Sizes are the same up to a factor of about the square root of two.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from peloton.model.ids import JobId
@@ -25,40 +26,88 @@ _DIGITS = re.compile(r"\d+")
 Kind = tuple[str, ...]
 
 
+class Known:
+    """How long tasks of a kind take, by those that have ended and by the ages of those that run.
+
+    Without the latter, kinds whose long tasks run still would look short: this is the estimator of Kaplan and
+    Meier (1958).
+    """
+
+    def __init__(self, ended: Iterable[float], running: Iterable[float] = ()) -> None:
+        """Learn from durations, and from the ages of tasks that run, in seconds."""
+        seen = sorted([*((seconds, 0) for seconds in ended), *((seconds, 1) for seconds in running)])
+        self.seconds: list[float] = []
+        """Durations, ascending."""
+        self._gone: list[float] = []
+        """The part of all tasks that has ended by then."""
+        left = 1.0
+        for at, (seconds, is_running) in enumerate(seen):
+            if not is_running:
+                left *= 1 - 1 / (len(seen) - at)
+                self.seconds.append(seconds)
+                self._gone.append(1 - left)
+        self._left = left
+        self._last = seen[-1][0] if seen else 0.0
+
+    def longer(self, elapsed: float) -> int:
+        """Return how many tasks took longer than this."""
+        return len(self.seconds) - bisect_right(self.seconds, elapsed)
+
+    def draw(self, elapsed: float, at: float) -> float:
+        """Return one of the durations beyond `elapsed`; at least one is known. `at`, from 0 to 1, says which.
+
+        Beyond the longest task, ended or not, half of those left end within twice its time, as in `drawn`.
+        """
+        begin = bisect_right(self.seconds, elapsed)
+        before = self._gone[begin - 1] if begin else 0.0
+        wanted = before + at * (1 - before)
+        found = bisect_right(self._gone, wanted, begin)
+        if found < len(self.seconds):
+            return self.seconds[found]
+        return self._last * max(1.0, self._left / (1 - wanted))
+
+
 class Lives:
     """What is known of the durations of kinds of tasks."""
 
-    def __init__(self, jobs: Iterable[LiveJob], ended: Iterable[Ran]) -> None:
-        """Learn from the ended instances of active jobs, and from jobs that have ended."""
+    def __init__(self, now: int, jobs: Iterable[LiveJob], ended: Iterable[Ran]) -> None:
+        """Learn from active jobs, at a time in nanoseconds since 1970, and from jobs that have ended."""
         found: dict[Kind, list[float]] = defaultdict(list)
+        running: dict[Kind, list[float]] = defaultdict(list)
         for job in jobs:
-            spec, own = job.spec, list(job.seconds)
+            spec, own, age = job.spec, list(job.seconds), job.age(now)
             found["job", job.job_id] = own
-            for kind in _wider(spec.pool_id, spec.owner, spec.name):
+            for kind in _wider(spec.pool_id, spec.owner, spec.name, job.size):
                 found[kind] += own
+                if age is not None and spec.type is JobType.BATCH:
+                    running[kind].append(age)
         for ran in ended:
-            for kind in _wider(ran.pool_id, ran.owner, ran.name):
+            for kind in _wider(ran.pool_id, ran.owner, ran.name, ran.size):
                 found[kind].append(ran.seconds)
-        self._known = {kind: sorted(seconds) for kind, seconds in found.items() if seconds}
+        self._known = {
+            kind: Known(seconds, running.get(kind, ())) for kind, seconds in found.items() if seconds
+        }
 
     def has_own(self, job_id: JobId) -> bool:
         """Return whether instances of the job have ended already."""
         return ("job", job_id) in self._known
 
-    def of(self, job: LiveJob) -> list[list[float]]:
+    def of(self, job: LiveJob) -> list[Known]:
         """Return the durations of each kind of a job that is known, the narrowest kind first."""
         spec = job.spec
-        kinds = [("job", job.job_id), *_wider(spec.pool_id, spec.owner, spec.name)]
+        kinds = [("job", job.job_id), *_wider(spec.pool_id, spec.owner, spec.name, job.size)]
         return [self._known[kind] for kind in kinds if kind in self._known]
 
 
-def _wider(pool_id: str, owner: str, name: str) -> list[Kind]:
-    named = [("name", pool_id, owner, _DIGITS.sub("#", name))] if name else []
-    owned = [("owner", pool_id, owner)] if owner else []
-    return [*named, *owned, ("pool", pool_id)]
+def _wider(pool_id: str, owner: str, name: str, size: float) -> list[Kind]:
+    """Return the kinds of a job, the narrowest first."""
+    named = ("name", owner, _DIGITS.sub("#", name))
+    kinds: list[Kind] = [named, ("owner", owner), ()]
+    alike = f"size {round(math.log2(size))}" if size > 0 else ""
+    return [*((pool_id, alike, *kind) for kind in kinds if alike), *((pool_id, "", *kind) for kind in kinds)]
 
 
-def drawn(known: list[list[float]], limit: int, elapsed: float, at: float) -> float:
+def drawn(known: Sequence[Known], limit: int, elapsed: float, at: float) -> float:
     """Return for how long a task runs in all that has run for `elapsed` seconds.
 
     `at`, from 0 to 1, says which of the durations that are possible it is. Of a task of whose kind nothing is
@@ -66,16 +115,16 @@ def drawn(known: list[list[float]], limit: int, elapsed: float, at: float) -> fl
     that users request). One that runs longer than all of its kind lasts another such time with probability
     one half (Harchol-Balter and Downey, 1997). Infinite where nothing is known at all.
     """
-    fallback: list[float] = []
-    for seconds in known:
-        longer = seconds[bisect_right(seconds, elapsed) :]
-        if len(longer) >= LEAST:
-            return longer[int(at * len(longer))]
-        fallback = fallback or longer
+    fallback: Known | None = None
+    for kind in known:
+        longer = kind.longer(elapsed)
+        if longer >= LEAST:
+            return kind.draw(elapsed, at)
+        fallback = fallback or (kind if longer else None)
     if limit:
         return elapsed + at * max(0.0, limit - elapsed)
     if fallback:
-        return fallback[int(at * len(fallback))]
+        return fallback.draw(elapsed, at)
     return max(elapsed, 1.0) / (1.0 - at) if known else math.inf
 
 

@@ -59,15 +59,15 @@ def estimate(
     """
     job = state.job(job_id)
     waiting = 0 if job is None else len(job.waiting())
-    lives = Lives(state.jobs, state.ended)
+    lives = Lives(state.now, state.jobs, state.ended)
     begin, outcomes = clock(), list[_Outcome]()
     for seed in range(bounds.runs):
         spent = clock() - begin
         if seed and spent * (seed + 1) / seed > bounds.seconds:
             break
-        forward = Forward(
-            state, Draws(lives, state.jobs, Random(seed)), job_id, options() if options else None
-        )
+        random = Random(seed)
+        drawn = Draws(_resampled(state, random) if seed else lives, state.jobs, random)
+        forward = Forward(state, drawn, job_id, options() if options else None)
         complete = forward.go(bounds.horizon, lambda: clock() - begin > bounds.seconds)
         if seed and not complete:
             break
@@ -80,6 +80,14 @@ def estimate(
         within=min(each.reached for each in outcomes),
         unknown=tuple(_unknown(state, lives)),
     )
+
+
+def _resampled(state: LiveState, random: Random) -> Lives:
+    """Return what would be known had others of the ended jobs come (Efron's bootstrap).
+
+    So the range has in it that few jobs are known, and not only that tasks differ.
+    """
+    return Lives(state.now, state.jobs, random.choices(state.ended, k=len(state.ended)))
 
 
 def _outcome(forward: Forward, waiting: int, reached: float) -> _Outcome:

@@ -17,6 +17,7 @@ from peloton.model.job import JobRuntime
 from peloton.model.live_state import LiveJob, LiveState
 from peloton.model.states import ON_HOST_TASK_STATES, JobState, JobType, TaskState
 from peloton.model.task import TaskRuntime
+from resmgr.core.scheduler import Scheduler
 from simulator.daemons.hostmgr import HostmgrOptions
 from simulator.daemons.jobmgr import JobmgrOptions
 from simulator.forecast.durations import Draws
@@ -29,6 +30,10 @@ from simulator.world.store import StoredJob
 
 EVENTS_AT_ONCE = 500
 """Events between two looks at the bound of the run."""
+NEAR_SECONDS = 3_600.0
+FAR_PERIOD_SECONDS = 600.0
+"""Tasks to preempt are looked for with this period, at the least, once NEAR_SECONDS have passed: looking for
+them is most of the work where jobs wait for days."""
 
 
 def forward_options() -> Options:
@@ -54,6 +59,7 @@ class Forward(Simulation):
         self._hosts = {agent.spec.hostname: agent for agent in self.cluster.agents.values()}
         self._waiting = 0
         self.cluster.on_start = self._note_start
+        self.resmgr.loop.on_admission = self._sort_queues
         for job in state.jobs:
             self._store(job)
             if job.job_id == job_id:
@@ -107,7 +113,25 @@ class Forward(Simulation):
         run = mesos_task_id(job.job_id, instance, task.run)
         self.cluster.adopt(run, agent, job.spec.task(instance).resources, course)
 
+    def _sort_queues(self, scheduler: Scheduler, after: bool) -> None:
+        """Have gangs wait, before the first cycle, in the queues in which those are that were tried already.
+
+        Else each would be tried once before those ahead of it.
+        """
+        self.resmgr.loop.on_admission = None
+        for queues in scheduler.pending.active.values():
+            non_preemptible, controller, revocable, pending = queues.all
+            for gang in list(pending):
+                to = non_preemptible if not gang.preemptible else controller if gang.controller else revocable
+                if to is not revocable or gang.revocable:
+                    pending.remove(gang)
+                    to.add(gang)
+
     # The run.
+
+    def _look_rarely(self) -> None:
+        options = self.options.resmgr
+        options.preemption_period = max(options.preemption_period, FAR_PERIOD_SECONDS)
 
     def _note_end(self, job: CachedJob) -> None:
         """Nothing follows from the end of a job."""
@@ -122,6 +146,7 @@ class Forward(Simulation):
     def go(self, until: float, over: Callable[[], bool]) -> bool:
         """Run until all instances have started or a time is reached; return False where `over` ended it."""
         self.start()
+        self.kernel.after(NEAR_SECONDS, self.resmgr.life, self._look_rarely)
         ended_early = False
         left = EVENTS_AT_ONCE
 

@@ -77,7 +77,9 @@ class Replay:
 
     def _note_end(self, job: CachedJob) -> None:
         for seconds in islice(seconds_of_runs(job.tasks), 1):
-            self._ended.append(Ran(job.spec.pool_id, job.spec.owner, job.spec.name, seconds))
+            spec = job.spec
+            size = LiveJob(job.job_id, spec, 0, {}).size
+            self._ended.append(Ran(spec.pool_id, spec.owner, spec.name, seconds, size))
 
     def state(self) -> LiveState:
         """Return what an estimate may know now."""

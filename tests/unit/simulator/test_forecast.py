@@ -15,7 +15,7 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
-from simulator.forecast.durations import Draws, Lives, drawn
+from simulator.forecast.durations import Draws, Known, Lives, drawn
 from simulator.forecast.estimates import Bounds, estimate, expected
 from simulator.forecast.replay import Case, Replay, errors_of
 from simulator.jobs import SimJob, job_id_of
@@ -128,24 +128,42 @@ def test_runs_end_where_another_one_would_take_too_long() -> None:
 
 
 def test_draws() -> None:
-    assert drawn([[10.0, 20.0, 30.0, 40.0]], 0, 15.0, 0.0) == 20.0
-    assert drawn([[10.0, 20.0, 30.0, 40.0]], 0, 15.0, 0.99) == 40.0
-    assert drawn([[30.0], [20.0, 25.0, 40.0]], 0, 15.0, 0.0) == 20.0, "one run is not enough of a kind"
-    assert drawn([[30.0]], 0, 15.0, 0.5) == 30.0, "but better than none"
-    assert drawn([[30.0]], 0, 40.0, 0.5) == 80.0, "older than its kind: twice its age in the median"
+    four = Known([10.0, 20.0, 30.0, 40.0])
+    assert drawn([four], 0, 15.0, 0.0) == 20.0
+    assert drawn([four], 0, 15.0, 0.99) == 40.0
+    assert drawn([Known([30.0]), Known([20.0, 25.0, 40.0])], 0, 15.0, 0.0) == 20.0, "one run is not enough"
+    assert drawn([Known([30.0])], 0, 15.0, 0.5) == 30.0, "but better than none"
+    assert drawn([Known([30.0])], 0, 40.0, 0.5) == 80.0, "older than its kind: twice its age in the median"
     assert drawn([], 100, 40.0, 0.5) == 70.0
     assert drawn([], 0, 40.0, 0.5) == math.inf
 
 
+def test_tasks_that_run_still_make_their_kind_longer() -> None:
+    assert Known([10.0, 20.0]).draw(0.0, 0.6) == 20.0
+    known = Known([10.0, 20.0], [15.0, 15.0])
+    assert [known.draw(0.0, at) for at in (0.2, 0.3, 0.9)] == [10.0, 20.0, 20.0]
+    older = Known([10.0], [40.0])
+    assert older.draw(0.0, 0.4) == 10.0
+    assert older.draw(0.0, 0.75) == 80.0, "of those that are left, half end within twice the longest time"
+
+
 def test_kinds_from_the_narrowest_to_the_widest() -> None:
-    jobs = [live(RUNNING, "train-7")]
-    ended = [Ran("p", "", "train-1", 5.0), Ran("p", "", "other", 9.0), Ran("q", "", "train-1", 7.0)]
-    assert Lives(jobs, ended).of(jobs[0]) == [[5.0], [5.0, 9.0]]
+    job = live(RUNNING, "train-7")
+    ended = [
+        Ran("p", "", "train-1", 1.0, size=4.1),
+        Ran("p", "ann", "other", 2.0, size=4.0),
+        Ran("p", "", "train-2", 3.0, size=8.0),
+        Ran("p", "", "other", 4.0, size=8.0),
+        Ran("q", "", "train-1", 5.0, size=4.0),
+    ]
+    found = [kind.seconds for kind in Lives(NOW, [job], ended).of(job)]
+    name_and_size, owner_and_size, size = [1.0], [1.0], [1.0, 2.0]
+    assert found == [name_and_size, owner_and_size, size, [1.0, 3.0], [1.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
 
 
 def test_a_gang_has_one_draw() -> None:
     spec = SimJob("g", 0.0, "/a", Resources.of(1.0), 0.0, instances=3, longest=100).spec("p")
-    draws = Draws(Lives([], []), [LiveJob(RUNNING, spec, NOW, {})], Random(1))
+    draws = Draws(Lives(NOW, [], []), [LiveJob(RUNNING, spec, NOW, {})], Random(1))
     assert len({draws.seconds(RUNNING, instance) for instance in range(3)}) == 1
 
 
