@@ -117,6 +117,8 @@ def compare(name: str, workloads: Sequence[public_traces.Workload]) -> None:
         for told in public_traces.Told:
             found[told.value].append(public_traces.by_peloton(one, told))
             tell(f"{one.name}: {told.value}")
+        if one.hosts > 1:
+            found["Peloton, on one host"].append(public_traces.by_peloton(one.on_one_host()))
     for policy, of in found.items():
         print(f"{name}: {policy}: mean wait s: {mean(each.wait for each in of):.0f}")
         print(f"{name}: {policy}: mean completion s: {mean(each.completion for each in of):.0f}")

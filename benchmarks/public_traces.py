@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
+from benchmarks.reference_hosts import Pieces, waits_on_hosts
 from benchmarks.reference_policies import POLICIES, Figures, Job, figures, waits
 from peloton.errors import InvalidArgument
 from peloton.model.resources import MILLI, Resources
@@ -58,6 +59,17 @@ class Workload:
     processors: int
     of: str
     """The kind of resource of which a processor is one."""
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are, which are all alike."""
+        return sum(kind.count for kind in self.cluster.hosts)
+
+    def on_one_host(self) -> Workload:
+        """Return the same jobs on one host that has all: no host is too small for a job."""
+        one, hosts = self.cluster.hosts[0], self.hosts
+        large = HostsSettings(cpu=one.cpu * hosts, memory=one.memory * hosts, gpu=one.gpu * hosts)
+        return replace(self, cluster=ClusterSettings(hosts=(large,)))
 
     def references(self) -> list[Job]:
         """Return the jobs as the references take them."""
@@ -172,13 +184,24 @@ def _from_zero(jobs: Sequence[SimJob]) -> list[SimJob]:
 
 
 def by_references(workload: Workload) -> dict[str, Figures]:
-    """Return the figures of each reference policy."""
+    """Return the figures of each reference policy; over hosts, too, where there are several."""
     jobs = workload.references()
     seconds = [job.seconds for job in jobs]
-    return {
+    found = {
         name: figures(waits(jobs, workload.processors, order, backfill), seconds)
         for name, (order, backfill) in POLICIES.items()
     }
+    hosts = workload.hosts
+    if hosts == 1:
+        return found
+    pieces = [Pieces(job, of.instances) for job, of in zip(jobs, workload.jobs, strict=True)]
+    for name, (order, backfill) in POLICIES.items():
+        if not backfill:
+            for passing in (False, True):
+                waited = waits_on_hosts(pieces, hosts, workload.processors // hosts, order, passing)
+                what = "on hosts, passing what does not fit" if passing else "on hosts"
+                found[f"{name}, {what}"] = figures(waited, seconds)
+    return found
 
 
 class Told(Enum):

@@ -310,7 +310,8 @@ class HostmgrSettings(DaemonSettings):
     """How the HTTP servers of agents are called, for what tasks use."""
     bin_packing: Annotated[BinPacking, Variable("BIN_PACKING")] = "FIRST_FIT"
     """Order in which matching hosts are claimed: any, those with least free first, or the least loaded first.
-    LOAD_AWARE needs scores; a host without one counts as fully loaded."""
+    LOAD_AWARE needs scores; a host without one counts as fully loaded. Packed batch tasks with GPUs get
+    those with least free first whatever is set."""
     load: LoadSettings = LoadSettings()
     """Where load scores come from."""
     enable_host_pool: Annotated[bool, Variable("ENABLE_HOST_POOL")] = False

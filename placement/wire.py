@@ -44,6 +44,7 @@ from placement.core.plans import GroupPlan, PlannedGroup, PlanRequest
 from placement.core.reservation_reasons import Reserved
 
 _KINDS = ("cpus", "mem", "disk", "gpus")
+_FULLEST = hostsvc_pb2.FilterHint.FILTER_HINT_RANKING_LEAST_AVAILABLE_FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def acquire_request(claim: Claim) -> hostsvc_pb2.AcquireHostOffersRequest:
             hint = request.filter.hint.hostHint.add(hostname=hostname)
             hint.taskID.value = task
     request.filter.quantity.maxHosts = claim.most
+    if claim.fullest:
+        request.filter.hint.rankHint = _FULLEST
     return request
 
 
@@ -136,6 +139,8 @@ def backfill_request(claim: ClaimReserved) -> reservations_pb2.AcquireForBackfil
         filter=_filter(claim.needs), run=run_id(claim.run_id)
     )
     request.filter.quantity.maxHosts = claim.most
+    if claim.fullest:
+        request.filter.hint.rankHint = _FULLEST
     return request
 
 

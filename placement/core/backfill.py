@@ -140,9 +140,9 @@ class Backfill:
     def _answer(self, instruction: Instruction) -> Event | Instructions:
         """Interpret what the round of a job wants."""
         match instruction:
-            case Claim(needs, most):
+            case Claim(needs, most, fullest=fullest):
                 self._claiming = True
-                return (ClaimReserved(self._gangs[0].tasks[0].run_id, needs, most),)
+                return (ClaimReserved(self._gangs[0].tasks[0].run_id, needs, most, fullest),)
             case Report(placements):
                 return (Report(placements, backfill=True),)
             case GiveBack(unplaced):

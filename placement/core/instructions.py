@@ -100,6 +100,8 @@ class Claim:
     needs: Needs
     most: int
     names: TasksByHost = field(default_factory=lambda: ANY_HOST)
+    fullest: bool = False
+    """Whether hosts with the least free come first, GPUs before all; else in hostmgr's own order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class ClaimReserved:
     run_id: str
     needs: Needs
     most: int
+    fullest: bool = False
+    """As of `Claim`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peloton.model.constraint import Label
-from placement.core.model import Host
+from placement.core.model import Host, Needs
 
 
 class Scorer(Enum):
@@ -94,6 +94,14 @@ class Policy:
     """Hosts with GPUs take only tasks that request GPUs."""
     score: HostScore | None = None
     """With PLUGGED_IN: the score."""
+
+    def fullest_first(self, needs: Needs) -> bool:
+        """Return whether the fullest hosts are claimed for such a task, in place of any that take it.
+
+        Where few hosts are claimed, it is the claim that chooses. Any order leaves some GPUs free on each
+        host, and none for a task that needs all of a host.
+        """
+        return self.scorer is Scorer.BEST_FIT and needs.resources.gpu > 0
 
     @property
     def spreads(self) -> bool:

@@ -215,7 +215,7 @@ class Round:
         if needs.host_class.depends_on_tasks:
             # Which hosts will do is not known before: examine twice as many with each claim.
             most = max(most, min(rules.max_hosts, 2 * len(self._held.hosts)))
-        return Claim(needs, most, names)
+        return Claim(needs, most, names, not names and self._policy.fullest_first(needs))
 
     def _add_hosts(self, claimed: HostsClaimed, now: float) -> Instructions:
         """Add claimed hosts to those held, without those that got a task of the same spread job before."""

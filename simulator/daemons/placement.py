@@ -273,15 +273,15 @@ class Placement:
 
     def _ask_hostmgr(self, driven: _Driven, it: todo.Instruction) -> None:
         match it:
-            case todo.Claim(needs, most, names):
-                want = host_filter(needs, most, names)
+            case todo.Claim(needs, most, names, fullest):
+                want = host_filter(needs, most, names, fullest)
 
                 def claimed(found: Found) -> events.Event:
                     return events.HostsClaimed(_hosts(found.hosts, needs.host_class), found.counts)
 
                 self._asked(driven, it, "hostmgr", "on_acquire", (want,), claimed)
-            case todo.ClaimReserved(run_id, needs, most):
-                want = host_filter(needs, most)
+            case todo.ClaimReserved(run_id, needs, most, fullest):
+                want = host_filter(needs, most, fullest=fullest)
 
                 def backfilled(found: Found) -> events.Event:
                     return events.ReservedClaimed(_hosts(found.hosts, needs.host_class), found.is_open)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from hostmgr.core.state.feasibility import GangShape, Members
-from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.host_filter import HostFilter, Ranking
 from peloton.model.constraint import AndConstraint, Condition, Constraint, Kind, LabelConstraint, OrConstraint
 from peloton.model.ids import JobId, Run, mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.job import JobSpec
@@ -125,7 +125,9 @@ def constraint_of(encoded: bytes) -> Constraint | None:
     return constraint_from(task_pb2.Constraint.FromString(encoded), levels=None) if encoded else None
 
 
-def host_filter(needs: placed.Needs, most: int = 0, names: TasksByHost = ANY_HOST) -> HostFilter:
+def host_filter(
+    needs: placed.Needs, most: int = 0, names: TasksByHost = ANY_HOST, fullest: bool = False
+) -> HostFilter:
     """Return which hosts are claimed for tasks of placement."""
     tree = needs.host_class.tree
     if names:
@@ -141,6 +143,7 @@ def host_filter(needs: placed.Needs, most: int = 0, names: TasksByHost = ANY_HOS
         max_hosts=most,
         preferred=tuple(names),
         held_for=frozenset(task for tasks in names.values() for task in tasks),
+        ranking=Ranking.DEFRAG if fullest else None,
     )
 
 

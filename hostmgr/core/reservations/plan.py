@@ -208,10 +208,13 @@ def _closed(used: tuple[Vector, int] | None, demand: Demand, spread: bool) -> bo
     return used is not None and (spread or used[1] != demand.group)
 
 
-def _rank(host: HostView, room: Mapping[str, int], used: _Packing) -> tuple[bool, bool, int, int, int, str]:
+def _rank(
+    host: HostView, room: Mapping[str, int], used: _Packing
+) -> tuple[bool, bool, int, int, int, tuple[int, ...], str]:
     agent_id = host.agent_id
     return (
-        agent_id not in used, not host.held, -room.get(agent_id, 0), host.unknown, host.tasks, agent_id
+        agent_id not in used, not host.held, -room.get(agent_id, 0), host.unknown, host.tasks,
+        _size(host.spare), agent_id,
     )  # fmt: skip
 
 

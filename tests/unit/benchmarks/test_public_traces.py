@@ -20,7 +20,8 @@ from benchmarks.public_traces import (
     philly,
     shorter_higher,
 )
-from benchmarks.reference_policies import Job
+from benchmarks.reference_hosts import Pieces, waits_on_hosts
+from benchmarks.reference_policies import Job, first_come, shortest_first
 from peloton.errors import InvalidArgument
 
 A100 = "Transformer (batch size 16)"
@@ -151,3 +152,30 @@ def test_the_speed_of_a_model_is_the_median() -> None:
     at = int(GAVEL_BEGIN)
     begun = {(at, 1): [10.0], (at + 10, 1): [10.0], (at + 20, 1): [1.0, 0.0]}
     assert gavel_speeds(rows, begun) == {"m": 10.0}
+
+
+# The references over hosts.
+
+
+def pieces(submit: float, seconds: float, processors: int, count: int = 1) -> Pieces:
+    return Pieces(Job(submit, seconds, processors), count)
+
+
+def test_a_piece_waits_for_a_host_though_others_have_as_much_free_together() -> None:
+    jobs = [pieces(0, 100, 6), pieces(1, 50, 6), pieces(2, 10, 4), pieces(3, 10, 2), pieces(4, 10, 8, 2)]
+    assert waits_on_hosts(jobs, 2, 8, first_come) == [0, 0, 49, 48, 57], "4 and 4 fit when another 4 ends"
+    assert waits_on_hosts(jobs, 2, 8, first_come, passing=True) == [0, 0, 49, 0, 57]
+    assert waits_on_hosts(jobs[:3], 1, 16, first_come) == [0, 0, 0], "one host has it"
+
+
+def test_pieces_go_to_the_fullest_host_that_takes_them_and_the_order_counts() -> None:
+    full = [pieces(0, 100, 8), pieces(0, 100, 5), pieces(1, 9, 3), pieces(2, 9, 8), pieces(3, 7, 8)]
+    assert waits_on_hosts(full[:4], 3, 8, first_come) == [0, 0, 0, 0], "3 beside 5 leave a host whole"
+    busy = [full[0], *full[3:]]
+    assert waits_on_hosts(busy, 1, 8, first_come) == [0, 98, 106]
+    assert waits_on_hosts(busy, 1, 8, shortest_first) == [0, 105, 97]
+
+
+def test_a_job_of_references_that_fits_on_no_hosts_is_refused() -> None:
+    with pytest.raises(ValueError, match="fits on no 2 hosts of 8 processors"):
+        waits_on_hosts([pieces(0, 1, 9)], 2, 8, first_come)

@@ -81,6 +81,11 @@ def test_hosts_with_the_fewest_tasks_of_unknown_end_are_chosen() -> None:
     assert chosen(made(hosts, 2)) == ({"b", "c"}, None)
 
 
+def test_of_hosts_with_as_many_tasks_the_one_with_least_free_is_chosen() -> None:
+    hosts = [host("a", free=3, unknown=1), host("b", free=0, unknown=1), host("c", free=2, unknown=1)]
+    assert chosen(made(hosts)) == ({"b"}, None), "what is free is idle until the gang starts"
+
+
 def test_a_known_end_is_preferred_to_an_unknown_one() -> None:
     hosts = [host("a", free=0, unknown=1), host("b", ends=((4, 9000.0),))]
     assert chosen(made(hosts)) == ({"b"}, 9000.0)

@@ -9,6 +9,7 @@ import pytest
 from peloton.errors import IllegalTransition
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.model.shortage import Lack, Shortage
+from peloton.model.states import TaskType
 from placement.core.batch import Batch
 from placement.core.events import (
     CallFailed,
@@ -85,6 +86,22 @@ def test_hosts_are_claimed_for_all_gangs_by_a_guess_and_then_by_what_hosts_take(
     assert isinstance(placed, Report) and len(placed.placements) == 3
     [claim] = it.tell(Reported())
     assert claim == Claim(needs(), 3), "12 tasks are left, and a host takes 4"
+
+
+@pytest.mark.parametrize(
+    ("asked", "strategy", "expected"),
+    [
+        (gang(needs(gpu=1)), Batch(), True),
+        (gang(needs()), Batch(), False),
+        (gang(needs(gpu=1), strategy=SPREAD), Batch(), False),
+        (gang(needs(gpu=1)), Service(TaskType.STATELESS, 60.0), False),
+    ],
+)
+def test_the_fullest_hosts_are_claimed_for_packed_tasks_with_gpus(
+    asked: Gang, strategy: Strategy, expected: bool
+) -> None:
+    claim = Told(asked, strategy=strategy).begun()
+    assert isinstance(claim, Claim) and claim.fullest is expected
 
 
 def test_hosts_that_are_not_used_are_released_before_placements_are_reported() -> None:

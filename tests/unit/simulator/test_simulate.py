@@ -69,6 +69,18 @@ def test_a_service_runs_until_it_is_stopped(tmp_path: Path) -> None:
     assert float(rows["later"]["wait"]) > 480, "each host has an instance of the service until it is stopped"
 
 
+def test_tasks_with_gpus_that_come_one_by_one_leave_hosts_whole_for_larger_ones(tmp_path: Path) -> None:
+    small = [{"name": f"s{at}", "submit": 10 * at, "seconds": 9000, "gpu": 1} for at in range(8)]
+    large = {"name": "large", "submit": 200, "seconds": 10, "gpu": 8, "instances": 3, "gang": True}
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in (*small, large)))
+    (tmp_path / "cluster.yaml").write_text("hosts: [{count: 4, cpu: 32, gpu: 8}]\n")
+    given = "--trace", str(tmp_path / "jobs.jsonl"), "--cluster", str(tmp_path / "cluster.yaml")
+    result = run(*given, "--csv", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "out" / "jobs.csv").open())}
+    assert float(rows["large"]["wait"]) < 60, "three hosts have no task"
+
+
 def test_two_configurations_are_compared_over_seeds(tmp_path: Path) -> None:
     given = files(tmp_path)
     (tmp_path / "more.yaml").write_text(CLUSTER.replace("count: 2", "count: 8"))

@@ -58,3 +58,5 @@ def test_gangs_and_filters_are_those_of_the_wire(constraint: Constraint | None, 
         needs = found.tasks[0].needs
         request = acquire_request(Claim(needs, 5, {"h1": ["t-0"]}))
         assert host_filter(needs, 5, {"h1": ["t-0"]}) == filter_from(request.filter)
+        request = acquire_request(Claim(needs, 5, fullest=True))
+        assert host_filter(needs, 5, fullest=True) == filter_from(request.filter)
