@@ -42,7 +42,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.resmgr.monitoring.MonitoringService": frozenset(
         {"GetCluster", "ListPools", "GetQueues", "GetHistory", "GetPreemptions", "PlanPool"}
     ),
-    "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory"}),
+    "peloton.private.hostmgr.history.HostHistoryService": frozenset({"GetHistory", "ListChanges"}),
     "peloton.private.hostmgr.sampling.SamplingService": frozenset({"ListHosts"}),
     "peloton.private.hostmgr.registry.HostRegistryService": frozenset({"ForgetHosts", "ListClusters"}),
     "peloton.private.hostmgr.hostsvc.InternalHostService": frozenset(

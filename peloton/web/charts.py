@@ -60,7 +60,7 @@ def chart(
     """Return the chart of several series over the same times (seconds since 1970)."""
     top = nice(max((v for each in series for v in each.values if not math.isnan(v)), default=0.0))
     first, last = (times[0], times[-1]) if times else (0.0, 1.0)
-    span = max(last - first, 1.0)
+    span = (last - first) or 1.0
     base = HEIGHT - BOTTOM
 
     def x(time: float) -> float:
@@ -131,6 +131,10 @@ def _x_ticks(first: float, last: float, x: Callable[[float], float]) -> tuple[tu
         if last - first >= _SHORT_SECONDS
         else "%H:%M:%S"
     )
+    texts = [datetime.fromtimestamp(time, UTC).strftime(form) for time, _ in places]
+    named: dict[str, int] = {}
+    for place in (0, 2, 1):  # of times that read alike, one is named
+        named.setdefault(texts[place], place)
     return tuple(
-        (round(x(time), 1), datetime.fromtimestamp(time, UTC).strftime(form), at) for time, at in places
+        (round(x(places[place][0]), 1), texts[place], places[place][1]) for place in sorted(named.values())
     )

@@ -95,6 +95,7 @@ def test_a_daemon_that_does_not_answer_is_a_problem_and_the_rest_is_shown(cluste
         assert client.get("/?span=year").status_code == 400
     assert answer.status_code == 200
     assert "The figures of the pools and the tasks are not known: no leader of resmgr is known" in answer.text
+    assert "not ended" not in answer.text and '<p class="quiet">Not known.</p>' in answer.text
     assert "15</span> active" in answer.text
 
 

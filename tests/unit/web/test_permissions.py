@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.calls import web
+from peloton.identity.methods import for_daemons_only
 from peloton.private.access import access_pb2
 from tests.unit.web import jobs_cluster
 from tests.unit.web.fake import FakeCluster, application, browser
@@ -125,3 +126,10 @@ def test_the_navigation_tells_where_one_is(path: str, entry: str) -> None:
     cluster = hosts_cluster() if "/jobs" not in path else jobs_cluster.cluster()
     shown = browser(application(cluster)).get(path).text
     assert re.findall(r'aria-current="page">([^<]*)<', shown) == ([entry] if entry else [])
+
+
+def test_every_method_that_pages_call_is_open_to_users() -> None:
+    called = [each for each in vars(web).values() if isinstance(each, web.RoleRpc)]
+    assert len(called) > 60
+    closed = [each.method for each in called if for_daemons_only(*each.method.split("/"))]
+    assert closed == [], "name them in peloton.identity.methods.FOR_USERS"

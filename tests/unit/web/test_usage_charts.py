@@ -11,6 +11,7 @@ from peloton.present.unused import lacking, unused
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.explain import explain_pb2
+from peloton.web.charts import WIDTH
 from peloton.web.views.shared.usage_charts import host_charts, instance_charts, job_charts
 
 START = 1_700_000_000 // HOUR_SECONDS * HOUR_SECONDS
@@ -53,6 +54,18 @@ def test_hours_alone_are_drawn_where_no_leader_has_followed_the_job() -> None:
     cpu, _ = job_charts(found)
     assert cpu.description == "CPU: Used 0.5, Held 2"
     assert cpu.x_ticks[0][1] == "22:00" and cpu.x_ticks[-1][1] == "01:00"
+
+
+@pytest.mark.parametrize(("seconds", "named"), [(0.2, ["start"]), (1.0, ["start", "end"])])
+def test_times_that_read_alike_are_named_once_and_a_short_course_is_as_wide_as_any(
+    seconds: float, named: list[str]
+) -> None:
+    begin = START + 2 * HOUR_SECONDS
+    found = usage_pb2.GetJobAccountResponse(course_begin=begin)
+    found.course.add(until=begin + seconds, held_cores=1, used_cores=0.5, held_mb=64, used_mb=32)
+    cpu, _ = job_charts(found)
+    assert [anchor for _, _, anchor in cpu.x_ticks] == named
+    assert f"L{WIDTH - 2}.0" in cpu.lines[0].path
 
 
 def test_days_are_named_where_it_is_more_than_one() -> None:

@@ -37,6 +37,7 @@ async def load(subject: Subject) -> Mapping[str, Any]:
         "figures": figures,
         "jobs": jobs,
         "charts": cluster_charts(own, pools),
+        "history_trouble": why,
         "task_charts": task_charts(own),
         "span": span,
         "spans": SPANS,
