@@ -32,8 +32,8 @@ from simulator.workloads.cluster import (
 TRACES = Path("../shared/traces")
 HOSTS, CORES = 32, 16
 KINDS, JOBS = 24, 1500
-INTERVAL_SECONDS = 55.0
-"""Between two jobs of the generated workload, so that the cluster is full most of the time."""
+LOAD = 0.95
+"""The work of the generated workload, as a part of what the cluster could do meanwhile."""
 
 
 GAVEL_GPUS, PHILLY_GPUS = 192, 256
@@ -56,6 +56,8 @@ def recurring(seed: int, count: int = JOBS) -> Workload:
         )
         for _ in range(KINDS)
     ]
+    work = sum(middle * cores * instances for _, middle, cores, instances in kinds) / KINDS
+    interval = work / (LOAD * HOSTS * CORES)
     jobs, now = list[SimJob](), 0.0
     for number in range(count):
         kind = random.randrange(KINDS)
@@ -72,7 +74,7 @@ def recurring(seed: int, count: int = JOBS) -> Workload:
                 longest=round(3 * middle) if kind % 2 else 0,
             )
         )
-        now += random.expovariate(1 / INTERVAL_SECONDS)
+        now += random.expovariate(1 / interval)
     half = {"cpu": KindSettings(reservation=HOSTS * CORES / 2)}
     cluster = ClusterSettings(
         hosts=(HostsSettings(count=HOSTS, cpu=CORES),),

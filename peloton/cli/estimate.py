@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, MutableMapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
 from peloton.cli.session import Session
 from peloton.client.extensions import extension
@@ -20,16 +22,30 @@ GROUP, NAME = "peloton.estimates", "start"
 PATIENCE_SECONDS = 5.0
 PAGES, PAGE = 3, 100
 """How many ended jobs are read, for how long they took."""
+KEPT_SECONDS = 60.0
+_KEPT = "peloton.estimate"
 PLANNED = "ffffffff-ffff-4fff-bfff-ffffffffffff"
 """The id of a job that is only planned."""
 
 
-def start_of(session: Session, job_id: str) -> StartEstimate | str | None:
+def start_of(
+    session: Session,
+    job_id: str,
+    kept: MutableMapping[str, Any] | None = None,
+    clock: Callable[[], float] = monotonic,
+) -> StartEstimate | str | None:
     """Return when the waiting instances of a job will start, or why that is not known.
 
-    None where nobody here makes estimates, or the job has no instance any more that waits.
+    None where nobody here makes estimates, or the job has no instance any more that waits. What is in `kept`
+    is returned again for KEPT_SECONDS: an estimate costs seconds, and `--watch` asks often.
     """
-    return _estimated(session, job_id, None)
+    made, found = (kept or {}).get(_KEPT, (-KEPT_SECONDS, None))
+    if clock() - made < KEPT_SECONDS:
+        return cast("StartEstimate | str | None", found)
+    found = _estimated(session, job_id, None)
+    if kept is not None:
+        kept[_KEPT] = clock(), found
+    return found
 
 
 def start_of_planned(session: Session, spec: JobSpec) -> StartEstimate | str | None:

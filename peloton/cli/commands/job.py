@@ -227,7 +227,7 @@ def why(session: Session, job_id: str, estimated: bool) -> None:
 
     explained = explain_job(session, job_id)
     if estimated and explained.waits:
-        explained = replace(explained, start=start_of(session, job_id))
+        explained = replace(explained, start=start_of(session, job_id, click.get_current_context().meta))
     session.show(job_plain(explained), lambda: job_text(explained))
 
 

@@ -16,6 +16,7 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.cli import estimate
+from peloton.cli.session import Session
 from peloton.model.estimate import Expected, StartEstimate, UnknownRuns
 from peloton.model.job import JobSpec, Sla
 from peloton.model.payload import ApiVersion, Payload
@@ -176,6 +177,22 @@ def test_job_why_estimates_the_start(run: Run, daemons: FakeDaemons) -> None:
     asked = len(daemons.requests("ListLiveJobs"))
     assert "likely" not in run("job", "why", JOB, "--no-estimate").out
     assert len(daemons.requests("ListLiveJobs")) == asked
+
+
+def test_an_estimate_is_kept_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def estimated(session: Session, job_id: str, planned: None) -> str:
+        made.append(f"estimate {len(made)}")
+        return made[-1]
+
+    monkeypatch.setattr(estimate, "_estimated", estimated)
+    kept: dict[str, Any] = {}
+    now = [0.0]
+    found = []
+    for now[0] in (5.0, 64.0, 66.0, 67.0):
+        found.append(estimate.start_of(Session(), JOB, kept, lambda: now[0]))
+    assert found == ["estimate 0", "estimate 0", "estimate 1", "estimate 1"]
 
 
 def test_nothing_is_estimated_for_a_job_that_no_host_could_take(run: Run, daemons: FakeDaemons) -> None:
