@@ -19,6 +19,7 @@ from peloton.calls.rpc import Answer, Request, Rpc, rpc
 from peloton.private.access import access_pb2
 from peloton.private.access.access_pb2_grpc import AccessServiceStub
 from peloton.private.jobmgr.exec.exec_pb2_grpc import ExecServiceStub
+from peloton.private.jobmgr.forecast.forecast_pb2_grpc import ForecastServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import SchedulingServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
@@ -73,6 +74,7 @@ GET_USAGE = _jobmgr(UsageServiceStub, lambda stub: stub.GetUsage)
 GET_JOB_ACCOUNT = _jobmgr(UsageServiceStub, lambda stub: stub.GetJobAccount)
 LIST_ACCOUNTS = _jobmgr(UsageServiceStub, lambda stub: stub.ListAccounts)
 LIST_USED = _jobmgr(UsageServiceStub, lambda stub: stub.ListUsed)
+LIST_LIVE_JOBS = _jobmgr(ForecastServiceStub, lambda stub: stub.ListLiveJobs)
 LIST_SCHEDULES = _jobmgr(SchedulingServiceStub, lambda stub: stub.ListSchedules)
 PAUSE_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.PauseSchedule)
 RESUME_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.ResumeSchedule)

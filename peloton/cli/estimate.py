@@ -7,9 +7,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from peloton.cli.session import Session
-from peloton.client.extensions import extension
+from peloton.client.extensions import ESTIMATES, START, extension
 from peloton.client.rpcs import RPCS
 from peloton.errors import PelotonError
+from peloton.present.estimates import PAGE, PAGES, ended_query, not_simulated
 
 if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import JobSummary
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
     from peloton.model.job import JobSpec
     from peloton.model.live_state import LiveState
 
-GROUP, NAME = "peloton.estimates", "start"
-"""The entry point of what makes estimates; a client alone has none."""
 PATIENCE_SECONDS = 5.0
-PAGES, PAGE = 3, 100
-"""How many ended jobs are read, for how long they took."""
 KEPT_SECONDS = 60.0
 _KEPT = "peloton.estimate"
 PLANNED = "ffffffff-ffff-4fff-bfff-ffffffffffff"
@@ -55,7 +52,7 @@ def start_of_planned(session: Session, spec: JobSpec) -> StartEstimate | str | N
 
 def _estimated(session: Session, job_id: str, planned: JobSpec | None) -> StartEstimate | str | None:
     try:
-        make = extension(GROUP, NAME)
+        make = extension(ESTIMATES, START)
         if make is None:
             return None
         state = read_state(session)
@@ -64,8 +61,8 @@ def _estimated(session: Session, job_id: str, planned: JobSpec | None) -> StartE
         job = state.job(job_id)
         if job is None or not job.waiting():
             return None
-        if job.spec.revocable(0) or job.spec.stateful:
-            return "tasks that are revocable or have volumes are not simulated"
+        if cause := not_simulated(job.spec):
+            return cause
         found: StartEstimate = make(state, job_id)
     except PelotonError as error:
         return None if getattr(error, "code", "") == "UNIMPLEMENTED" else str(error)
@@ -100,22 +97,9 @@ def read_state(session: Session) -> LiveState:
 
 def _ended(session: Session) -> list[JobSummary]:
     """Return the jobs that have ended last."""
-    from peloton.api.v0.job import job_pb2
-    from peloton.api.v0.query import query_pb2
-
-    order = query_pb2.OrderBy(
-        order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="completion_time")
-    )
     found: list[JobSummary] = []
     for page in range(PAGES):
-        request = job_pb2.QueryRequest(
-            spec=job_pb2.QuerySpec(
-                jobStates=[job_pb2.SUCCEEDED, job_pb2.FAILED],
-                pagination=query_pb2.PaginationSpec(offset=page * PAGE, limit=PAGE, orderBy=[order]),
-            ),
-            summaryOnly=True,
-        )
-        results = session.call(RPCS.job_svc.Query, request, timeout=PATIENCE_SECONDS).results
+        results = session.call(RPCS.job_svc.Query, ended_query(page), timeout=PATIENCE_SECONDS).results
         found += results
         if len(results) < PAGE:
             break

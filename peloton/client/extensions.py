@@ -24,6 +24,8 @@ COMMANDS = "peloton.commands"
 LOCAL_CLUSTERS = "peloton.local_clusters"
 """Group of the entry points that are functions of the environment's variables, which return a LocalCluster
 or None."""
+ESTIMATES, START = "peloton.estimates", "start"
+"""Group and name of the function that estimates when a job starts, by the state of its cluster."""
 VARIABLE = "PELOTON_MINICLUSTER_DIR"
 """Variable of the environment that names the folder of a cluster on this machine."""
 

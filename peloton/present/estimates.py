@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peloton.model.amounts import duration
 from peloton.model.estimate import Expected, StartEstimate
 from peloton.model.plural import plural
 from peloton.present.texts import clean
 
+if TYPE_CHECKING:
+    from peloton.api.v0.job.job_pb2 import QueryRequest
+    from peloton.model.job import JobSpec
+
 ERROR_FACTOR = 1.9
 """By what factor the middle of an estimate was off in the median, when replayed (docs/simulator.md)."""
 COVERED = 0.5
 """In which part of these cases the job started within the range."""
+PAGES, PAGE = 3, 100
+"""How many ended jobs are read, for how long they took."""
 MOST_POOLS = 3
 _STEPS = ((60.0, 1), (600.0, 10), (5_400.0, 60), (36_000.0, 300), (172_800.0, 3_600))
 _LONGEST_STEP = 21_600
+
+
+def ended_query(page: int) -> QueryRequest:
+    """Return the request for a page, from 0 on, of the jobs that have ended last."""
+    from peloton.api.v0.job import job_pb2
+    from peloton.api.v0.query import query_pb2
+
+    order = query_pb2.OrderBy(
+        order=query_pb2.OrderBy.DESC, property=query_pb2.PropertyPath(value="completion_time")
+    )
+    return job_pb2.QueryRequest(
+        spec=job_pb2.QuerySpec(
+            jobStates=[job_pb2.SUCCEEDED, job_pb2.FAILED],
+            pagination=query_pb2.PaginationSpec(offset=page * PAGE, limit=PAGE, orderBy=[order]),
+        ),
+        summaryOnly=True,
+    )
+
+
+def not_simulated(spec: JobSpec) -> str:
+    """Return why the simulator cannot tell when a job starts; empty where it can."""
+    if spec.revocable(0) or spec.stateful:
+        return "tasks that are revocable or have volumes are not simulated"
+    return ""
 
 
 def estimate_lines(found: StartEstimate | str) -> list[str]:

@@ -25,6 +25,7 @@ def places(world: World) -> dict[str, str]:
         "job-failed": f"/jobs/{failed}?state=FAILED&sort=-state",
         "job-waiting": f"/jobs/{waiting}",
         "job-service": f"/jobs/{service}",
+        "start": f"/jobs/{waiting}/start",
         "versions": f"/jobs/{service}/versions",
         "stop": f"/jobs/{batch}/do/stop",
         "restart": f"/jobs/{service}/do/restart",

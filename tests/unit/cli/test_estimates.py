@@ -11,34 +11,20 @@ import grpc
 import pytest
 
 from peloton.api.v0 import peloton_pb2
-from peloton.api.v0.host import host_pb2
-from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.cli import estimate
 from peloton.cli.session import Session
 from peloton.model.estimate import Expected, StartEstimate, UnknownRuns
-from peloton.model.job import JobSpec, Sla
-from peloton.model.payload import ApiVersion, Payload
-from peloton.model.resources import Resources
-from peloton.model.states import JobType, TaskState
-from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.present.estimates import COVERED, ERROR_FACTOR, estimate_lines, estimate_plain, rough
-from peloton.private.hostmgr.v1alpha import hostmgr_pb2
-from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
-from peloton.private.jobmgr.forecast import forecast_pb2
 from peloton.private.plan import plan_pb2
 from peloton.private.resmgr.explain import explain_pb2
-from peloton.wire.live_jobs import live_job_to
+from tests import live_scene
 
 from .conftest import Run
 from .fakes import FakeDaemons
 from .test_why import JOB, explained, job
 
-SECOND = 10**9
-NOW = 1_800_000_000 * SECOND
-OTHER = "a0000000-0000-4000-8000-00000000000a"
-POOL = "b0000000-0000-4000-8000-00000000000b"
 TWELVE = Expected(720.0, 300.0, 2400.0)
 FOUND = StartEstimate(1, 20, TWELVE, TWELVE, 604_800.0)
 NEVER = Expected(None, None, None)
@@ -118,47 +104,21 @@ def test_plain_data_is_in_seconds() -> None:
     assert estimate_plain("x") == {"none": "x"}
 
 
-def live(job_id: str, task: TaskRuntime | None) -> forecast_pb2.LiveJob:
-    spec = JobSpec(
-        version=1,
-        name="mill",
-        type=JobType.BATCH,
-        pool_id=POOL,
-        instance_count=1,
-        sla=Sla(max_running_time=600),
-        default=TaskSpec(Resources.of(4.0)),
-        overrides={},
-        payload=Payload(ApiVersion.V0, b""),
-    )
-    return live_job_to(job_id, spec, NOW, () if task is None else [(0, task)])
-
-
 def cluster(daemons: FakeDaemons) -> None:
-    """A host that a job has which runs for 300 s of its limit of 600 s; another one waits."""
-    began = NOW - 300 * SECOND
-    running = TaskRuntime(
-        TaskState.RUNNING, TaskState.SUCCEEDED, 1, 1, 1, 1, host="h", start_time=began, updated_at=began
-    )
-    pool = respool_pb2.ResourcePoolInfo()
-    pool.id.value, pool.config.name, pool.config.parent.value = POOL, "a", "root"
-    for kind in ("cpu", "memory", "disk", "gpu"):
-        pool.config.resources.add(kind=kind, reservation=100, limit=1000, share=1)
-    summary = hostmgr_svc_pb2.GetHostCacheResponse.Summary(
-        hostname="h", capacity=[hostmgr_pb2.Resource(kind="cpu", capacity=4.0)]
-    )
     daemons.answers.update(
-        ListLiveJobs=forecast_pb2.ListLiveJobsResponse(now=NOW, jobs=[live(OTHER, running), live(JOB, None)]),
-        QueryHosts=host_svc_pb2.QueryHostsResponse(host_infos=[host_pb2.HostInfo(hostname="h")]),
-        GetHostCache=hostmgr_svc_pb2.GetHostCacheResponse(summaries=[summary]),
+        ListLiveJobs=live_scene.live_jobs(JOB),
+        QueryHosts=live_scene.hosts(),
+        GetHostCache=live_scene.amounts(),
     )
-    pools = respool_pb2.QueryResponse(resourcePools=[pool])
 
     def query(request: Any) -> Any:
-        return pools if isinstance(request, respool_pb2.QueryRequest) else job_pb2.QueryResponse()
+        return (
+            live_scene.pools() if isinstance(request, respool_pb2.QueryRequest) else job_pb2.QueryResponse()
+        )
 
     daemons.answers["Query"] = query
     daemons.answers["LookupResourcePoolID"] = respool_pb2.LookupResponse(
-        id=peloton_pb2.ResourcePoolID(value=POOL)
+        id=peloton_pb2.ResourcePoolID(value=live_scene.POOL)
     )
 
 

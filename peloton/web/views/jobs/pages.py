@@ -32,6 +32,7 @@ from peloton.errors import NotFound, PelotonError
 from peloton.model.ids import is_uuid
 from peloton.model.mean_use import LATELY_SECONDS, mean_use
 from peloton.present.accounts import cpu_hint, memory_hint
+from peloton.present.estimates import estimate_lines
 from peloton.present.unused import lacking, unused
 from peloton.present.why import task_query
 from peloton.private.jobmgr.usage import usage_pb2
@@ -45,6 +46,7 @@ from peloton.web.views.jobs.job import PAGE, JobHead, TaskRow, TaskSearch, TaskT
 from peloton.web.views.jobs.names import address_of, job_names, names_in
 from peloton.web.views.jobs.search import PAGE as JOBS_PAGE
 from peloton.web.views.jobs.search import SPANS, STATES, JobSearch, job_list
+from peloton.web.views.jobs.start import start_of
 from peloton.web.views.jobs.versions import chosen, compare, config_version, spec_yaml, versions
 from peloton.web.views.jobs.why import Waiting, jobs_named, linked, waiting
 from peloton.web.views.jobs.workflow import Workflow, workflow
@@ -275,6 +277,14 @@ async def read_spec(calls: Calls, job_id: str, version: str) -> stateless_pb2.Jo
     return (await calls.read(GET_JOB_V1ALPHA, request, 10.0)).job_info.spec
 
 
+async def load_start(subject: Subject) -> Mapping[str, Any]:
+    """Return when the instances of a job that wait are likely to start."""
+    job_id = subject.path["job_id"]
+    read = await read_job(subject.calls, job_id)
+    found = await start_of(subject.calls, job_id)
+    return {"job": read.head, "lines": [] if found is None else estimate_lines(found)}
+
+
 PAGES = (
     Page("/jobs", "jobs.html", load_jobs, live=("found",), nav="Jobs"),
     Page(
@@ -284,5 +294,6 @@ PAGES = (
         live=("state", "actions", "waiting", "workflow", "what", "usage", "timeline", "instances", "events"),
         nav="Jobs",
     ),
+    Page("/jobs/{job_id}/start", "job_start.html", load_start, nav="Jobs"),
     Page("/jobs/{job_id}/versions", "job_versions.html", load_versions, live=("list",), nav="Jobs"),
 )
