@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 import sys
 import time
@@ -20,7 +21,7 @@ from peloton.client.extensions import VARIABLE
 if TYPE_CHECKING:
     from minicluster.cluster import Cluster
 
-OUTPUTS = ("table", "wide", "json", "yaml", "name")
+OUTPUTS = ("table", "wide", "json", "yaml", "name", "csv")
 """Forms of the output, as all commands of `peloton` have them."""
 MOST_TIMEOUT_SECONDS = 86_400
 DIRECTORY = click.option(
@@ -213,6 +214,12 @@ def show(overview: Overview, form: str = "") -> list[Status]:
     elif form in ("json", "yaml"):
         content = plain(statuses, overview.urls())
         click.echo(as_json(content) if form == "json" else as_yaml(content))
+    elif form == "csv":
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows.writerow(("name", "state", "pid", "addresses"))
+        for each in statuses:
+            where = " ".join(f"{kind}={address}" for kind, address in each.addresses.items())
+            rows.writerow((each.name, each.state, each.pid or "", where))
     else:
         _show_table(overview, statuses)
     return statuses

@@ -13,19 +13,22 @@ from peloton.cli.exit_codes import INTERRUPTED, REFUSED, code_of
 
 _OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC)
 """Errors of the output itself: nobody reads it, or the disk is full."""
+CALLBACK_SECONDS = 0.01
+"""In which a callback has returned."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    # gRPC's C core would add lines of its own about failed connections.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    if "PELOTON_TOKEN_FILE" in os.environ or "PELOTON_CA_FILE" in os.environ:
-        from peloton.client.task_identity import own_variables
-
-        os.environ.update(own_variables(os.environ))
-    arguments = sys.argv[1:] if argv is None else argv
     try:
-        code = _run(arguments)
+        if argv is None:
+            sys.unraisablehook = _interrupted_again
+        # gRPC's C core would add lines of its own about failed connections.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        if "PELOTON_TOKEN_FILE" in os.environ or "PELOTON_CA_FILE" in os.environ:
+            from peloton.client.task_identity import own_variables
+
+            os.environ.update(own_variables(os.environ))
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -36,6 +39,19 @@ def main(argv: list[str] | None = None) -> int:
         if error.errno != errno.EPIPE:
             print(f"peloton: standard output: {error.strerror}", file=sys.stderr)
         return REFUSED
+
+
+def _interrupted_again(event: sys.UnraisableHookArgs) -> None:
+    """Interrupt the main thread again where Ctrl-C came in a callback, which cannot raise it."""
+    if event.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(event)
+        return
+    import signal
+    from threading import Timer
+
+    again = Timer(CALLBACK_SECONDS, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _run(arguments: list[str]) -> int:
@@ -58,6 +74,8 @@ def _run(arguments: list[str]) -> int:
     except PelotonError as error:
         return _failed(error, arguments)
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # as Python 3.11 wraps it within a class's body
+            return INTERRUPTED
         if isinstance(error, OSError) and not error.filename and error.errno in _OUTPUT_ERRORS:
             raise
         if isinstance(error, OSError) and error.filename:  # may not be read or written, the disk is full

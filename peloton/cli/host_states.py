@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from peloton.model.plural import plural
 
@@ -40,6 +41,17 @@ class HostStates(click.ParamType[list[str]]):
             else:
                 self.fail(f"{part!r} is not one of {', '.join(names)}{suggestion(part, names)}", param, ctx)
         return found
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the last name of the list."""
+        from peloton.api.v0.host import host_pb2
+        from peloton.client.matching import short_names
+
+        before, comma, last = incomplete.rpartition(",")
+        names = [*short_names(host_pb2.HostState.DESCRIPTOR), LOST]
+        return [CompletionItem(f"{before}{comma}{each}") for each in names if each.startswith(last.upper())]
 
 
 def state_of(info: HostInfo) -> str:

@@ -14,6 +14,8 @@ from peloton.present.problems import crash_loops
 from peloton.present.texts import clean
 
 BAR = 20
+NARROW_COLUMNS, NARROW_BAR = 60, 8
+"""Below so many columns of a terminal, bars are shorter."""
 MOST_LINES = 8
 """Lines of what is wrong."""
 
@@ -21,6 +23,7 @@ MOST_LINES = 8
 def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) -> str:
     """Return the screen of `peloton status`, for a terminal with a number of columns; 0: for a file."""
     paint = styled if colours else (lambda text, style: text)
+    size = NARROW_BAR if 0 < terminal < NARROW_COLUMNS else BAR
     lines = [paint("Daemons", BOLD)]
     for daemon in found.daemons:
         state = paint("ANSWERS", GREEN) if not daemon.failure else paint("FAILS", RED)
@@ -30,7 +33,7 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
         for kind in KINDS:
             total = found.capacity.total.get(kind, 0.0)
             if total:
-                lines.append(f"  {kind:<7}{bar(found.capacity.used.get(kind, 0.0), total)}")
+                lines.append(f"  {kind:<7}{bar(found.capacity.used.get(kind, 0.0), total, size)}")
     if found.jobs is not None:
         tasks = _counts(found.jobs.tasks()) or "none"
         lines += [
@@ -87,13 +90,13 @@ def overview_plain(found: Overview) -> dict[str, Any]:
     }
 
 
-def bar(used: float, total: float) -> str:
+def bar(used: float, total: float, size: int = BAR) -> str:
     """Return a bar with its numbers: `[#####...............]  25%  2 of 8`."""
     share = used / total if total else 0.0
-    filled = min(BAR, round(share * BAR))
+    filled = min(size, round(share * size))
     if used > 0:
         filled = max(filled, 1)
-    return f"[{'#' * filled}{'.' * (BAR - filled)}] {share:>4.0%}  {plain(used)} of {plain(total)}"
+    return f"[{'#' * filled}{'.' * (size - filled)}] {share:>4.0%}  {plain(used)} of {plain(total)}"
 
 
 def job_listing(jobs: Jobs) -> Listing:

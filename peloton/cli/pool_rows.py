@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from peloton.cli.listing import Listing, listing
+from peloton.cli.text import columns
 from peloton.model.amounts import amount, part_of, plain
 from peloton.present.losses import loss_text
 
@@ -17,6 +18,16 @@ HEADS = (
     *("GPU", "GPU Limit"),
 )
 WIDE = ("Disk", "Disk Reserved", "Disk Limit", "Work Lost", "Policy", "Team", "ID")
+
+
+class Line(NamedTuple):
+    """A pool in a tree."""
+
+    name: str
+    holds: Sequence[str]
+    """What it holds, by kind."""
+    below: str
+    """What stands before lines between it and its first child."""
 
 
 def pool_table(pools: Iterable[ResourcePoolInfo], lost: Mapping[str, float] | None) -> Listing:
@@ -56,22 +67,33 @@ def _amounts(kind: str, *amounts: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(plain(each.get(kind, 0)) for each in amounts)
 
 
-def pool_tree(pools: Sequence[ResourcePoolInfo]) -> str:
-    """Return pools below their parents, each with what it holds of its limit."""
+def pool_tree(pools: Sequence[ResourcePoolInfo], terminal: int = 0) -> str:
+    """Return pools below their parents, each with what it holds of its limit.
+
+    What is wider than a terminal of so many columns (0: any) has a line for each kind.
+    """
     below: dict[str, list[ResourcePoolInfo]] = {}
     ids = {pool.id.value for pool in pools}
     for pool in sorted(pools, key=lambda each: each.path.value):
         parent = pool.parent.value
         below.setdefault(parent if parent in ids and parent != pool.id.value else "", []).append(pool)
-    return "\n".join(line for root in below.get("", ()) for line in _branch(root, below, "", ""))
+    lines = (line for root in below.get("", ()) for line in _branch(root, below, "", ""))
+    return "\n".join(_broken(line, terminal) for line in lines)
+
+
+def _broken(line: Line, terminal: int) -> str:
+    whole = f"{line.name}  {', '.join(line.holds)}"
+    if not terminal or columns(whole) <= terminal:
+        return whole
+    return "\n".join([line.name, *(f"{line.below}  {each}" for each in line.holds)])
 
 
 def _branch(
     pool: ResourcePoolInfo, below: Mapping[str, Sequence[ResourcePoolInfo]], first: str, rest: str
-) -> Iterator[str]:
+) -> Iterator[Line]:
     name = pool.path.value.rpartition("/")[2] if first else pool.path.value
-    yield f"{first}{name}  {_holds(pool)}"
     children = below.get(pool.id.value, ())
+    yield Line(f"{first}{name}", _holds(pool), rest + ("│ " if children else "  "))
     for at, child in enumerate(children):
         last = at == len(children) - 1
         yield from _branch(
@@ -79,12 +101,11 @@ def _branch(
         )
 
 
-def _holds(pool: ResourcePoolInfo) -> str:
+def _holds(pool: ResourcePoolInfo) -> list[str]:
     used = held(pool)
-    parts = [
+    return [
         f"{each.kind} {part_of(used.get(each.kind, 0), each.limit, each.kind)}"
         + (f" (reserved {amount(each.reservation, each.kind)})" if each.reservation else "")
         for each in pool.config.resources
         if each.limit or used.get(each.kind)
     ]
-    return ", ".join(parts)

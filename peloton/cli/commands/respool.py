@@ -110,6 +110,7 @@ def get(session: Session, path: str) -> None:
 def tree(session: Session, path: str) -> None:
     """Show the pools below PATH, or all, as a tree, with what they hold of their limits."""
     from peloton.cli.pool_rows import pool_tree
+    from peloton.cli.text import terminal_columns
 
     pools = _pools(session)
     if path != "/":
@@ -118,7 +119,7 @@ def tree(session: Session, path: str) -> None:
         kept = [each for each in pools.resourcePools if f"{each.path.value}/".startswith(f"{below}/")]
         del pools.resourcePools[:]
         pools.resourcePools.extend(kept)
-    session.show(pools, lambda: pool_tree(pools.resourcePools), _paths(pools))
+    session.show(pools, lambda: pool_tree(pools.resourcePools, terminal_columns()), _paths(pools))
 
 
 @respool.command()
@@ -153,7 +154,7 @@ def dump(session: Session, form: str | None) -> None:
     session.json = session.json or form == "json"
     pools = _pools(session).resourcePools
     content = [as_json(pool) if session.json else plain(pool) for pool in pools]
-    tabular = form is None and session.output in ("table", "wide", "name")
+    tabular = form is None and session.output in ("table", "wide", "name", "csv")
     lost = read_losses(session, pools) if session.output == "wide" else {}
     session.show(content, lambda: pool_table(pools, lost) if tabular else yaml_text(content))
 

@@ -162,7 +162,7 @@ def _check_health(config: task_pb2.TaskConfig, path: str, job_type: int) -> None
     if not check.enabled:
         return
     if check.type == task_pb2.HealthCheckConfig.UNKNOWN:
-        raise InvalidArgument(f"{path}.type", "UNKNOWN", "COMMAND or HTTP")
+        raise InvalidArgument(f"{path}.type", None, "COMMAND or HTTP")
     if check.type == task_pb2.HealthCheckConfig.COMMAND:
         _check_health_command(check.commandCheck, f"{path}.commandCheck")
     else:

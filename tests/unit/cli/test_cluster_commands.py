@@ -262,4 +262,5 @@ def test_the_dump_of_pools_obeys_the_output(run: Run, daemons: FakeDaemons) -> N
     head, row = run("respool", "dump", "-o", "table").out.splitlines()
     assert head.split()[:3] == ["Pool", "CPU", "CPU"] and row.split()[:4] == ["/a", "0.5", "2", "4"]
     assert "Policy" in run("respool", "dump", "-o", "wide").out
+    assert run("respool", "dump", "-o", "csv").out.splitlines()[0].startswith("Pool,CPU,")
     assert run("respool", "dump", "--format", "yaml", "-o", "table").out == run("respool", "dump").out

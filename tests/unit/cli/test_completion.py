@@ -90,6 +90,8 @@ def cluster(daemons: FakeDaemons) -> None:
         ("peloton logs 91", [f"{JOB}-"]),
         ("peloton job query -s R", ["RUNNING"]),
         ("peloton job query -s RUNNING,fai", ["RUNNING,FAILED"]),
+        ("peloton host query -s UP,lo", ["UP,LOST"]),
+        ("peloton host query -s DR", ["DRAINING", "DRAINED"]),
         ("peloton job stateless query -s PAU", []),
         ("peloton nope x", []),
     ],

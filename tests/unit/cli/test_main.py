@@ -16,7 +16,7 @@ import pytest
 
 from peloton.api.v0.job import job_pb2
 from peloton.cli.__main__ import main
-from peloton.cli.app import GROUPS
+from peloton.cli.app import GROUPS, cli
 from peloton.client import clusters
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 
@@ -48,6 +48,42 @@ def test_usage_errors_exit_with_2(arguments: list[str], said: str, capfd: pytest
     assert main(arguments) == 2
     out, err = capfd.readouterr()
     assert said in err and not out
+
+
+def test_an_interrupt_within_the_body_of_a_class_is_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def importing(*arguments: object, **more: object) -> None:
+        raise RuntimeError("Error calling __set_name__ on 'Field'") from KeyboardInterrupt()
+
+    monkeypatch.setattr(cli, "main", importing)
+    assert main(["job", "query"]) == 130
+    assert capfd.readouterr() == ("", "")
+
+
+INTERRUPTED_IN_A_CALLBACK = """
+import sys, time
+from peloton.cli import __main__ as program
+class Left:
+    def __del__(self):
+        raise KeyboardInterrupt
+def command(arguments):
+    Left()
+    time.sleep(60)
+program._run = command
+sys.exit(program.main())
+"""
+
+
+def test_an_interrupt_in_a_callback_is_not_lost() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IN_A_CALLBACK],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_little_is_imported_before_an_interrupt_is_handled() -> None:

@@ -241,6 +241,7 @@ def test_wrong_calls(run: Run, daemons: FakeDaemons) -> None:
 
 def test_bars_show_a_little_use() -> None:
     assert bar(0, 0) == "[....................]   0%  0 of 0"
+    assert bar(2, 8, 8) == "[##......]  25%  2 of 8"
     assert bar(0.001, 8).startswith("[#...") and bar(8, 8).startswith("[####################] 100%")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.cli.pool_rows import pool_tree
 from peloton.private.jobmgr.usage import usage_pb2
 
 from .conftest import Run
@@ -77,6 +78,9 @@ def test_tree(run: Run) -> None:
     whole = run("respool", "tree").out.splitlines()
     assert [line.split("  cpu")[0] for line in whole] == ["/", "├── a", "│   ├── x", "│   └── y", "└── b"]
     assert whole[0].endswith("cpu 0.75 of 4 cores (reserved 2 cores)")
+    narrow = pool_tree([pool("/b", "/"), pool("/")], 40).splitlines()
+    cpu = "cpu 0.75 of 4 cores (reserved 2 cores)"
+    assert narrow == ["/", f"│   {cpu}", "└── b", f"        {cpu}"]
     part = run("respool", "tree", "/a").out.splitlines()
     assert [line.split("  cpu")[0] for line in part] == ["/a", "├── x", "└── y"]
 

@@ -124,7 +124,7 @@ async def test_create_repeated(served: Served) -> None:
         ),
         (
             "instance_spec { key: 1 value { containers { liveness_check { enabled: true } } } }",
-            "instance_spec[1].containers[0].liveness_check.type: 'UNKNOWN' is not COMMAND or HTTP",
+            "instance_spec[1].containers[0].liveness_check.type: is missing: give COMMAND or HTTP",
         ),
     ],
 )

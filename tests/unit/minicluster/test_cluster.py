@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -196,3 +197,6 @@ def test_status_obeys_the_output(running: Path, capfd: pytest.CaptureFixture[str
     assert yaml.safe_load(listed) == json.loads(as_json)
     _, names, _ = minicluster(capfd, "status", "-o", "name", folder=running)
     assert names.split() == [each["name"] for each in json.loads(as_json)["components"]]
+    _, table, _ = minicluster(capfd, "status", "-o", "csv", folder=running)
+    rows = list(csv.DictReader(table.splitlines()))
+    assert [row["name"] for row in rows] == names.split() and "=127.0.0.1:" in rows[0]["addresses"]
