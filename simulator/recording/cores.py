@@ -7,10 +7,26 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
+from inspect import signature
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.claims.holds import Holds
+from hostmgr.core.claims.lifecycle import Claims
+from hostmgr.core.cluster_manager.kills import Kills
+from hostmgr.core.cluster_manager.launching import Launching
+from hostmgr.core.cluster_manager.reconciliation import Reconciler
+from hostmgr.core.cluster_manager.status_rules import StatusRules
+from hostmgr.core.cluster_manager.volumes import Volumes
+from hostmgr.core.hosts.all_hosts import Hosts
+from hostmgr.core.reservations.queue import Reservations
+from hostmgr.core.runs.on_agents import Runs
+from hostmgr.core.state.host_pools import HostPools
+from hostmgr.core.state.offer_book import OfferBook
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
@@ -22,12 +38,14 @@ from resmgr.core.state.leases import Leases
 from resmgr.core.state.pending_reasons import Reasons
 from resmgr.core.state.pools import PoolTree
 from resmgr.core.state.strangers import Strangers
-from simulator.recording.journal import Journal, Made, Naming
-from simulator.recording.naming import OfJobmgr, OfPlacement, OfResmgr, Steps, decided
+from simulator.recording.journal import Ids, Journal, Made, Naming
+from simulator.recording.naming import OfHostmgr, OfJobmgr, OfPlacement, OfResmgr, Steps, decided
 
 ENDING = ".journal"
-STEPS = "steps"
-"""The method that returns a generator: calls may come between two of its steps."""
+IDS = "Iterator[str]"
+"""The type of a parameter from which ids are drawn without end; what is read whole is an Iterable."""
+STEPS = frozenset({"replan_steps", "steps", "to_repeat"})
+"""The methods that return generators: calls may come between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +59,51 @@ class RecordedCore:
 
 
 CORES: Mapping[str, RecordedCore] = {
+    "hostmgr": RecordedCore(
+        Term,
+        OfHostmgr,
+        {
+            Term: (
+                "acquire",
+                "connected",
+                "connecting",
+                "declined",
+                "disconnected",
+                "expire",
+                "framework_stored",
+                "old_offers",
+                "on_events",
+                "postpone_claims",
+                "request",
+                "requested",
+            ),
+            Claims: ("end_on", "release", "shorten_older"),
+            ClusterSight: ("failed", "take"),
+            Holds: ("expire", "release", "renew"),
+            HostPools: ("apply", "replace"),
+            Hosts: ("change_pools",),
+            HostTable: ("set_life", "set_loads"),
+            Kills: ("hold", "plan", "sent", "to_repeat"),
+            Launching: ("claim_for", "launched", "operated", "plan", "postponed", "refused"),
+            OfferBook: ("use",),
+            Reconciler: ("due_retries", "next_reconciliation", "reconcile_soon", "to_reconcile"),
+            Reservations: (
+                "cancel",
+                "candidates",
+                "completed",
+                "expire",
+                "open_for",
+                "progress",
+                "renew",
+                "replan",
+                "replan_steps",
+                "reserve_one",
+            ),
+            Runs: ("learn", "put", "take_lost"),
+            StatusRules: ("judge", "missed"),
+            Volumes: ("create", "destroy", "destroyed", "not_created"),
+        },
+    ),
     "jobmgr": RecordedCore(
         Core, OfJobmgr, {Core: ("create", "recover", "refresh", "forget", "run_cycle", "commit")}
     ),
@@ -136,11 +199,15 @@ class Recorder:
         self._journals.append((naming, journal))
 
     def _recorded(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        ids = _position_of_ids(original)
+
         @wraps(original)
         def call(target: Any, *args: Any, **kwargs: Any) -> Any:
             journal = self._journal_of(target)
             if journal is None:
                 return original(target, *args, **kwargs)
+            if ids is not None:
+                args = (*args[:ids], Ids(next(args[ids])), *args[ids + 1 :])
             return journal.run(target, method, partial(call_method, original, target), args, kwargs)
 
         @wraps(original)
@@ -148,19 +215,25 @@ class Recorder:
             journal, steps = self._journal_of(target), call(target, *args, **kwargs)
             return steps if journal is None else _recorded_steps(journal, steps)
 
-        return in_steps if method == STEPS else call
+        return in_steps if method in STEPS else call
 
     def _journal_of(self, target: Any) -> Journal | None:
         return next((journal for naming, journal in self._journals if naming.name(target) is not None), None)
 
 
+def _position_of_ids(method: Callable[..., Any]) -> int | None:
+    """Return which argument of a method draws ids without end."""
+    types = [each.annotation for each in list(signature(method).parameters.values())[1:]]
+    return types.index(IDS) if IDS in types else None
+
+
 def _recorded_steps(journal: Journal, steps: Steps) -> Any:
     while True:
         try:
-            journal.run(steps, "__next__", steps.__next__, (), {})
+            found = journal.run(steps, "__next__", steps.__next__, (), {})
         except StopIteration as end:
             return end.value
-        yield
+        yield found
 
 
 def call_method(method: Callable[..., Any], target: Any, *args: Any, **kwargs: Any) -> Any:

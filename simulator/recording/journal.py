@@ -9,8 +9,13 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Mapping, MappingView
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol
+
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from peloton.errors import PelotonError
 from simulator.recording.texts import text_of
@@ -81,6 +86,22 @@ class Changed:
     value: Any
 
 
+class Ids:
+    """Ids without end that a journal can hold, in place of an iterator that draws them by chance."""
+
+    def __init__(self, first: str) -> None:
+        self._first = first
+        self._drawn = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        """Return another id."""
+        self._drawn += 1
+        return self._first if self._drawn == 1 else f"{self._first}-{self._drawn}"
+
+
 Entry = Made | Called | Answered | Changed
 
 
@@ -88,10 +109,29 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: IO[bytes], naming: Naming) -> None:
         super().__init__(file, protocol=5)
         self._naming = naming
+        self.by_name = False
+        """Whether objects of the core are written by name: there are none before it is made."""
 
     def persistent_id(self, obj: Any) -> Any:
         """Return the name that stands for an object."""
-        return self._naming.name(obj)
+        return self._naming.name(obj) if self.by_name else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Have a message read by its class: by its name it is found only once its module is imported."""
+        if isinstance(obj, Message):
+            return _message, (
+                obj.DESCRIPTOR.file.name,
+                obj.DESCRIPTOR.full_name,
+                obj.SerializePartialToString(),
+            )
+        return NotImplemented
+
+
+def _message(file: str, name: str, encoded: bytes) -> Message:
+    import_module(f"{file.removesuffix('.proto').replace('/', '.')}_pb2")
+    found = GetMessageClass(Default().FindMessageTypeByName(name))()  # type: ignore[no-untyped-call]
+    found.ParseFromString(encoded)
+    return found
 
 
 class _Unpickler(pickle.Unpickler):
@@ -117,6 +157,7 @@ class Journal:
         self._calls = 0
         self._outside = text_of(naming.changed_outside(), naming.name)
         self._write(made)
+        self._pickler.by_name = True
 
     def _write(self, entry: Entry) -> None:
         self._pickler.dump(entry)
@@ -127,6 +168,7 @@ class Journal:
         if self._inside:
             return call(*args, **kwargs)
         args = tuple(list(each) if self._is_view(each) else each for each in args)
+        kwargs = {key: list(each) if self._is_view(each) else each for key, each in kwargs.items()}
         self._note_changes()
         self._write(Called(target, method, args, kwargs))
         self._inside = True
@@ -143,6 +185,8 @@ class Journal:
 
     def _is_view(self, value: Any) -> bool:
         """Return whether a value cannot be written as it is, but what it iterates over can."""
+        if isinstance(value, Ids):
+            return False
         return isinstance(value, Iterator | MappingView) and self._naming.name(value) is None
 
     def _note_changes(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hostmgr.core.agents.sight import ClusterSight
+from hostmgr.core.term import Term
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
@@ -61,6 +63,62 @@ class Named:
     def find(self, name: tuple[Any, ...]) -> Any:
         """Return the object with a name."""
         return self._objects[name]
+
+
+class OfHostmgr:
+    """A term with its parts, the sight of the cluster, and the pools of hosts where they are in use."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+        self._named = Named()
+        hosts = term.hosts
+        parts = {
+            "term": term, "hosts": hosts, "table": hosts.table, "offers": hosts.offers,
+            "claims": hosts.claims, "holds": hosts.holds, "runs": term.runs, "reconciler": term.reconciler,
+            "reservations": term.reservations, "statuses": term.statuses, "launching": term.launching,
+            "kills": term.kills, "volumes": term.volumes,
+        }  # fmt: skip
+        for name, part in parts.items():
+            self._named.add(part, name)
+        if hosts.table._pool_of is not None:
+            self._named.add(getattr(hosts.table._pool_of, "__self__", None), "pools")
+
+    def name(self, value: Any) -> tuple[Any, ...] | None:
+        """Return the name of the term, of a part, of steps, or of what sees the term's hosts."""
+        found = self._named.name(value)
+        if found is None and isinstance(value, ClusterSight) and value._hosts is self._term.hosts:
+            self._named.add(value, "sight")
+            return ("sight",)
+        return found
+
+    def find(self, name: tuple[Any, ...]) -> Any:
+        """Return what has a name. What sees the hosts is made when it is first asked."""
+        if name == ("sight",):
+            self._named.add(ClusterSight(self._term.hosts, self._term.reconciler), "sight")
+        return self._named.find(name)
+
+    def note(self, answer: Any) -> None:
+        """Take notice of steps."""
+        if isinstance(answer, Steps):
+            self._named.add_next(answer, "steps")
+
+    def changed_outside(self) -> Any:
+        """Return nothing: all that drivers and services do to it are calls."""
+        return None
+
+    def change(self, value: Any) -> None:
+        """Change nothing."""
+
+    def state(self) -> Any:
+        """Return what hosts have free, their claims and holds, the runs, and the hosts that are reserved."""
+        term, table = self._term, self._term.hosts.table
+        hosts = [
+            (table.agent_ids[row], table.claim(row), table.life(row), table.free(row)) for row in table.rows()
+        ]
+        claims = [term.hosts.claims.on(agent_id) for agent_id, *_ in hosts]
+        runs = [sorted(term.runs.on(agent_id)) for agent_id, *_ in hosts]
+        reserved = [term.hosts.reserved.holder(agent_id) for agent_id, *_ in hosts]
+        return hosts, claims, list(term.hosts.holds), runs, reserved
 
 
 class OfResmgr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Replay:
     states: int = 0
     """States that were compared."""
     decided: Counter[str] = field(default_factory=Counter)
-    """Decisions in the answers, by the types of what was decided: instructions, and gangs handed out."""
+    """Decisions in the answers, by the types of what was decided: instructions, gangs handed out, plans."""
     difference: Difference | None = None
 
 
@@ -113,7 +113,9 @@ class _Replayer:
 
 
 def _decisions(answer: Any) -> Counter[str]:
-    """Return how many things of which types an answer has."""
+    """Return how many things of which types an answer has, or the type of what it is itself."""
+    if is_dataclass(answer):
+        return Counter([type(answer).__name__])
     each = answer[1] if isinstance(answer, tuple) and len(answer) == 4 else answer
     return Counter(type(one).__name__ for one in each) if isinstance(each, list | tuple) else Counter()
 

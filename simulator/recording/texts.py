@@ -7,6 +7,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+from google.protobuf.message import Message
+
 Name = Callable[[Any], tuple[Any, ...] | None]
 """Returns the name of an object of the core, None for other values."""
 
@@ -23,8 +26,13 @@ def text_of(value: Any, name: Name) -> str:
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
     if is_dataclass(value):
-        parts = (f"{each.name}={text_of(getattr(value, each.name), name)}" for each in fields(value))
+        compared = (each.name for each in fields(value) if each.compare)
+        parts = (f"{each}={text_of(getattr(value, each), name)}" for each in compared)
         return f"{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, Message):
+        return f"{type(value).__name__}({value.SerializePartialToString(deterministic=True)!r})"
+    if isinstance(value, np.ndarray | np.generic):
+        return text_of(value.tolist(), name)
     return _of_collection(value, name)
 
 

@@ -26,7 +26,7 @@ JOBS = 1000
 GANG = 3
 STOPPED = range(900, 910)
 """Jobs that are stopped as soon as they are created."""
-KILLS = {300: "resmgr0", 600: "jobmgr0"}
+KILLS = {300: "resmgr0", 600: "jobmgr0", 800: "hostmgr0"}
 """Daemons that are killed and come back, by the job that is created next."""
 SECONDS = 600
 
@@ -122,4 +122,5 @@ def test_the_same_inputs_make_the_same_decisions(cluster: RecordedCluster, harne
     assert sum(each.states for each in found) > 0
     runs = JOBS - len(STOPPED)
     assert decided(found, "resmgr", "Gang") >= runs and decided(found, "jobmgr", "Retire") >= JOBS
+    assert decided(found, "hostmgr", "LaunchPlan") > 0 and decided(found, "hostmgr", "Acquired") > 0
     assert decided(found, "jobmgr", "Launch") > 0 and decided(found, "placement", "Report") > 0

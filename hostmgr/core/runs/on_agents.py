@@ -23,7 +23,7 @@ class Runs:
     def __init__(self) -> None:
         self._agent: dict[MesosTaskId, str] = {}
         self._on: dict[str, set[MesosTaskId]] = {}
-        self._unconfirmed: set[MesosTaskId] = set()
+        self._unconfirmed: dict[MesosTaskId, None] = {}
         self._info: dict[MesosTaskId, RunInfo] = {}
         self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
         self._ended: OrderedDict[MesosTaskId, bool] = OrderedDict()
@@ -39,11 +39,11 @@ class Runs:
         """Add a run that was launched and that Mesos has not reported yet."""
         assert run not in self._given_up, f"{run} was reported as lost before its launch"
         self.put(run, agent_id)
-        self._unconfirmed.add(run)
+        self._unconfirmed[run] = None
 
     def confirm(self, run: MesosTaskId) -> None:
         """Note that Mesos has reported the run."""
-        self._unconfirmed.discard(run)
+        self._unconfirmed.pop(run, None)
 
     def is_unconfirmed(self, run: MesosTaskId) -> bool:
         """Return whether the run was launched and not reported yet."""
@@ -89,7 +89,7 @@ class Runs:
 
     def remove(self, run: MesosTaskId, final: bool = True) -> None:
         """Remove a run that ended. An end that is not `final` is a loss: the run may come back."""
-        self._unconfirmed.discard(run)
+        self._unconfirmed.pop(run, None)
         self._info.pop(run, None)
         self._killed.pop(run, None)
         agent_id = self._agent.pop(run, None)
@@ -110,7 +110,7 @@ class Runs:
 
     def confirmed(self) -> set[MesosTaskId]:
         """Return the runs that Mesos has reported, or that the store has."""
-        return self._agent.keys() - self._unconfirmed
+        return self._agent.keys() - self._unconfirmed.keys()
 
     def lose(self, run: MesosTaskId, agent_id: str) -> None:
         """Note that a run was reported as lost, before it is removed: its agent may be gone."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,9 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from hostmgr.core.cluster_manager.events import OffersMade
+from hostmgr.core.state.host_filter import HostFilter
+from hostmgr.core.state.offers import Entry, Offer
+from hostmgr.core.state.table import HostTable
+from hostmgr.core.term import Term
+from hostmgr.drivers.claim_ids import claim_ids
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.events import Now
+from mesos.v1.master import master_pb2
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobRuntime
 from peloton.model.pool import KindConfig, PoolConfig
@@ -68,7 +77,7 @@ def test_a_replay_decides_the_same(journals: Path, core: str) -> None:
     replays = found(journals, core)
     assert [each.difference for each in replays] == [None] * len(replays)
     calls = sum((each.calls for each in replays), Counter())
-    wanted = {"jobmgr": "run_cycle", "placement": "handle", "resmgr": "__next__"}
+    wanted = {"hostmgr": "judge", "jobmgr": "run_cycle", "placement": "handle", "resmgr": "__next__"}
     assert calls[wanted[core]] > 0 and any(each.states for each in replays)
 
 
@@ -81,6 +90,31 @@ def test_a_job_that_is_recovered_half_created_is_replayed(tmp_path: Path) -> Non
         assert len(core.run_cycle([], Now(1, 1.0)).changes[JobId(JOB)].tasks) == 3
     (replayed,) = found(tmp_path, "jobmgr")
     assert replayed.difference is None and replayed.calls == {"recover": 1, "run_cycle": 1}
+
+
+def test_a_message_is_read_where_nobody_has_imported_its_class(tmp_path: Path) -> None:
+    """A journal of hostmgr has messages of Mesos, which replaying needs for nothing else."""
+    with Recorder("hostmgr", tmp_path).recording():
+        term = Term(HostTable())
+        offer = Offer("offer-1", "agent-1", "host-1", (), wire=master_pb2.Response.GetAgents.Agent(pid="x"))
+        term.on_events([OffersMade([offer])], 1.0)
+    command = [sys.executable, "-m", "simulator.recording", "replay", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "1 calls and 0 states are equal" in ran.stdout
+
+
+def test_ids_that_were_drawn_by_chance_are_drawn_again(tmp_path: Path) -> None:
+    with Recorder("hostmgr", tmp_path).recording():
+        term = Term(HostTable())
+        for number in range(3):
+            entries = (Entry("cpus", 0, amount=4000),)
+            offer = Offer(f"offer-{number}", f"agent-{number}", f"host-{number}", entries)
+            term.on_events([OffersMade([offer])], 1.0)
+        acquired = term.acquire(HostFilter(max_hosts=3), claim_ids(), 2.0, "placement/one")
+    assert len({claim.id for claim in acquired.claims}) == 3
+    (replayed,) = found(tmp_path, "hostmgr")
+    assert replayed.difference is None and replayed.decided["Acquired"] == 1
 
 
 def test_another_decision_is_told(
