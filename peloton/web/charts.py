@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 _DAY_SECONDS = 86_400
 _SHORT_SECONDS = 300
 """Below these, minutes do not tell the times on the axis apart."""
+_LITTLE = 0.1
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 480, 150, 46, 16, 6
 
 
@@ -81,7 +82,7 @@ def chart(
         tuple(drawn(each) for each in series if not each.filled),
         tuple(drawn(each) for each in series if each.filled),
         _x_ticks(first, last, x) if times else (),
-        tuple((round(y(top * part), 1), show(top * part)) for part in (0.0, 0.5, 1.0)),
+        tuple((round(y(top * part), 1), _told(top * part, top, show)) for part in (0.0, 0.5, 1.0)),
     )
 
 
@@ -91,6 +92,11 @@ def nice(value: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 4, 5, 8, 10) if step * power >= value * (1 - 1e-9))
+
+
+def _told(value: float, top: float, show: Callable[[float], str]) -> str:
+    """Return a value on an axis up to `top`, with more digits where all are little."""
+    return f"{value:g}" if top < _LITTLE else show(value)
 
 
 def _last(values: Sequence[float], show: Callable[[float], str]) -> str:

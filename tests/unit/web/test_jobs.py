@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -171,6 +172,17 @@ def test_a_job_opens_without_the_resource_manager(client: TestClient, found: Fak
     answer = client.get(f"/jobs/{JOB}")
     assert answer.status_code == 200
     assert "could not be asked" in answer.text
+
+
+def test_pools_are_named_as_they_were_told_last(
+    client: TestClient, found: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("peloton.web.views.jobs.pages"), "POOL_SECONDS", -1.0)
+    with client:
+        assert ">/a</a>" in client.get("/jobs").text
+        found.answers[web.QUERY_POOLS] = Unavailable("no leader")
+        for _ in range(2):
+            assert ">/a</a>" in client.get("/jobs").text
 
 
 def test_versions_are_compared(client: TestClient) -> None:

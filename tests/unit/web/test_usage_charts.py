@@ -56,6 +56,13 @@ def test_hours_alone_are_drawn_where_no_leader_has_followed_the_job() -> None:
     assert cpu.x_ticks[0][1] == "22:00" and cpu.x_ticks[-1][1] == "01:00"
 
 
+def test_an_axis_of_little_has_different_numbers() -> None:
+    found = usage_pb2.GetJobAccountResponse(course_begin=START)
+    found.course.add(until=START + 60, held_cores=0.008, used_cores=0.001, held_mb=64, used_mb=32)
+    cpu, _ = job_charts(found)
+    assert [text for _, text in cpu.y_ticks] == ["0", "0.004", "0.008"]
+
+
 @pytest.mark.parametrize(("seconds", "named"), [(0.2, ["start"]), (1.0, ["start", "end"])])
 def test_times_that_read_alike_are_named_once_and_a_short_course_is_as_wide_as_any(
     seconds: float, named: list[str]

@@ -71,12 +71,19 @@ def creation_denied(denied: Mapping[str, str]) -> str:
 
 
 async def pools_of(calls: Calls) -> Sequence[respool_pb2.ResourcePoolInfo]:
-    """Return all pools, none while the resource manager does not answer."""
+    """Return all pools; while the resource manager does not answer, as it told them last, if it ever did."""
+    key, shared = ("pools", calls.auth), calls.cluster.shared
+    before: Sequence[respool_pb2.ResourcePoolInfo] = shared.last(key) or ()
+    return await shared.get(key, POOL_SECONDS, lambda: _pools(calls, before))
+
+
+async def _pools(
+    calls: Calls, before: Sequence[respool_pb2.ResourcePoolInfo]
+) -> Sequence[respool_pb2.ResourcePoolInfo]:
     try:
-        answer = await calls.read(QUERY_POOLS, respool_pb2.QueryRequest(), POOL_SECONDS)
+        return (await calls.call(QUERY_POOLS, respool_pb2.QueryRequest())).resourcePools
     except PelotonError:
-        return ()
-    return answer.resourcePools
+        return before
 
 
 async def pool_of(calls: Calls, job: job_pb2.GetResponse) -> str:

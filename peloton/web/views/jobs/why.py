@@ -108,7 +108,7 @@ def share_row(share: explain_pb2.Share) -> ShareRow:
         pool=share.pool,
         kind=KINDS[kind].title + (", revocable" if share.slack else "") + _on(share.hosts),
         allocation=amount(share.allocation, kind),
-        entitlement=amount(share.entitlement, kind),
+        entitlement=_due(share.entitlement, kind),
         demand=amount(share.demand, kind),
         reservation=amount(share.reservation, kind),
         limit=amount(share.limit, kind),
@@ -116,6 +116,11 @@ def share_row(share: explain_pb2.Share) -> ShareRow:
         due=share.entitlement / whole,
         wanted=min(share.demand / whole, 1 - share.allocation / whole),
     )
+
+
+def _due(entitlement: float, kind: str) -> str:
+    """Return an entitlement: shares of memory and disk are no whole numbers of MB, and are shown as such."""
+    return amount(round(entitlement) if kind in ("memory", "disk") else entitlement, kind)
 
 
 def _on(hosts: str) -> str:
