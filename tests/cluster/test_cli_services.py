@@ -352,6 +352,7 @@ def walk_schedules(walk: Walk, files: Files) -> None:
 def walk_looks(walk: Walk, job: str, done: str) -> None:
     assert json.loads(walk(f"job get {job} -j"))["jobInfo"]["config"]["name"] == "walked"
     walk(f"job why {job}", says="RUNNING")
+    walk(f"job why {job} --no-estimate", says="RUNNING")
     walk(f"job cache {job}", says="RUNNING")
     walk(f"job refresh {job}", says="refreshed")
     walk("job active-list", says=job)
