@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simulator.results.figures import Figures
     from simulator.results.recorder import Record
     from simulator.simulation import Options, Simulation
+    from simulator.workloads.audited import Durations
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 MOST_SEEDS = 1000
@@ -33,6 +34,13 @@ MOST_JOBS = 2**32 - 1
     default="auto",
     show_default="by the ending of the file",
     help="What the trace is.",
+)
+@click.option("--archive", type=FILE, help="Of an audit log: the archive that tells how long jobs ran.")
+@click.option(
+    "--assume",
+    type=click.FloatRange(0, 10_000_000, min_open=True),
+    metavar="SECONDS",
+    help="Of an audit log: how long batch jobs run of which the archive does not tell.",
 )
 @click.option("--cluster", type=FILE, required=True, help="Hosts and pools: YAML, or as a trace has them.")
 @click.option("--resmgr", type=FILE, help="Settings of the resource manager, as YAML.")
@@ -75,6 +83,8 @@ MOST_JOBS = 2**32 - 1
 def simulate(
     trace: Path,
     form: str,
+    archive: Path | None,
+    assume: float | None,
     cluster: Path,
     resmgr: Path | None,
     placement: Path | None,
@@ -100,7 +110,7 @@ def simulate(
     from simulator.workloads.jobs import read_jobs
 
     try:
-        jobs = read_jobs(trace, form, most)
+        jobs = read_jobs(trace, form, most, _durations(archive, assume))
         first = _runs(jobs, _Files(cluster, resmgr, placement), seeds, jitter, days, decisions)
         record, figures = first[0]
         if compare is not None or compare_resmgr is not None or compare_placement is not None:
@@ -115,6 +125,13 @@ def simulate(
             write_page(page, f"{trace.name} on {cluster.name}", record, figures)
     except (PelotonError, OSError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _durations(archive: Path | None, assume: float | None) -> Durations:
+    from simulator.workloads.archived import jobs_by_id
+    from simulator.workloads.audited import Durations
+
+    return Durations({} if archive is None else jobs_by_id(archive), assume or 0.0)
 
 
 class _Files(NamedTuple):

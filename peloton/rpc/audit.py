@@ -16,6 +16,7 @@ from peloton.config.errors import ConfigError
 from peloton.identity.methods import PRIVATE, for_daemons_only, split
 from peloton.identity.principal import Kind, Principal
 from peloton.identity.request import request_id, said
+from peloton.model.resources import KINDS
 
 READING = (
     *("Get", "List", "Lookup", "Query", "Browse", "Watch", "Cancel", "Explain", "Check", "Find", "Plan"),
@@ -68,7 +69,10 @@ class Audit:
         why: str = "",
         address: str = "",
     ) -> None:
-        """Write a line. Of the request it has ids and names only: no secret, no command, no environment."""
+        """Write a line.
+
+        Of the request it has ids and names, and of a job's spec its amounts: no secret, command, environment.
+        """
         told = said(metadata)
         named = {**_named(answer), **_named(request)}
         job_id = named.get("job") or named.get("pod", "")[:36]
@@ -109,6 +113,7 @@ def _named(message: Any) -> dict[str, Any]:
             pool = spec.respoolID.value if kind == "JobConfig" else spec.respool_id.value
             if pool:
                 found["pool"] = pool[:LONGEST_CHARACTERS]
+            found["asks"] = _asks(spec)
         elif kind in ("ResourcePoolConfig", "ResourcePoolSpec") and message.HasField(field.name):
             found["name"] = getattr(message, field.name).name[:LONGEST_CHARACTERS]
         elif field.name in _NAMES and not kind:
@@ -123,6 +128,31 @@ def _named(message: Any) -> dict[str, Any]:
     return found
 
 
+def _asks(spec: Any) -> dict[str, Any]:
+    """Return the amounts of a job's spec, by which the simulator replays it: numbers only."""
+    old = hasattr(spec, "instanceCount")
+    sla = spec.sla
+    needs = [spec.defaultConfig.resource] if old else [each.resource for each in spec.default_spec.containers]
+    names = ("cpuLimit", "memLimitMb", "diskLimitMb", "gpuLimit") if old else _LIMITS
+    amounts = {
+        kind: sum(getattr(each, name) for each in needs) for kind, name in zip(KINDS, names, strict=True)
+    }
+    together = sla.minimumRunningInstances if old else 0
+    found = {
+        "instances": spec.instanceCount if old else spec.instance_count,
+        **amounts,
+        "priority": sla.priority,
+        "preemptible": sla.preemptible,
+        "service": not old or spec.type == _SERVICE,
+        "gang": together > 1,
+        "max_running_time": sla.maxRunningTime if old else 0,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+_LIMITS = ("cpu_limit", "mem_limit_mb", "disk_limit_mb", "gpu_limit")
+_SERVICE = 1
+"""The type SERVICE of a v0 job."""
 _SHORT = {
     "JobID": "job",
     "PodName": "pod",

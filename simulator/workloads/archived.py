@@ -10,6 +10,7 @@ from statistics import median
 from archiver.reading import Archive
 from archiver.records import ArchivedJob
 from peloton.errors import InvalidArgument, PelotonError
+from peloton.model.ids import JobId
 from peloton.model.resources import Resources
 from simulator.jobs import SimJob
 
@@ -20,11 +21,14 @@ def archived_jobs(path: Path) -> Iterator[SimJob]:
     The archive has the ids of pools, which are their names here. Jobs of which no instance ever ran are
     left out, as nobody knows for how long they would have.
     """
+    return iter(jobs_by_id(path).values())
+
+
+def jobs_by_id(path: Path) -> dict[JobId, SimJob]:
+    """Return the same by their ids. Raises InvalidArgument, OSError."""
     try:
-        for job in Archive(path).jobs():
-            found = _job_of(job)
-            if found is not None:
-                yield found
+        made = ((job.job_id, _job_of(job)) for job in Archive(path).jobs())
+        return {job_id: found for job_id, found in made if found is not None}
     except (PelotonError, KeyError, ValueError) as error:
         raise InvalidArgument(str(path), str(error), "an archive that peloton-archiver wrote") from None
 

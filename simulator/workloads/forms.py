@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-FORMATS = ("archive", "jsonl", "kueue", "openb", "philly", "swf")
+FORMATS = ("archive", "audit", "jsonl", "kueue", "openb", "philly", "swf")

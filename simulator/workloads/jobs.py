@@ -16,6 +16,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.job import MAX_INSTANCES
 from peloton.model.resources import Resources
 from simulator.jobs import SimJob
+from simulator.workloads.audited import NOTHING_KNOWN, Durations, audited_jobs, is_audit_log
 from simulator.workloads.public import MAX_SECONDS, csv_jobs, kueue_jobs, size_class
 
 _FIELDS = {
@@ -24,11 +25,17 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def read_jobs(path: Path, form: str = "auto", most: int = 0) -> list[SimJob]:
-    """Return the jobs of a file, `most` at most (0: all). Raises InvalidArgument, and OSError."""
+def read_jobs(
+    path: Path, form: str = "auto", most: int = 0, durations: Durations = NOTHING_KNOWN
+) -> list[SimJob]:
+    """Return the jobs of a file, `most` at most (0: all). Raises InvalidArgument, and OSError.
+
+    `durations`: how long the jobs of an audit log run.
+    """
     name = _form_of(path) if form == "auto" else form
     with path.open(encoding="utf-8", newline="") as lines:
-        found = list(_READERS[name](path, lines))
+        audit = name == "audit"
+        found = list(audited_jobs(path, lines, durations) if audit else _READERS[name](path, lines))
     if not found:
         raise InvalidArgument(str(path), "", "a trace with at least one job")
     found.sort(key=lambda job: job.submit)
@@ -38,19 +45,18 @@ def read_jobs(path: Path, form: str = "auto", most: int = 0) -> list[SimJob]:
 
 def _form_of(path: Path) -> str:
     endings = {".jsonl": "jsonl", ".ndjson": "jsonl", ".swf": "swf", ".csv": "philly", ".yaml": "kueue"}
-    if path.suffix == ".jsonl" and _is_archive(path):
-        return "archive"
+    if path.suffix in (".jsonl", ".log"):
+        with path.open("rb") as lines:
+            first = lines.readline(10_000)
+        if first.startswith(b'{"record":"job"'):  # as `peloton-archiver` writes it
+            return "archive"
+        if is_audit_log(first):
+            return "audit"
     form = endings.get(path.suffix)
     if form is None:
         expected = "a file that ends with .jsonl, .swf, .csv or .yaml, or one whose format is named"
         raise InvalidArgument("trace", str(path), expected)
     return form
-
-
-def _is_archive(path: Path) -> bool:
-    """Return whether JSON lines are those of `peloton-archiver`."""
-    with path.open("rb") as lines:
-        return lines.readline(200).startswith(b'{"record":"job"')
 
 
 # JSON lines.
