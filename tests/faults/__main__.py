@@ -24,6 +24,7 @@ from tests.faults.testbed import LEADERS, Setup, Testbed
 from tests.servers.maven import Missing
 
 TIMES, TIMES_AT_STATES, TIMES_LONG = 20, 10, 3
+SHARING, SIMULATED_AGENTS = 3, 200
 TIMES_HELP = f"runs of each (default {TIMES}; {TIMES_AT_STATES} at states, {TIMES_LONG} of the long ones)"
 LAUNCH, LAUNCH_QUICK = "0.3-3", "0.1-1"
 LAUNCH_HELP = f"how long an agent takes for a launch (default {LAUNCH}, with --quick {LAUNCH_QUICK})"
@@ -83,7 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=1, help="of the first run; each further one takes the next")
     add("--quick", action="store_true", help="shortened outages")
     add("--membership", choices=("zookeeper", "local"), default="zookeeper")
-    add("--storage", choices=("sqlite", "cassandra"), default="sqlite", help="cassandra: for every fault")
+    add(
+        "--storage",
+        choices=("sqlite", "cassandra"),
+        default="sqlite",
+        help="cassandra: for every fault but those of shared work",
+    )
     add("--secure", action="store_true", help="with TLS, certificates of the daemons, and users")
     add("--launch-seconds", metavar="MIN-MAX", help=LAUNCH_HELP)
     add("--dir", type=Path, default=Path("build/faults"), help="results, and what failed runs left")
@@ -98,11 +104,13 @@ def _by_setup(options: argparse.Namespace) -> Mapping[Setup, list[str]]:
         needs = FAULTS[name].needs
         setup = Setup(
             zookeeper=options.membership == "zookeeper" or "zookeeper" in needs,
-            cassandra=options.storage == "cassandra" or "cassandra" in needs,
+            cassandra=(options.storage == "cassandra" and "shared" not in needs) or "cassandra" in needs,
             session_seconds=2.0 if options.quick else 5.0,
             masters=2 if "masters" in needs else 1,
             launch_seconds=options.launch_seconds or (LAUNCH_QUICK if options.quick else LAUNCH),
             secure=options.secure,
+            sharing=SHARING if "shared" in needs else 0,
+            simulated=SIMULATED_AGENTS if "simulated" in needs else 0,
         )
         found.setdefault(setup, []).append(name)
     return found
@@ -172,6 +180,7 @@ def _line(result: Result) -> str:
     more += f", new leaders: {', '.join(changed)}" if changed else ""
     took_over = [f"{role} {seconds:.2f} s" for role, seconds in result.takeovers.items()]
     more += f", another served after: {', '.join(took_over)}" if took_over else ""
+    more += f", other owners' calls p99 {result.others:.3f} s" if result.others else ""
     more += f", ended by itself: {' '.join(result.deaths)}" if result.deaths else ""
     wrong = "".join(f"\n    {each}" for each in result.violations)
     count = len(result.violations)

@@ -28,6 +28,7 @@ from tests.faults.history import (
     Run,
 )
 from tests.faults.leadership_rules import overlapping_leaders
+from tests.faults.owner_rules import overlapping_owners
 from tests.faults.workflow_rules import broken_workflows
 
 EPSILON = 1e-6
@@ -71,6 +72,7 @@ def check(history: History) -> Verdict:
             *wrong,
             *(Violation(*finding) for finding in invalid_ends(history)),
             *(Violation(*finding) for finding in overlapping_leaders(history.actions, history.events)),
+            *(Violation(*finding) for finding in overlapping_owners(history.actions)),
             *(Violation(*finding) for finding in broken_workflows(history.workflows, history.events)),
             *(Violation(*finding) for finding in broken_daemons(history.daemons, lives)),
         ],
@@ -180,13 +182,15 @@ def _updates_kept(history: History) -> Iterator[Violation]:
     for event in history.events:
         if event.kind == "ack" and event.run is not None:
             acknowledged.setdefault((event.run, sent.get((event.run, event.uuid), "")), event.at)
+    first_given_up: dict[Run, float] = {}
+    for event in history.events:
+        if event.kind == "sent" and event.state in GIVEN_UP and event.run is not None:
+            first_given_up.setdefault(event.run, event.at)
     for (run, state), at in sorted(acknowledged.items()):
         instance = _instance(history, run)
         if state not in ENDS or instance is None or instance.run > run.number:
             continue
-        given_up = any(
-            e.run == run and e.kind == "sent" and e.state in GIVEN_UP and e.at <= at for e in history.events
-        )
+        given_up = first_given_up.get(run, FOREVER) <= at
         if instance.run < run.number or (instance.state != ENDS[state] and not given_up):
             now = f"the instance is {instance.state} in run {instance.run}"
             yield Violation("status lost", f"{run} {state} was acknowledged, {now}")

@@ -13,6 +13,8 @@ from tests.faults.workload import Workload
 NOTHING: frozenset[str] = frozenset()
 ZOOKEEPER = frozenset({"zookeeper"})
 CASSANDRA = frozenset({"cassandra"})
+SHARED = frozenset({"shared"})
+SIMULATED = frozenset({"simulated"})
 MASTERS = frozenset({"zookeeper", "masters"})
 
 
@@ -28,6 +30,9 @@ class FaultContext:
     takeovers: dict[str, float] = field(default_factory=dict)
     """Seconds from the end of a role's leader until another answered, the longest."""
 
+    others: list[float] = field(default_factory=list)
+    """Seconds that calls took about jobs of owners that the fault did not concern."""
+
     def wait(self, least: float, most: float) -> None:
         time.sleep(self.random.uniform(least, most))
 
@@ -41,7 +46,7 @@ class FaultContext:
 class Fault(Protocol):
     @property
     def needs(self) -> frozenset[str]:
-        """Of zookeeper, cassandra, masters (of Mesos, several)."""
+        """Of zookeeper, cassandra, masters (of Mesos, several), shared (job managers), simulated (agents)."""
         ...
 
     @property

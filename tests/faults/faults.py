@@ -12,6 +12,7 @@ from tests.faults.crash_points import STATES, WAYS, AtPoint, at_state
 from tests.faults.daemon_faults import in_daemon_growth
 from tests.faults.fault import CASSANDRA, MASTERS, NOTHING, ZOOKEEPER, Fault, FaultContext
 from tests.faults.maintenance_faults import InMaintenance, in_maintenance
+from tests.faults.owner_faults import of_owners
 from tests.faults.service_faults import in_services
 from tests.faults.testbed import LEADERS, PING_SECONDS, PINGS, until
 from tests.faults.workflow_faults import in_workflows
@@ -365,6 +366,10 @@ IN_SERVICES: Mapping[str, Fault] = in_services(
     }
 )
 """Daemons killed and frozen, agents ended and hosts drained while services go through everything at once."""
+OF_OWNERS: Mapping[str, Fault] = of_owners(
+    {f"kill-{role}": KillLeader(role) for role in ("resmgr", "hostmgr")}
+)
+"""Job managers that share the work are killed, frozen, and leave; other leaders die among them."""
 FAULTS: Mapping[str, Fault] = {
     "kill-jobmgr": KillLeader("jobmgr"),
     "kill-resmgr": KillLeader("resmgr"),
@@ -402,6 +407,7 @@ FAULTS: Mapping[str, Fault] = {
     **IN_DAEMON_GROWTH,
     **IN_MAINTENANCE,
     **IN_SERVICES,
+    **OF_OWNERS,
     "sessions-expired": SessionsExpired(),
     "zookeeper-down": ZooKeeperDown(),
     "cassandra-slow": CassandraSlow(),

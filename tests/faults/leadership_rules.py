@@ -21,7 +21,7 @@ def overlapping_leaders(actions: Sequence[LeaderAction], events: Sequence[Event]
     terms = _terms(actions)
     yield from _terms_one_by_one(actions)
     for action in actions:
-        if action.kind == "write":
+        if action.kind == "write" and action.term:
             yield from _outlived(terms, action, action.at, f"{action.what} of {action.who}")
     yield from _calls(terms, actions, events)
 

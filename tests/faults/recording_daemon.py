@@ -1,4 +1,4 @@
-"""A daemon that records what it does as leader, for the checker: `FOLDER ROLE [the daemon's own arguments]`.
+"""A daemon that records what it does, for the checker: `FOLDER ROLE [the daemon's own arguments]`.
 
 It stands between the daemon and its ports to the store, to other daemons and to Mesos, and changes none of
 them. At these points it fires the triggers (`tests.faults.triggers`) that are set for them:
@@ -24,12 +24,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from mesos.v1.scheduler import scheduler_pb2
+from peloton.model.ids import parse_mesos_task_id
+from peloton.model.shard import shard_of
+from peloton.private.hostmgr.launching import launching_pb2
+from peloton.sharding.claims import claim_of
 from tests.faults.leader_actions import LeaderAction
 from tests.faults.triggers import Trigger, take
 
@@ -49,6 +53,8 @@ WRITES = {
     "history": {"write"},
 }
 """Of the store's repositories."""
+OF_JOBS = {"write_all", "jobs.create", "jobs.add_config", "jobs.delete", "jobs.retire", "workflows.prune"}
+"""Writes about one job, whose id is their first argument: the owner of its shard alone makes them."""
 Call = scheduler_pb2.Call
 FLUSH_SECONDS = 0.05
 """Until what was written to a connection has left."""
@@ -64,12 +70,19 @@ class Journal:
         self._who = file.stem
         self._term = 0
 
+        self.owned: dict[int, int] = {}
+        """The terms of the shards that this process owns."""
+
     def begin(self, term: int, at: float) -> None:
         self._term = term
         self.note("term", at)
 
-    def note(self, kind: str, at: float, what: str = "") -> None:
-        action = LeaderAction(kind, self._role, self._term, self._who, at, time.time(), what)
+    def note(
+        self, kind: str, at: float, what: str = "", term: int | None = None, job: str = "", owned: int = 0
+    ) -> None:
+        """Note an action, of the leader's present term where none is given."""
+        done_in = self._term if term is None else term
+        action = LeaderAction(kind, self._role, done_in, self._who, at, time.time(), what, job, owned)
         self._file.write(json.dumps(asdict(action)) + "\n")
         self._file.flush()
 
@@ -85,52 +98,82 @@ class Journal:
             await asyncio.sleep(trigger.hold)
 
 
+@dataclass(slots=True)
+class Handle:
+    """What writes to the store, and as what: a process has another one as leader where it shares the work."""
+
+    owned: Mapping[int, int]
+    """Terms of the shards that the process owns."""
+    term: int = 0
+    """As leader."""
+    owns: bool = False
+    """Whether it is the one that writes for shards."""
+
+    def owned_for(self, job: str) -> int:
+        """Return the term in which the job's shard is owned, 0 where it is not."""
+        return self.owned.get(shard_of(job), 0)
+
+
 class RecordedStore:
     """The port `storage.interface.Store`."""
 
     def __init__(self, store: Any, journal: Journal) -> None:
         self._store = store
         self._journal = journal
+        self._handle = Handle(journal.owned)
         for name, writes in WRITES.items():
-            setattr(self, name, _Repository(getattr(store, name), name, writes, journal))
-        self.write_all = _recorded(store.write_all, "write_all", journal)
+            setattr(self, name, _Repository(getattr(store, name), name, writes, journal, self._handle))
+        self.write_all = _recorded(store.write_all, "write_all", journal, self._handle)
 
     async def begin_term(self, role: str, term: int, *fence: Any) -> None:
         began = time.time()
         await self._store.begin_term(role, term, *fence)
+        self._handle.term = term
         self._journal.begin(term, began)
 
     async def begin_shards(self, role: str, terms: Mapping[int, int]) -> None:
+        began = time.time()
         await self._store.begin_shards(role, terms)
+        self._handle.owns = True
+        self._journal.owned |= terms
+        self._journal.note("shards", began, claim_of(terms), self._handle.term)
 
     def end_shards(self, shards: Collection[int]) -> None:
+        for shard in shards:
+            self._journal.owned.pop(shard, None)
         self._store.end_shards(shards)
 
     async def close(self) -> None:
-        self._journal.note("over", time.time())
+        if self._handle.owns:
+            self._journal.owned.clear()
+        self._journal.note("over", time.time(), term=self._handle.term)
         await self._store.close()
 
 
 class _Repository:
     """Everything but the writes goes straight through."""
 
-    def __init__(self, repository: Any, name: str, writes: Iterable[str], journal: Journal) -> None:
+    def __init__(
+        self, repository: Any, name: str, writes: Iterable[str], journal: Journal, handle: Handle
+    ) -> None:
         self._repository = repository
         for each in writes:
-            setattr(self, each, _recorded(getattr(repository, each), f"{name}.{each}", journal))
+            setattr(self, each, _recorded(getattr(repository, each), f"{name}.{each}", journal, handle))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._repository, name)
 
 
-def _recorded(write: Callable[..., Any], what: str, journal: Journal) -> Callable[..., Any]:
+def _recorded(write: Callable[..., Any], what: str, journal: Journal, handle: Handle) -> Callable[..., Any]:
     @wraps(write)
     async def recorded(*arguments: Any, **named: Any) -> Any:
         began = time.time()
+        job = str(arguments[0]) if arguments else ""
+        of_job = job if what in OF_JOBS else ""
+        owned = handle.owned_for(of_job) if of_job else 0
         result = await write(*arguments, **named)
         states = _states(arguments)
-        journal.note("write", began, " ".join([what, *states]))
-        job = str(arguments[0]) if arguments else ""
+        journal.note("write", began, " ".join([what, *states]), handle.term, of_job, owned)
         for point in (what, *(f"{what} {state}" for state in states)):
             await journal.reach(point, lambda wanted: wanted == job)
         return result
@@ -152,6 +195,22 @@ def tell_of(calls: Iterable[Any], journal: Journal, at: float) -> None:
                     journal.note("launch", at, task.task_id.value)
         elif call.type == Call.KILL:
             journal.note("kill", at, call.kill.task_id.value)
+
+
+def tell_of_launches(
+    request: launching_pb2.LaunchTasksRequest,
+    answer: launching_pb2.LaunchTasksResponse,
+    journal: Journal,
+    at: float,
+    owned: Mapping[int, int],
+) -> None:
+    """Note the launches that a job manager asked for and the host manager took."""
+    for host, outcome in zip(request.hosts, answer.outcomes, strict=True):
+        if outcome.result != launching_pb2.Outcome.RESULT_LAUNCHED:
+            continue
+        for task in host.tasks:
+            job = parse_mesos_task_id(task.mesos_task_id).job_id
+            journal.note("asked", at, task.mesos_task_id, 0, job, owned.get(shard_of(job), 0))
 
 
 def recorded_driver(driver: Any, journal: Journal) -> Any:
@@ -187,7 +246,10 @@ def recorded_client(client: Any, journal: Journal) -> Any:
     class RecordedClient(client):  # type: ignore[misc]
         async def call(self, rpc: Any, request: Any, *arguments: Any, **named: Any) -> Any:
             await journal.reach(f"before {rpc.name}", lambda job: job in str(request))
+            began, owned = time.time(), dict(journal.owned)
             answer = await super().call(rpc, request, *arguments, **named)
+            if isinstance(answer, launching_pb2.LaunchTasksResponse):
+                tell_of_launches(request, answer, journal, began, owned)
             await journal.reach(f"after {rpc.name}", lambda job: job in str(request))
             return answer
 

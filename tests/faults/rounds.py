@@ -15,6 +15,8 @@ from peloton.errors import Unavailable
 from tests.faults.checker import check
 from tests.faults.fault import Fault, FaultContext
 from tests.faults.history import TERMINAL, End, History, Run, of_jobs
+from tests.faults.large_workload import LargeWorkload
+from tests.faults.owner_faults import percentile
 from tests.faults.testbed import Testbed, until
 from tests.faults.workload import Api, Workload
 from tests.leftovers import left_after
@@ -45,6 +47,8 @@ class Result:
     """Seconds: up to the fault's end, the workload's, rest, and rest after the last stop."""
     takeovers: Mapping[str, float] = field(default_factory=dict)
     """Seconds from the end of a role's leader, where the fault ended it, until another answered."""
+    others: float = 0.0
+    """Seconds that 99 of 100 calls took at most about jobs of owners that the fault did not concern."""
 
 
 def play(
@@ -55,7 +59,8 @@ def play(
     marks = testbed.folder / f"marks-{name}-{seed}-{time.time_ns()}"
     marks.mkdir()
     api = Api(testbed.client, testbed.pool)
-    workload = Workload(api, draw, marks, seconds)
+    kind = LargeWorkload if testbed.setup.simulated else Workload
+    workload = kind(api, draw, marks, seconds)
     began = time.time()
     wrong: list[str] = []
     deaths: list[str] = []
@@ -95,7 +100,10 @@ def play(
     slowest = round(api.slowest, 1)
     wrong = sorted(set(wrong))
     takeovers = {role: round(after, 2) for role, after in strike.takeovers.items()}
-    return Result(name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases, takeovers)
+    others = round(percentile(strike.others, 99), 3)
+    return Result(
+        name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases, takeovers, others
+    )
 
 
 def _settle(testbed: Testbed, workload: Workload) -> list[str]:

@@ -16,6 +16,7 @@ from tests.faults.faults import (
     IN_MAINTENANCE,
     IN_SERVICES,
     IN_WORKFLOWS,
+    OF_OWNERS,
     InTurn,
 )
 from tests.faults.rounds import play
@@ -44,14 +45,17 @@ ROUNDS = {
 FIRST = ("kills", "services")
 """The rounds of `make test`."""
 FAILOVER = "mesos-failover"
+OWNERS = ("kill-owner", "freeze-owner", "leave-owner")
+SHARING = 3
+SIMULATED = 50
 
 
 def test_no_fault_is_left_out() -> None:
     """Of those at states, in workflows, in daemon jobs, in maintenance and among services some stand for
     all, as of those with agents that launch or do not."""
-    played = {FAILOVER, *(name for names in ROUNDS.values() for name in names)}
+    played = {FAILOVER, *OWNERS, *(name for names in ROUNDS.values() for name in names)}
     others = {"agent-gone", "agent-back-launching"}
-    sets = AT_STATES, IN_WORKFLOWS, IN_DAEMON_GROWTH, IN_MAINTENANCE, IN_SERVICES
+    sets = AT_STATES, IN_WORKFLOWS, IN_DAEMON_GROWTH, IN_MAINTENANCE, IN_SERVICES, OF_OWNERS
     series = [each.keys() for each in sets]
     assert played.union(others, *series) == FAULTS.keys()
     assert all(played & each for each in series)
@@ -66,6 +70,20 @@ def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
         result = play(testbed, FAILOVER, FAULTS[FAILOVER], SEED, quick=True, seconds=SECONDS)
         print(result)
         assert not result.violations, "\n".join(result.violations)
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", [*OWNERS, "kill-owner-in-large"])
+def test_nothing_is_lost_of_job_managers_that_share_the_work(tmp_path: Path, name: str) -> None:
+    simulated = SIMULATED if "large" in name else 0
+    setup = Setup(
+        True, session_seconds=2.0, launch_seconds=LAUNCH_SECONDS, sharing=SHARING, simulated=simulated
+    )
+    with _up(Testbed(tmp_path / "testbed", setup, SEED)) as testbed:
+        result = play(testbed, name, FAULTS[name], SEED, quick=True, seconds=SECONDS)
+        print(result)
+        assert not result.violations, "\n".join(result.violations[:100])
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,10 @@ from mesos.v1.scheduler import scheduler_pb2
 from peloton.calls.jobmgr import KILL_TASKS, LAUNCH_TASKS
 from peloton.calls.rpc import Rpc
 from peloton.errors import Fenced
+from peloton.model.shard import shard_of
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2 import LaunchableTask, LaunchTasksRequest
+from peloton.private.hostmgr.launching import launching_pb2
+from peloton.sharding.claims import terms_of
 from storage import interface
 from storage.config import SqliteSettings
 from storage.selection.factory import open_store
@@ -90,6 +93,48 @@ async def test_writes_are_recorded_once_they_are_taken(tmp_path: Path) -> None:
     await store.close()
     await newer.close()
     assert log.since(0)[-1].kind == "over"
+
+
+async def test_writes_are_recorded_with_the_term_of_their_shard(tmp_path: Path) -> None:
+    """One that shares the work writes by one handle as an owner, and by another one as leader."""
+    settings = SqliteSettings(path=tmp_path / "peloton.db")
+    journal, log = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"), ActionLog(tmp_path)
+    leader = RecordedStore(await open_store(settings), journal)
+    owner = RecordedStore(await open_store(settings), journal)
+    await leader.begin_term("jobmgr", 3)
+    mine, other = shard_of(job_id(1)), shard_of(job_id(2))
+    await owner.begin_shards("jobmgr", {mine: 7, other: 8})
+    await owner.write_all(job_id(1), {0: task_runtime()})
+    await leader.usage.expire(0, 0, 0)  # type: ignore[attr-defined]
+    owner.end_shards([mine])
+    assert journal.owned == {other: 8}
+    sent = [(action.kind, action.term, action.job, action.owned) for action in log.since(0)]
+    assert sent == [("term", 3, "", 0), ("shards", 0, "", 0), ("write", 0, job_id(1), 7), ("write", 3, "", 0)]
+    assert terms_of(log.since(0)[1].what) == {mine: 7, other: 8}
+    await leader.close()
+    assert journal.owned == {other: 8}
+    await owner.close()
+    assert not journal.owned
+
+
+async def test_launches_that_are_taken_are_recorded_with_the_term_of_their_shard(tmp_path: Path) -> None:
+    journal, log = Journal(tmp_path / "jobmgr-1.jsonl", "jobmgr"), ActionLog(tmp_path)
+    journal.owned = {shard_of(job_id(1)): 7}
+    outcomes = [launching_pb2.Outcome.RESULT_LAUNCHED, launching_pb2.Outcome.RESULT_CLAIM_OVER]
+    request = launching_pb2.LaunchTasksRequest()
+    for number, job in ((1, job_id(1)), (2, job_id(2))):
+        request.hosts.add().tasks.add(mesos_task_id=f"{job}-0-{number}")
+
+    class Client:
+        async def call(self, rpc: object, request: object) -> object:
+            journal.owned = {}
+            return launching_pb2.LaunchTasksResponse(
+                outcomes=[launching_pb2.Outcome(result=each) for each in outcomes]
+            )
+
+    await recorded_client(Client, journal)().call(LAUNCH_TASKS, request)
+    sent = [(action.kind, action.what, action.job, action.owned) for action in log.since(0)]
+    assert sent == [("asked", f"{job_id(1)}-0-1", job_id(1), 7)]
 
 
 def test_launches_and_kills_are_recorded_by_their_runs(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.processes import Process
 from minicluster.progress import Progress
 from minicluster.servers.cassandra import Lasting
-from minicluster.settings import ClusterSettings, DaemonSettings, Instances
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances, Simulated
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import Discovery, LocalDiscovery, PelotonClient
@@ -72,6 +72,10 @@ class Setup:
     """Whether daemons and clients speak TLS and show who they are."""
     image: str = ""
     """Of the containers that daemons run in; empty: they are processes of this machine."""
+    sharing: int = 0
+    """How many job managers share the work; 0: one of two leads, and does all of it."""
+    simulated: int = 0
+    """Agents inside the master that run nothing; 0: three real ones."""
 
     def __str__(self) -> str:
         store = "cassandra" if self.cassandra else "sqlite"
@@ -80,7 +84,9 @@ class Setup:
         members = "zookeeper" if self.zookeeper else "local"
         secure = ", secure" if self.secure else ""
         contained = ", daemons in containers" if self.image else ""
-        return f"{store} and {members} membership{several}{slow}{secure}{contained}"
+        sharing = f", {self.sharing} job managers that share the work" if self.sharing else ""
+        simulated = f", {self.simulated} simulated agents" if self.simulated else ""
+        return f"{store} and {members} membership{several}{slow}{secure}{contained}{sharing}{simulated}"
 
 
 class _Cluster(Cluster):
@@ -213,14 +219,17 @@ class Testbed:
 
     def _settings(self) -> ClusterSettings:
         common = {**self._membership(), **self._storage()}
-        jobmgr = {**common, "goal_state": {"rows_per_cycle": ROWS}}
+        jobmgr = {**common, "shared": self.setup.sharing > 0}
+        if not self.setup.simulated:
+            jobmgr["goal_state"] = {"rows_per_cycle": ROWS}
         placement = {name: tree for name, tree in common.items() if name == "membership"}
         proxied = {"master": self.mesos.address} if self.setup.masters == 1 else {}
         mesos = {"mesos": {**proxied, "agents_interval": 2.0}}
         reconcile = {"reconcile": {"repeat_after": 5.0, "interval": 15.0, "launch_grace": 5.0}}
         return ClusterSettings(
             ports="free",
-            instances=Instances(jobmgr=2, resmgr=2, hostmgr=2),
+            instances=Instances(jobmgr=self.setup.sharing or 2, resmgr=2, hostmgr=2),
+            simulated=Simulated(agents=self.setup.simulated) if self.setup.simulated else None,
             master_flags=(
                 f"--history={self.folder / 'mesos.jsonl'}",
                 f"--agent-ping-timeout={PING_SECONDS}",

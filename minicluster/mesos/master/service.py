@@ -140,6 +140,8 @@ class MasterService:
                 agent = agents.register(self.cluster, message, now, simulated=number)
                 if isinstance(agent, Agent):  # a machine that is down is refused
                     self._simulated[f"/{agent.process}/containers"] = agent
+                    if self._history is not None:
+                        self._history.registered(now, _with_resources(agent.info, message.info))
         self.cluster.outbox.agents.clear()
         allocator.run_periodically(self.cluster, now)
         self._after()
@@ -329,11 +331,15 @@ class MasterService:
 
     def _record(self, now: float, history: History) -> None:
         outbox = self.cluster.outbox
-        history.to_agents(now, ((to, message, to in self._links) for to, message in outbox.agents))
+        history.to_agents(now, ((to, message, self._reaches(to)) for to, message in outbox.agents))
         for stream, event in outbox.events:
             if event is not None and stream in self._streams:
                 history.to_framework(now, event)
         history.flush()
+
+    def _reaches(self, agent_id: str) -> bool:
+        agent = self.cluster.agents.get(agent_id)
+        return agent_id in self._links or (agent is not None and agent.simulated)
 
     def _to_agents(self, now: float) -> None:
         outbox = self.cluster.outbox
