@@ -340,3 +340,13 @@ def test_the_clusters_charts_agree_where_the_samples_are_of_different_minutes() 
     ]  # fmt: skip
     assert [each.title for each in task_charts(own)] == ["Tasks", "Tasks per second"]
     assert cluster_charts(pb.GetHistoryResponse(), pb.GetHistoryResponse()) == ()
+
+
+def test_pages_of_pools_and_of_jobs_do_not_take_each_others_pools(cluster: FakeCluster) -> None:
+    known = respool_pb2.ResourcePoolInfo(id=peloton_pb2.ResourcePoolID(value="b"))
+    known.path.value = "/of-jobs"
+    cluster.answers[web.QUERY_POOLS] = respool_pb2.QueryResponse(resourcePools=[known])
+    with browser(application(cluster)) as client:
+        for _ in range(2):
+            assert client.get("/pools").status_code == 200
+            assert "/of-jobs" in client.get("/submit").text

@@ -72,7 +72,7 @@ def creation_denied(denied: Mapping[str, str]) -> str:
 
 async def pools_of(calls: Calls) -> Sequence[respool_pb2.ResourcePoolInfo]:
     """Return all pools; while the resource manager does not answer, as it told them last, if it ever did."""
-    key, shared = ("pools", calls.auth), calls.cluster.shared
+    key, shared = ("pools of jobs", calls.auth), calls.cluster.shared
     before: Sequence[respool_pb2.ResourcePoolInfo] = shared.last(key) or ()
     return await shared.get(key, POOL_SECONDS, lambda: _pools(calls, before))
 
