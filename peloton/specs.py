@@ -29,6 +29,8 @@ class Checked:
     errors: Sequence[SpecError]
     warnings: Sequence[SpecError] = ()
     """What is taken, but will hardly work as meant."""
+    parsed: Parsed[Any] | None = None
+    """With the lines of its fields; None where it could not be read."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as data for programs."""
@@ -55,7 +57,7 @@ def check(text: str, file: str, kind: str = "") -> Checked:
     parsed = parse_all(message_type(kind), root, file)
     errors = list(parsed.errors) or _rules(parsed)
     warnings = [] if errors else [parsed.located(*note) for note in _NOTES[kind](parsed.message)]
-    return Checked(file, kind, parsed.message, errors, warnings)
+    return Checked(file, kind, parsed.message, errors, warnings, parsed)
 
 
 def broken_rule(parsed: Parsed[Any]) -> InvalidArgument | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,6 +14,8 @@ from peloton.client.yamltree import SpecError, compose, read_text
 from peloton.errors import InvalidArgument, Refused
 from peloton.model.plural import plural
 from peloton.specs import broken_rule, kind_of, message_type
+
+_FIELD = re.compile(r"(?P<path>[A-Za-z_][\w.\[\]]*): (?P<what>.+)", re.DOTALL)
 
 
 def read(kind: str, file: str) -> Parsed[Any]:
@@ -38,7 +41,8 @@ def read(kind: str, file: str) -> Parsed[Any]:
 def located(parsed: Parsed[Any]) -> Iterator[None]:
     """Put the line of the spec before a refusal of one of its fields, as `job validate` has it.
 
-    The job manager's rules are those that are known here; what it refuses by others stays as it says it.
+    The job manager's rules are those that are known here; of what it refuses by others, a field at the begin
+    of the text is looked up in the file, and all else stays as it says it.
     """
     try:
         yield
@@ -49,6 +53,8 @@ def located(parsed: Parsed[Any]) -> Iterator[None]:
         broken = broken_rule(parsed)
         if broken is not None and str(broken) in str(error):
             error.args = (str(parsed.refused(broken.field, broken.what)),)
+        elif (told := _FIELD.match(str(error))) and parsed.has(told["path"]):
+            error.args = (str(parsed.located(told["path"], told["what"])),)
         raise
 
 

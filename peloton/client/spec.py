@@ -292,9 +292,13 @@ class Parsed(Generic[M]):
     def refused(self, path: str, what: str) -> SpecError:
         """Return what a rule says, such as `0 is not X`, with its line; what the file has not is missing."""
         absent = _NOTHING.match(what)
-        if absent is not None and _plain_path(path) not in self.lines:
+        if absent is not None and not self.has(path):
             what = f"is missing: give {what[absent.end() :]}"
         return self.located(path, what)
+
+    def has(self, path: str) -> bool:
+        """Return whether the file has a field."""
+        return _plain_path(path) in self.lines
 
     def located(self, path: str, text: str) -> SpecError:
         """Return what is said about a field, with its line, or that of the nearest field around it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +49,9 @@ def plan(session: Session, file: str, pool: str) -> int:
     checked = _valid(file)
     if checked is None:
         return REFUSED
-    shown, lines = plan_of(session, wanted(session, checked, pool, _given("pool")))
+    job = wanted(session, checked, pool, _given("pool"))
+    with _located(checked):
+        shown, lines = plan_of(session, job)
     session.show(shown, lambda: "\n".join(lines))
     return DONE
 
@@ -63,9 +66,12 @@ def run_file(session: Session, file: str, pool: str, yes: bool, detach: bool, ba
         return REFUSED
     job = wanted(session, checked, pool, _given("pool"))
     if not yes and sys.stdin.isatty():
-        say("\n".join(plan_of(session, job)[1]))
+        with _located(checked):
+            lines = plan_of(session, job)[1]
+        say("\n".join(lines))
         click.confirm("Go on?", abort=True, err=True)
-    job_id, warnings = carried_out(session, job, batch_size)
+    with _located(checked):
+        job_id, warnings = carried_out(session, job, batch_size)
     text = f"Job {job_id} {'is being updated' if job.running is not None else 'created'}"
     if detach:
         session.show({"jobId": job_id}, lambda: text, job_id)
@@ -92,6 +98,14 @@ def _valid(file: str) -> Checked | None:
     for error in (*checked.errors, *checked.warnings):
         say(f"peloton: {error}")
     return None if checked.errors else checked
+
+
+def _located(checked: Checked) -> AbstractContextManager[None]:
+    """Put the line of the spec before what the cluster refuses of it."""
+    from peloton.cli.spec_check import located
+
+    assert checked.parsed is not None
+    return located(checked.parsed)
 
 
 def _given(name: str) -> bool:

@@ -91,7 +91,7 @@ def test_a_pool_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons
         error=respool_pb2.CreateResponse.Error(invalidResourcePoolConfig=wrong)
     )
     refused = run("respool", "create", "/a/c", str(spec))
-    assert refused == (1, "", "peloton: resources[0].limit: 6 is not at most 4\n")
+    assert refused == (1, "", f"peloton: {spec}:1: resources[0].limit: 6 is not at most 4\n")
 
 
 def test_update_and_delete(run: Run, daemons: FakeDaemons, spec: Path) -> None:

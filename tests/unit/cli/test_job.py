@@ -158,7 +158,8 @@ def test_a_job_whose_config_is_refused_has_no_id(run: Run, daemons: FakeDaemons,
     daemons.answers["Create"] = job_pb2.CreateResponse(
         error=job_pb2.CreateResponse.Error(invalidConfig=refusal)
     )
-    assert run("job", "create", "/a", spec).err == "peloton: instanceCount: 0 is not a number from 1 to 10\n"
+    said = f"peloton: {spec}:2: instanceCount: 0 is not a number from 1 to 10\n"
+    assert run("job", "create", "/a", spec).err == said
 
 
 def test_a_refused_field_is_told_with_its_line(run: Run, daemons: FakeDaemons, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_refused_create_shows_the_servers_message(run: Run, daemons: FakeDaemons
         error=job_pb2.CreateResponse.Error(invalidConfig=refusal)
     )
     outcome = run("job", "create", "/p", spec)
-    assert outcome == (1, "", "peloton: instanceCount: 0 is not between 1 and 100000\n")
+    assert outcome == (1, "", f"peloton: {spec}:2: instanceCount: 0 is not between 1 and 100000\n")
 
 
 def test_refusal_that_names_the_pool_is_unchanged(run: Run, daemons: FakeDaemons, spec: str) -> None:

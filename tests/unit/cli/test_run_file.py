@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import grpc
 import pytest
 
 from peloton.api.v0 import peloton_pb2
@@ -203,6 +204,22 @@ def test_what_is_refused(
     outcome = run("run", str(file), *arguments)
     assert outcome.code == code and said in outcome.err
     assert not called(daemons)
+
+
+def test_what_the_cluster_refuses_of_a_field_is_told_with_its_line(
+    run: Run, daemons: FakeDaemons, file: Path
+) -> None:
+    text = "depends_on[0].job: 'x' is not the name of a job"
+    file.write_text("dependsOn:\n- {job: x}\n" + BATCH)
+    refused = job_pb2.CreateResponse()
+    refused.error.invalidConfig.message = text
+    daemons.answers["Create"] = refused
+    daemons.answers["PlanJob"] = (grpc.StatusCode.INVALID_ARGUMENT, text)
+    for words in (("run", "-y"), ("plan",)):
+        outcome = run(*words, str(file))
+        assert outcome.code == 1 and f"peloton: {file}:2: {text}" in outcome.err, outcome
+    refused.error.invalidConfig.message = "elsewhere: no field of the file"
+    assert run("run", "-y", str(file)).err == "peloton: elsewhere: no field of the file\n"
 
 
 def test_flags_of_files_do_not_go_with_programs(run: Run, daemons: FakeDaemons) -> None:
