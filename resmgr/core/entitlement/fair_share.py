@@ -168,15 +168,6 @@ class Division:
         return found
 
 
-class _Known(NamedTuple):
-    """What was calculated last for a kind, and from what."""
-
-    amounts: tuple[int, int]
-    given: list[tuple[int, int, int]]
-    of_kind: Kind
-    found: tuple[list[int], list[int]]
-
-
 class Tree:
     """Pools by number: the root is 0, and parents come before their children."""
 
@@ -355,3 +346,12 @@ def check_capacity(path: str, amounts: Resources) -> None:
     """Raise InvalidArgument for a negative amount."""
     if min(amounts.values()) < 0:
         raise InvalidArgument(path, str(amounts), "amounts of 0 or more")
+
+
+class _Known(NamedTuple):
+    """What was calculated last for a kind, and from what."""
+
+    amounts: tuple[int, int]
+    given: list[tuple[int, int, int]]
+    of_kind: Kind
+    found: tuple[list[int], list[int]]
