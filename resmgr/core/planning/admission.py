@@ -14,7 +14,7 @@ from peloton.model.states import TaskType
 from resmgr.core.admission.checks import FailedCheck, beyond_limit, refusal
 from resmgr.core.entitlement.sharing import entitle
 from resmgr.core.scheduler import Scheduler
-from resmgr.core.state.amounts import Charge
+from resmgr.core.state.amounts import NOTHING, Charge
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.needs import ABOVE_ALL, Place
 from resmgr.core.state.pool import Pool
@@ -85,7 +85,7 @@ def plan_admission(scheduler: Scheduler, pool: Pool, groups: Sequence[PlannedGan
     for group, refused in zip(groups, limited, strict=True):
         if not refused:
             leaf.add_demand(group.charge.times(group.count))
-    entitle(tree)
+    _entitle(tree, leaf)
     simulations: dict[Pool, _Simulation] = {}
 
     def of_class(charge: Charge) -> _Simulation:
@@ -99,6 +99,23 @@ def plan_admission(scheduler: Scheduler, pool: Pool, groups: Sequence[PlannedGan
         for group, refused in zip(groups, limited, strict=True)
     ]
     return AdmissionPlan(tuple(admitted), tree)
+
+
+def _entitle(tree: PoolTree, leaf: Pool) -> None:
+    """Share the capacity, without the demand of other pools that was found to be unusable.
+
+    They keep what they would be entitled to themselves, as `leave_out_unusable` has it.
+    """
+    others = (part for each in tree.leaves() if each is not leaf for part in (each, *each.parts.values()))
+    unusable = [each for each in others if each.unusable]
+    entitle(tree)
+    if not unusable:
+        return
+    own = [(each.entitlement, each.slack_entitlement) for each in unusable]
+    entitle(tree, dict.fromkeys(unusable, NOTHING))
+    for each, amounts in zip(unusable, own, strict=True):
+        each.entitle(*amounts)
+        each.unusable = True
 
 
 class _Simulation:

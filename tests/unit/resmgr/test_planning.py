@@ -12,7 +12,7 @@ from resmgr.core.admission.checks import Check, FailedCheck
 from resmgr.core.planning.admission import AdmissionPlan, PlannedGangs, plan_admission
 from resmgr.core.planning.preemption import plan_preemption
 from resmgr.core.preemption.policy import Victim
-from tests.unit.resmgr.world import World, kinds, needs, whole
+from tests.unit.resmgr.world import OTHER_JOB, World, kinds, needs, whole
 
 
 def gangs(cpu: float, count: int, priority: int = 0, **of: Any) -> PlannedGangs:
@@ -56,6 +56,23 @@ def test_a_plan_agrees_with_what_is_admitted_then(count: int) -> None:
         world.enqueue(instance, of=needs(3))
     world.admit()
     assert len(world.dequeue()) == group.count
+
+
+def test_demand_that_another_pool_cannot_use_leaves_room() -> None:
+    """A dry run said that gangs would wait which were admitted at once."""
+    world = World(*(PoolConfig(name, name, "root", kinds(0)) for name in "ab"))
+    world.launch(*range(50))
+    world.enqueue(0, of=needs(60), pool="b", job=OTHER_JOB)
+    world.admit()
+    world.scheduler.entitle()
+    assert world.pool("b").unusable
+    [group] = planned(world, gangs(1, 30)).groups
+    assert (group.count, group.reason) == (30, "")
+    for instance in range(50, 80):
+        world.enqueue(instance)
+    world.scheduler.entitle()
+    world.admit()
+    assert len(world.dequeue()) == 30
 
 
 def test_gangs_wait_behind_those_of_the_same_priority_and_pass_lower_ones() -> None:
