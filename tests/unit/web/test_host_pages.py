@@ -23,8 +23,11 @@ from peloton.private.hostmgr.v1alpha import hostmgr_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.maintenance import maintenance_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2
+from peloton.web.pages import Reader
+from peloton.web.templating import Templates
+from peloton.web.views import PAGES
 
-from .fake import ORIGIN, FakeCluster, application, browser
+from .fake import NOW, ORIGIN, FakeCluster, application, browser
 
 HOSTILE = "<script>alert(1)</script>"
 JOB = "0b3a3ef4-9d2f-4a1a-8d36-3e3d3f8a6a10"
@@ -328,3 +331,10 @@ def test_what_the_tasks_on_a_host_use(cluster: FakeCluster) -> None:
     cluster.shared.forget()
     page = client(cluster).get("/hosts/a")
     assert page.status_code == 200 and 'id="used-title"' not in page.text
+
+
+@pytest.mark.parametrize("path", ["/hosts", "/hosts/a", "/hosts/a?span=week", "/hosts/down"])
+async def test_live_blocks_of_hosts_are_rendered_without_the_time(path: str) -> None:
+    reader = Reader(PAGES, Templates(), hosts_cluster(), lambda: NOW)
+    found = reader.find(path)
+    assert set(found.page.live) <= set(await reader.fragments(found, None))

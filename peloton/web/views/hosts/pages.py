@@ -56,6 +56,8 @@ from peloton.web.views.shared.histories import DAY, DAYS, DAYS_AGE, MONTH, SPANS
 from peloton.web.views.shared.usage_charts import host_charts
 
 POLL_SECONDS = 1.8
+KEPT_SECONDS = 35 * 86_400
+"""For how long changes of hosts are kept."""
 COURSE_AGE = 5.0
 """How old a chart of the last day may be, in seconds."""
 _SPANS = {each: SPANS[each] for each in (DAY, WEEK, MONTH)}
@@ -110,7 +112,7 @@ async def load_host(subject: Subject) -> Mapping[str, Any]:
     row = hosts.get(name)
     tasks, count = await tasks_on(subject.calls, name, MOST_TASKS)
     agents, agents_trouble = await _agents(subject.calls, name)
-    history, history_trouble = await _history(subject.calls, name)
+    history, history_trouble = await _history(subject.calls, name, subject.now)
     span = _span_of(subject.query)
     used, charts, used_trouble = await _used(subject.calls, row, span)
     denied = await host_refusals(subject.calls)
@@ -178,7 +180,7 @@ async def _used(
     return hosts[0], host_charts(hosts[0], held), ""
 
 
-async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
+async def _history(calls: Calls, name: str, now: float) -> tuple[Mapping[str, Any], str]:
     """Return the changes of a host, the newest first, or why they are not known."""
     try:
         request = history_pb2.GetHistoryRequest(hostname=name)
@@ -198,6 +200,7 @@ async def _history(calls: Calls, name: str) -> tuple[Mapping[str, Any], str]:
     return {
         "changes": changes,
         "begin": _seconds(answer.begin),
+        "complete": now - _seconds(answer.begin) > KEPT_SECONDS,
         "since": _seconds(answer.in_state_since),
         "by": answer.begun_by,
     }, ""
