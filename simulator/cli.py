@@ -75,6 +75,7 @@ MOST_JOBS = 2**32 - 1
 )
 @click.option("--csv", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files.")
 @click.option("--html", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page.")
+@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Write charts as SVG files.")
 @click.option(
     "--decisions",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -97,6 +98,7 @@ def simulate(
     days: float,
     folder: Path | None,
     page: Path | None,
+    plots: Path | None,
     decisions: Path | None,
 ) -> None:
     """Show what a cluster would do with a workload: waits, use, fairness, preemption.
@@ -106,6 +108,7 @@ def simulate(
     same workload, and their differences are shown with the spread over the seeds.
     """
     from peloton.errors import PelotonError
+    from simulator.results.charts import charts_of, compared_waits, write_charts
     from simulator.results.files import write_csv, write_page
     from simulator.workloads.jobs import read_jobs
 
@@ -113,16 +116,20 @@ def simulate(
         jobs = read_jobs(trace, form, most, _durations(archive, assume))
         first = _runs(jobs, _Files(cluster, resmgr, placement), seeds, jitter, days, decisions)
         record, figures = first[0]
+        charts = charts_of(record)
         if compare is not None or compare_resmgr is not None or compare_placement is not None:
             files = _Files(compare or cluster, compare_resmgr or resmgr, compare_placement or placement)
             other = _runs(jobs, files, seeds, jitter, days, None)
             _show_comparison([each for _, each in first], [each for _, each in other])
+            charts.append(compared_waits(record, other[0][0]))
         else:
             _show(figures, len(jobs))
         if folder is not None:
             write_csv(folder, record, figures)
         if page is not None:
-            write_page(page, f"{trace.name} on {cluster.name}", record, figures)
+            write_page(page, f"{trace.name} on {cluster.name}", record, figures, charts)
+        if plots is not None:
+            write_charts(plots, charts)
     except (PelotonError, OSError) as error:
         raise click.ClickException(str(error)) from None
 

@@ -60,6 +60,7 @@ class Figures:
             "Jain's index": self.fairness,
             "fragmentation, %": 100 * self.fragmentation,
             "preempted runs": float(self.preempted),
+            "preempted work, h": self.lost_seconds / 3600,
         }
         return {**found, **{f"use of {kind}, %": 100 * share for kind, share in self.use.items()}}
 
