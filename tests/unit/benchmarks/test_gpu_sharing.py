@@ -137,3 +137,13 @@ def test_files_of_the_trace(tmp_path: Path) -> None:
     assert read.cpu.tolist() == [32000, 96000]
     assert read_tasks(tasks) == [Kind(12000, 16, 1, 460), Kind(1000, 8, 2, 1000), Kind(500, 4, 0, 0)]
     assert len(rankings(read, read_tasks(tasks), 0)) == 4
+
+
+def test_fragments_of_whole_devices_are_those_of_the_gpus_as_one_amount() -> None:
+    chance = np.random.default_rng(3)
+    gpus = np.where(chance.random((200, 8)) < 0.5, 1000, 0).astype(np.int64)
+    cpu = chance.integers(0, 64_000, 200)
+    workload = {Kind(4000 * count, 0, count, 1000): 0.25 for count in (1, 2, 4, 8)}
+    assert fragments(cpu, gpus, workload).tolist() == pooled_fragments(cpu, gpus, workload).tolist()
+    gpus[0] = 500
+    assert fragments(cpu, gpus, workload)[0] != pooled_fragments(np.full_like(cpu, 64_000), gpus, workload)[0]
