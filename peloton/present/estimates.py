@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.model.amounts import duration
 from peloton.model.estimate import Expected, StartEstimate
 from peloton.model.plural import plural
+from peloton.model.states import JobType
 from peloton.present.texts import clean
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def ended_query(page: int) -> QueryRequest:
 
 def not_simulated(spec: JobSpec) -> str:
     """Return why the simulator cannot tell when a job starts; empty where it can."""
+    if spec.type is JobType.DAEMON:
+        return "daemon jobs, which follow the hosts, are not simulated"
     if spec.revocable(0) or spec.stateful:
         return "tasks that are revocable or have volumes are not simulated"
     return ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from time import process_time
 
 from peloton.model.estimate import Expected, StartEstimate, UnknownRuns
 from peloton.model.ids import JobId
-from peloton.model.live_state import LiveState
+from peloton.model.live_state import LiveJob, LiveState
 from peloton.model.pool import pool_paths
 from peloton.model.states import ON_HOST_TASK_STATES, JobType
 from simulator.forecast.durations import Draws, Lives
@@ -57,6 +57,7 @@ def estimate(
     `clock` counts the seconds that the runs take. The first run may use all of the time: where that ends it,
     it tells how long the job still waits at the least.
     """
+    state = _with_daemons_at_rest(state)
     job = state.job(job_id)
     waiting = 0 if job is None else len(job.waiting())
     lives = Lives(state.now, state.jobs, state.ended)
@@ -80,6 +81,19 @@ def estimate(
         within=min(each.reached for each in outcomes),
         unknown=tuple(_unknown(state, lives)),
     )
+
+
+def _with_daemons_at_rest(state: LiveState) -> LiveState:
+    """Return a state whose daemon jobs stay on the hosts where they are: no host comes or goes in a run."""
+    jobs = [_at_rest(job) if job.spec.type is JobType.DAEMON else job for job in state.jobs]
+    return replace(state, jobs=tuple(job for job in jobs if job.spec.instance_count))
+
+
+def _at_rest(job: LiveJob) -> LiveJob:
+    """Return a service with the instances of a daemon job that are on hosts."""
+    there = [task for task in job.tasks.values() if task.state in ON_HOST_TASK_STATES]
+    spec = replace(job.spec, type=JobType.SERVICE, instance_count=len(there))
+    return replace(job, spec=spec, tasks=dict(enumerate(there)))
 
 
 def _resampled(state: LiveState, random: Random) -> Lives:

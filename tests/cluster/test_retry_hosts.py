@@ -57,7 +57,8 @@ def job_of(harness: Harness, command: str, *rules: scheduling_pb2.RetryRule) -> 
 
 def runs(harness: Harness, job_id: str) -> list[Ran]:
     """The ended runs of instance 0, the first one first."""
-    number = int(harness.tasks(job_id)[0].runtime.mesosTaskId.value.rpartition("-")[2])
+    task = harness.tasks(job_id).get(0)
+    number = int(task.runtime.mesosTaskId.value.rpartition("-")[2] or 0) if task else 0
     return [ran for each in range(1, number + 1) for ran in _ended(harness, f"{job_id}-0-{each}")]
 
 
@@ -117,8 +118,9 @@ def test_a_leader_that_dies_meanwhile_forgets_no_host(harness: Harness, tmp_path
     job_id = harness.create(job_of(harness, f'{command}[ "$run" = 2 ] && exit 137; true', ELSEWHERE))
 
     def second() -> bool:
-        runtime = harness.tasks(job_id)[0].runtime
-        return runtime.state == task_pb2.RUNNING and runtime.mesosTaskId.value.endswith("-2")
+        task = harness.tasks(job_id).get(0)
+        runs_now = task is not None and task.runtime.state == task_pb2.RUNNING
+        return task is not None and runs_now and task.runtime.mesosTaskId.value.endswith("-2")
 
     wait_for(second, SECONDS, lambda: str(harness.tasks(job_id)))
     harness.cluster.kill(["jobmgr0"])

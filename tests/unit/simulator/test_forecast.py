@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from peloton.model.ids import JobId
 from peloton.model.live_state import LiveHost, LiveJob, LiveState, Ran
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
-from peloton.model.states import TaskState
+from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime
 from simulator.forecast.durations import Draws, Known, Lives, drawn
 from simulator.forecast.estimates import Bounds, estimate, expected
@@ -97,6 +98,20 @@ def test_a_service_never_ends_and_is_not_unknown() -> None:
     running = live(RUNNING, began=400, service=True)
     found = estimate(state(running, live(WAITING)), WAITING, still, Bounds(runs=2))
     assert found.first.middle is None and not found.unknown
+
+
+def test_a_daemon_job_stays_where_it_is() -> None:
+    job = live(RUNNING, began=400, service=True)
+    waits = replace(job.tasks[0], state=TaskState.PENDING, host="", start_time=0)
+    spec = replace(job.spec, type=JobType.DAEMON, instance_count=4)
+    small = replace(spec.default, resources=Resources.of(1.0))
+    daemon = replace(job, spec=replace(spec, default=small), tasks={3: job.tasks[0], 1: waits})
+    other = live(WAITING)
+    fits = replace(other.spec, default=replace(other.spec.default, resources=Resources.of(3.0)))
+    found = estimate(state(daemon, replace(other, spec=fits)), WAITING, still, Bounds(runs=1))
+    assert found.first.middle is not None and found.first.middle < 60, "beside the daemon"
+    found = estimate(state(daemon, other), WAITING, still, Bounds(runs=1))
+    assert found.first.middle is None, "the daemon never ends"
 
 
 def test_what_runs_on_a_host_that_is_gone_runs_again() -> None:
