@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from peloton.api.v0.job.job_pb2 import QueryRequest
     from peloton.model.job import JobSpec
 
-ERROR_FACTOR = 1.9
-"""By what factor the middle of an estimate was off in the median, when replayed (docs/simulator.md)."""
-COVERED = 0.5
+ERROR_FACTOR = 1.3
+"""By what factor the middle of an estimate was off in the median, when lublin_256 was replayed
+(docs/simulator.md, with the command)."""
+COVERED = 0.7
 """In which part of these cases the job started within the range."""
 PAGES, PAGE = 3, 100
 """How many ended jobs are read, for how long they took."""
