@@ -96,7 +96,7 @@ def nice(value: float) -> float:
 
 def _told(value: float, top: float, show: Callable[[float], str]) -> str:
     """Return a value on an axis up to `top`, with more digits where all are little."""
-    return f"{value:g}" if top < _LITTLE else show(value)
+    return f"{value:.5f}".rstrip("0").rstrip(".") if top < _LITTLE else show(value)
 
 
 def _last(values: Sequence[float], show: Callable[[float], str]) -> str:
