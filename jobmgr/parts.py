@@ -91,4 +91,5 @@ def served(
         accounts=accountant,
         classes=settings.classes,
         shards=registry.seen,
+        shared=settings.shared,
     )

@@ -115,13 +115,15 @@ def services(
     accounts: OpenHour | None = None,
     classes: PriorityClasses = NO_CLASSES,
     shards: Callable[[], Shards] = no_shards,
+    shared: bool = False,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
     `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
     called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
     what they are told of all hosts in place of their names, `accounts` has the account of the open hour,
-    `classes` the priority classes that jobs may name, `shards` returns who owns which jobs.
+    `classes` the priority classes that jobs may name, `shards` returns who owns which jobs, and `shared` says
+    whether these are several.
     """
     tokens = access is None or access.enough
     jobs = JobManager(
@@ -164,7 +166,7 @@ def services(
         service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
         service(add_UsageServiceServicer_to_server, usage),
         service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, classes)),
-        service(add_SharingServiceServicer_to_server, SharingService(engine, shards)),
+        service(add_SharingServiceServicer_to_server, SharingService(engine, shards, shared)),
         service(add_ForecastServiceServicer_to_server, ForecastService(engine, clock)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),

@@ -22,6 +22,7 @@ from peloton.private.jobmgr.exec.exec_pb2_grpc import ExecServiceStub
 from peloton.private.jobmgr.forecast.forecast_pb2_grpc import ForecastServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import SchedulingServiceStub
+from peloton.private.jobmgr.sharing.sharing_pb2_grpc import SharingServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
 from peloton.private.plan.plan_pb2_grpc import PlanServiceStub
 from peloton.private.resmgr.explain.explain_pb2_grpc import ExplainServiceStub
@@ -129,6 +130,8 @@ LIST_USED_HOSTS = RoleRpc("hostmgr", operators.LIST_USED_HOSTS)
 GET_HOST_CACHE = RoleRpc("hostmgr", operators.GET_HOST_CACHE)
 GET_HOSTS_BY_QUERY = RoleRpc("hostmgr", operators.GET_HOSTS_BY_QUERY)
 GET_MESOS_AGENT_INFO = RoleRpc("hostmgr", _GET_MESOS_AGENT_INFO)
+
+LIST_OWNERS = RoleRpc("jobmgr", rpc(SharingServiceStub, lambda stub: stub.ListOwners))
 
 # Of each of them.
 LIST_PROBLEMS = tuple(RoleRpc(role, operators.LIST_PROBLEMS) for role in SERVERS)

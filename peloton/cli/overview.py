@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from peloton.api.v0.host.host_pb2 import HostInfo
     from peloton.api.v0.job.job_pb2 import JobSummary, QuerySpec
     from peloton.api.v0.respool.respool_pb2 import ResourcePoolInfo
+    from peloton.private.jobmgr.sharing.sharing_pb2 import ListOwnersResponse
     from peloton.private.problems.problems_pb2 import ListProblemsRequest, ListProblemsResponse
     from peloton.private.resmgr.monitoring.monitoring_pb2 import Pool
 
@@ -95,12 +96,15 @@ class Overview:
     jobs: Jobs | None = None
     problems: Sequence[Problem] = ()
     """Of pools and waiting jobs, and what the daemons tell; the worst first."""
+    owners: ListOwnersResponse | None = None
+    """Who owns how many shards of jobs, where the job managers share the work."""
 
 
 def read(session: Session) -> Overview:
     """Read the cluster; a daemon that does not answer is noted. Raises what is wrong with the command."""
     found = Overview()
     found.jobs = _from("jobmgr", session, found, lambda: read_jobs(session))
+    found.owners = _read_owners(session) if found.jobs is not None else None
     found.pools = _from("resmgr", session, found, lambda: read_pools(session))
     hosts = _from("hostmgr", session, found, lambda: _read_hosts(session))
     if hosts is not None:
@@ -115,6 +119,17 @@ def read(session: Session) -> Overview:
             waiting = [Problem("note", text)]
     found.problems = worst_first([*waiting, *_told(session, found)])
     return found
+
+
+def _read_owners(session: Session) -> ListOwnersResponse | None:
+    """Return who owns which jobs; None where one job manager leads and has all, or this cannot be read."""
+    from peloton.private.jobmgr.sharing.sharing_pb2 import ListOwnersRequest
+
+    try:
+        found = session.call(RPCS.sharing_svc.ListOwners, ListOwnersRequest())
+    except PelotonError:
+        return None  # it is older than this program, or what is asked before has said why not
+    return found if found.shared else None
 
 
 def _told(session: Session, found: Overview) -> list[Problem]:

@@ -10,6 +10,7 @@ from peloton.cli.listing import Listing, listing
 from peloton.cli.overview import KINDS, HostUse, Jobs, Overview
 from peloton.cli.pool_amounts import amounts_listing
 from peloton.model.amounts import plain
+from peloton.present.owners import owner_lines
 from peloton.present.problems import crash_loops
 from peloton.present.texts import clean
 
@@ -28,6 +29,9 @@ def overview_text(found: Overview, *, colours: bool = False, terminal: int = 0) 
     for daemon in found.daemons:
         state = paint("ANSWERS", GREEN) if not daemon.failure else paint("FAILS", RED)
         lines.append(f"  {daemon.role:<8} {state:<12} {daemon.address}")
+    if found.owners is not None:
+        lines += ["", paint("Job managers that share the work", BOLD)]
+        lines += [f"  {each}" for each in owner_lines(found.owners)]
     if found.hosts is not None and found.capacity is not None:
         lines += ["", f"{paint('Hosts', BOLD)}    {_counts(found.hosts) or 'none'}"]
         for kind in KINDS:
@@ -74,7 +78,9 @@ def overview_plain(found: Overview) -> dict[str, Any]:
     from peloton.present.plain import as_json
 
     capacity, jobs = found.capacity, found.jobs
+    owners = {} if found.owners is None else {"owners": as_json(found.owners)}
     return {
+        **owners,
         "daemons": [daemon.plain() for daemon in found.daemons],
         "hosts": dict(found.hosts) if found.hosts is not None else None,
         "hostsAway": list(found.away),

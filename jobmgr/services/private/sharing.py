@@ -16,16 +16,17 @@ from peloton.sharding.claims import ranges_of
 class SharingService(sharing_pb2_grpc.SharingServiceServicer):
     """Answers for the shards of this instance, and tells of the table of all."""
 
-    def __init__(self, engine: Engine, seen: Callable[[], Shards]) -> None:
-        """Get the table and the sessions by `seen`."""
+    def __init__(self, engine: Engine, seen: Callable[[], Shards], shared: bool) -> None:
+        """Get the table and the sessions by `seen`. `shared`: whether several instances may own shards."""
         self._engine = engine
+        self._shared = shared
         self._seen = seen
 
     async def ListOwners(self, request: pb.ListOwnersRequest, context: object) -> pb.ListOwnersResponse:
         """Return the sessions that live, with the shards of each."""
         seen = self._seen()
         shards = seen.table.shards
-        answer = pb.ListOwnersResponse(generation=seen.table.generation)
+        answer = pb.ListOwnersResponse(generation=seen.table.generation, shared=self._shared)
         for name, info in sorted(seen.sessions.items()):
             owned = sorted(seen.table.owned(name))
             answer.owners.add(

@@ -32,6 +32,7 @@ class FakeDaemons(grpc.GenericRpcHandler):
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {
             "ListClusters": (grpc.StatusCode.UNIMPLEMENTED, "an older host manager"),
+            "ListOwners": (grpc.StatusCode.UNIMPLEMENTED, "an older job manager"),
             "ListLiveJobs": (grpc.StatusCode.UNIMPLEMENTED, "an older job manager"),
         }
         self.asked: list[tuple[str, Any, dict[str, str]]] = []

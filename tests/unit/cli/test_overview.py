@@ -27,6 +27,7 @@ from peloton.membership.local import LocalMembership
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.sampling import sampling_pb2
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
+from peloton.private.jobmgr.sharing import sharing_pb2
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.problems import problems_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
@@ -301,3 +302,40 @@ def test_top_says_where_it_is_not_known_what_pools_use(run: Run, daemons: FakeDa
     daemons.answers["ListUsed"] = (grpc.StatusCode.UNIMPLEMENTED, "not known")
     rows = json.loads(run("top", "pools", "-n", "1", "-j").out)
     assert [row["Used"] for row in rows] == ["?", "?", ""]
+
+
+OWNERS = sharing_pb2.ListOwnersResponse(
+    shared=True,
+    without_owner=1,
+    owners=[
+        sharing_pb2.Owner(session="a", address="10.0.0.1:5292", shards="0-20", count=21, going=2),
+        sharing_pb2.Owner(session="b", address="10.0.0.2:5292", shards="21-62", count=42, leaving=True),
+    ],
+)
+
+
+def test_status_tells_who_owns_how_many_shards_where_they_are_shared(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["ListOwners"] = OWNERS
+    text = run("status").out
+    for line in (
+        "Job managers that share the work",
+        "  10.0.0.1:5292  21 shards of jobs, 2 of them about to move",
+        "  10.0.0.2:5292  42 shards of jobs, about to end",
+        "  1 shard of jobs without an owner",
+    ):
+        assert line in text.splitlines(), text
+    plain = json.loads(run("status", "-o", "json").out)["owners"]
+    assert [each["count"] for each in plain["owners"]] == [21, 42]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        sharing_pb2.ListOwnersResponse(owners=[sharing_pb2.Owner(address="10.0.0.1:5292", count=64)]),
+        (grpc.StatusCode.UNIMPLEMENTED, "an older job manager"),
+    ],
+)
+def test_status_tells_nothing_of_shards_where_one_leads(run: Run, daemons: FakeDaemons, answer: Any) -> None:
+    daemons.answers["ListOwners"] = answer
+    assert "share the work" not in run("status").out
+    assert "owners" not in json.loads(run("status", "-o", "json").out)

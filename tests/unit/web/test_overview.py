@@ -17,6 +17,7 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
 from peloton.errors import PermissionDenied, Unauthenticated, Unavailable, Unimplemented
 from peloton.membership.interface import Role
+from peloton.private.jobmgr.sharing import sharing_pb2
 from peloton.private.problems import problems_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.views.overview.daemons import daemon_problems, daemon_row
@@ -159,3 +160,21 @@ def test_a_daemon_that_may_not_be_asked_is_said_and_an_older_one_is_not(cluster:
         page = client.get("/").text
     assert "It is not known what the jobmgr sees that is wrong: not for your role" in page
     assert page.count("sees that is wrong") == 1
+
+
+def test_the_overview_tells_who_owns_how_many_shards_where_they_are_shared(cluster: FakeCluster) -> None:
+    owner = sharing_pb2.Owner(address="10.0.0.1:5292", count=63, going=1)
+    found = sharing_pb2.ListOwnersResponse(owners=[owner], without_owner=1)
+    texts = (
+        "10.0.0.1:5292",
+        "63 shards of jobs, 1 of them about to move",
+        "1 shard of jobs without an owner",
+    )
+    cluster.answers[web.LIST_OWNERS] = found
+    with browser(application(cluster)) as client:
+        page = client.get("/").text
+    assert not any(text in page for text in texts), "one leads, and has all"
+    found.shared = True
+    with browser(application(cluster)) as client:
+        page = client.get("/").text
+    assert all(text in page for text in texts)

@@ -16,23 +16,26 @@ from peloton.web.views.overview.figures import (
     read_jobs,
     read_problems,
 )
+from peloton.web.views.overview.owners import read_owners
 from peloton.web.views.shared.histories import HOUR, SPANS, cluster_charts, read_history, span_of, task_charts
 
 
 async def load(subject: Subject) -> Mapping[str, Any]:
     """Read the overview. What cannot be read is one of the problems."""
     calls, span = subject.calls, span_of(subject.query, HOUR)
-    rows, figures, jobs, hosts, told = await asyncio.gather(
+    rows, figures, jobs, hosts, told, owners = await asyncio.gather(
         daemons(subject.cluster),
         read_figures(calls),
         read_jobs(calls, subject.now),
         read_hosts(calls),
         read_problems(calls),
+        read_owners(calls),
     )
     root = figures.root.id if figures.root is not None else ROOT_POOL
     (own, why), (pools, _) = await asyncio.gather(read_history(calls, span), read_history(calls, span, root))
     return {
         "daemons": rows,
+        "owners": owners,
         "problems": [*leader_problems(subject.cluster, rows), *problems_of(figures, jobs, hosts, why, told)],
         "figures": figures,
         "jobs": jobs,
