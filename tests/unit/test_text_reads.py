@@ -25,6 +25,7 @@ OF_OTHERS = {
     "jobmgr/core/task/status_rules.py": "Mesos tells exit codes and signals by the text of a status only",
     "peloton/mesos/session.py": "Mesos tells only by its text that a framework was removed",
     "peloton/present/failures.py": "gRPC tells only by its text why there is no connection",
+    "peloton/cli/spec_check.py": "a refusal tells only at the begin of its text which field it is about",
     "peloton/client/failures.py": "gRPC's status is a text; ours has field, value and what is right",
     "peloton/client/following.py": "gRPC tells only by its text that a channel was closed",
     "peloton/client/sync_async.py": "gRPC tells only by its text that a channel was closed",
