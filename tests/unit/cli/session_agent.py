@@ -39,8 +39,10 @@ class SessionAgent:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._tls = tls
-        variable = mesos.Environment.Variable(name="COLOUR", value="green")
-        command = mesos.CommandInfo(environment=mesos.Environment(variables=[variable]))
+        # A shell reads files of its home; what they start would read what tests type.
+        given = {"COLOUR": "green", "HOME": str(sandbox)}
+        variables = [mesos.Environment.Variable(name=name, value=value) for name, value in given.items()]
+        command = mesos.CommandInfo(environment=mesos.Environment(variables=variables))
         task = mesos.TaskInfo(task_id=mesos.TaskID(value=f"{JOB}-0-1"), command=command)
         self.run = AgentRun(RunLocation("S0", "F0", CONTAINER, sandbox), mesos.FrameworkInfo(), task)
         companions = Companions(Layout(sandbox), NOTHING)

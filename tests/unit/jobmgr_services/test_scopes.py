@@ -233,7 +233,12 @@ async def test_what_changes_something_is_in_the_audit_log(served: Served) -> Non
         "kind": "user",
         "roles": ["admin"],
         "method": "peloton.api.v0.job.JobManager/Create",
-        "object": {"job": OURS, "name": "hello", "pool": POOLS[2].id},
+        "object": {
+            "job": OURS,
+            "name": "hello",
+            "pool": POOLS[2].id,
+            "asks": {"instances": 3, "cpu": 0.1, "memory": 16.0},
+        },
         "pool": POOLS[2].id,
         "code": "OK",
     }

@@ -40,7 +40,7 @@ class Source:
         await self.answers.wait()
         if self.error is not None:
             raise self.error
-        return {"problems": [Problem("bad", self.text)], "daemons": ()}
+        return {"problems": [Problem("bad", self.text)], "daemons": (), "owners": ()}
 
     def page(self) -> Page:
         return Page("/", "overview.html", self.load, live=("problems", "daemons"))

@@ -34,8 +34,7 @@ PROMPT = "what now? "
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionAgent]:
-    monkeypatch.setenv("HOME", str(tmp_path))  # shells read files there
+def agent(tmp_path: Path) -> Iterator[SessionAgent]:
     (tmp_path / ".bashrc").write_text(f"PS1='{PROMPT}'\n")
     made = SessionAgent(tmp_path)
     yield made
