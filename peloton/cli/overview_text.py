@@ -16,7 +16,7 @@ from peloton.present.texts import clean
 
 BAR = 20
 NARROW_COLUMNS, NARROW_BAR = 60, 8
-"""Below so many columns of a terminal, bars are shorter."""
+"""Columns of a terminal below which bars are shorter."""
 MOST_LINES = 8
 """Lines of what is wrong."""
 

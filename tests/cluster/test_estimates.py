@@ -22,7 +22,7 @@ from .conftest import Harness, harness_of, wait_for
 pytestmark = pytest.mark.extended
 CORES = 12
 TASKS = 4
-"""So many fill the host."""
+"""Number of instances that fill the host."""
 RUN_SECONDS = 60
 """What each task takes: long, compared with the delays of daemons on a slow machine."""
 SECONDS = 300

@@ -224,7 +224,7 @@ def _ids_in(shards: frozenset[int]) -> Iterator[str]:
 
 
 def percentile(values: Sequence[float], of_100: int) -> float:
-    """Return the smallest value that so many of 100 values do not exceed; 0 where there is none."""
+    """Return a percentile: the smallest value that this part of 100 does not exceed; 0 without values."""
     return sorted(values)[max(-(-len(values) * of_100 // 100) - 1, 0)] if values else 0.0
 
 

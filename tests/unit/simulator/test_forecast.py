@@ -29,7 +29,7 @@ RUNNING, WAITING = job_id_of(0), job_id_of(1)
 
 
 def live(job_id: JobId, name: str = "j", limit: int = 0, service: bool = False, **task: int) -> LiveJob:
-    """Return a job of one instance that takes a whole host; `began`: it runs since so many seconds."""
+    """Return a job of one instance that takes a whole host; `began`: seconds for which it has run."""
     spec = SimJob(
         name, 0.0, "/a", Resources.of(4.0), 0.0, longest=limit, service=service, preemptible=False
     ).spec("p")
