@@ -39,8 +39,7 @@ def take_claim(lifecycle: Lifecycle, name: str, terms: Mapping[int, int], now: f
     gangs: dict[Gang, None] = {}
     for holder in lifecycle.leases.holders:
         for given in holder.unused():
-            if all(shard_of(run.job_id) in grown for run in given.runs):
-                holder.drop(given)
+            if holder.lose(given, [run for run in given.runs if shard_of(run.job_id) in grown]):
                 lifecycle.placements.abandon(given)
         gangs.update(
             (task.gang, None)

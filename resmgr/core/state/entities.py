@@ -251,6 +251,7 @@ class Holder:
         self._handovers: dict[str, Handover] = {}
         """Placements that it took, by the id of the host offer, oldest first."""
         self._offers: dict[Run, str] = {}
+        """The placement of each of their runs that it may still launch."""
 
     def keep(self, given: Iterable[Handover]) -> None:
         """Record the placements that it took.
@@ -275,6 +276,18 @@ class Holder:
         self._handovers.pop(given.offer_id, None)
         for run in given.runs:
             self._offers.pop(run, None)
+
+    def lose(self, given: Handover, runs: Iterable[Run]) -> bool:
+        """Note that runs of a placement that it took have another owner; drop it and return whether all have.
+
+        They may get others one after the other: a dead owner's shards are divided.
+        """
+        for run in runs:
+            self._offers.pop(run, None)
+        if any(run in self._offers for run in given.runs):
+            return False
+        self.drop(given)
+        return True
 
     def unused(self) -> list[Handover]:
         """Return the placements that it took and that are not known to be used.

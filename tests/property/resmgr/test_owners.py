@@ -30,6 +30,8 @@ class Walk(World):
         """Claims of hosts so far."""
         self.given: list[tuple[str, Handover]] = []
         """What each job manager has taken last."""
+        self.owned: set[str] = set()
+        """Claims of placements whose jobs were all of who took them."""
 
     def step(self, kind: int, seed: int) -> None:
         (self.enqueue_some, self.place_some, self.change_owner, self.take, self.take_back, self.go_away)[
@@ -73,6 +75,10 @@ class Walk(World):
                 task = self.scheduler.registry.find(run)
                 assert task is not None and task.state is TaskState.LAUNCHING and task.holder is holder
             self.given.append((name, each))
+            if {self.owner[shard_of(run.job_id)] for run in each.runs} == {name}:
+                self.owned.add(each.offer_id)
+            else:
+                self.owned.discard(each.offer_id)
 
     def take_back(self, seed: int) -> None:
         if self.given:
@@ -95,6 +101,10 @@ class Walk(World):
             assert {owners.of(task.job.id) for task in placement.tasks} == {placement.owner}
             assert all(task.placement is placement for task in placement.tasks)
             assert all(task.state is TaskState.PLACED for task in placement.tasks)
+        for holder in self.scheduler.leases.holders:
+            for handover in holder.unused():
+                owners_now = {self.owner[shard_of(run.job_id)] for run in handover.runs}
+                assert handover.offer_id not in self.owned or holder.name in owners_now, "a leaked claim"
         placed = sum(len(placement.tasks) for placement in placements)
         states = [task.state for task in self.scheduler.registry.iterate_in_steps()]
         assert placed == states.count(TaskState.PLACED)

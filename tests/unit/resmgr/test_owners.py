@@ -143,6 +143,20 @@ def test_what_an_owner_had_taken_returns_when_its_shard_has_another_one() -> Non
     assert world.taken(A) == [Run(OF_B, 0, 1)]
 
 
+def test_a_claim_is_abandoned_when_its_runs_have_got_several_other_owners() -> None:
+    """The shards of an owner that died are divided among the others."""
+    world = Shared()
+    first = next(job_id for which in range(9) if shard_of(job_id := job_in(UPPER, which)) != shard_of(OF_B))
+    world.ready(OF_B, first)
+    world.place_on("h1", Run(OF_B, 0, 1), Run(first, 0, 1))
+    assert len(world.taken(B)) == 2
+    world.claim(A, 9, range(shard_of(OF_B), shard_of(OF_B) + 1))
+    assert not world.scheduler.take_abandoned(), "it may launch the other one"
+    world.claim("jobmgr/c", 9, range(shard_of(first), shard_of(first) + 1))
+    assert [each.offer_id for each in world.scheduler.take_abandoned()] == ["offer-h1"]
+    assert (world.of(OF_B), world.of(first)) == (TaskState.READY, TaskState.READY)
+
+
 def test_what_a_process_had_taken_returns_when_it_owns_the_shard_anew() -> None:
     """Its session was over, and it has forgotten what it had taken."""
     world = Shared()
