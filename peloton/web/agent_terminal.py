@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx2
 
 from peloton.client.agent_calls import (
-    INPUT_HEADERS,
     LARGEST_ANSWER_BYTES,
     PATH,
     PLAIN_HEADERS,
@@ -24,7 +22,8 @@ from peloton.client.agent_calls import (
     refusal,
 )
 from peloton.config.agents import PLAIN, AgentAccess
-from peloton.errors import PelotonError, Unavailable
+from peloton.errors import NotFound, PelotonError, Unavailable
+from peloton.web.agent_input import AgentInput
 
 SHELL = command_info(
     ["export TERM=xterm-256color; if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi"]
@@ -68,26 +67,54 @@ class AgentTerminal:
         async with client.stream("POST", self._url, json=call, headers=STREAM_HEADERS) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise self._refusal(answer.status_code, await _head(answer))
-            typing = asyncio.create_task(self._send(client, records))
+            typing = asyncio.create_task(self._typed(records))
+            showing = asyncio.create_task(self._shown(answer, write))
             try:
-                output = Output(self)
-                async for piece in answer.aiter_raw():
-                    for _, data in output.feed(piece):
-                        await write(data)
+                await asyncio.wait((typing, showing), return_when=asyncio.FIRST_COMPLETED)
+                if not showing.done() and not await self._has_ended(client):
+                    raise typing.result()
+                await showing
             finally:
                 typing.cancel()
-                await asyncio.gather(typing, return_exceptions=True)
+                showing.cancel()
+                await asyncio.gather(typing, showing, return_exceptions=True)
 
-    async def _send(self, client: httpx2.AsyncClient, records: AsyncIterator[bytes]) -> None:
-        """Send input. A failure shows in the output too: the session ends."""
+    async def _shown(self, answer: httpx2.Response, write: Write) -> None:
+        output = Output(self)
+        async for piece in answer.aiter_raw():
+            for _, data in output.feed(piece):
+                await write(data)
+
+    async def _typed(self, records: AsyncIterator[bytes]) -> PelotonError:
+        """Pass on what is typed; return why the agent takes no more of it, which its shell's end may be."""
 
         async def body() -> AsyncIterator[bytes]:
             yield self.nested.first_record()
             async for record in records:
                 yield record
 
-        with suppress(httpx2.HTTPError):
-            await client.post(self._url, content=body(), headers=INPUT_HEADERS)
+        try:
+            answer = await AgentInput(self.host, self.port, self.seconds, self.access).send(body())
+        except OSError as error:
+            return self._deaf(str(error) or type(error).__name__)
+        if answer.status == httpx2.codes.UNAUTHORIZED:
+            return self._refusal(answer.status, b"")
+        if answer.status == httpx2.codes.OK:
+            return self._deaf("it was answered early")
+        return self._deaf(" ".join(answer.text.split()) or f"status {answer.status}")
+
+    def _deaf(self, why: str) -> PelotonError:
+        return Unavailable(f"{self} takes no more of what is typed, so the session is over: {why}")
+
+    async def _has_ended(self, client: httpx2.AsyncClient) -> bool:
+        """Return whether the shell has ended, or ends within the time of a call."""
+        try:
+            await self._end(client)
+        except httpx2.TimeoutException:
+            return False
+        except NotFound:  # its task has ended, and it with it
+            return True
+        return True
 
     async def _end(self, client: httpx2.AsyncClient) -> int:
         call: Json = self.nested.wait()

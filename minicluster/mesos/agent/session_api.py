@@ -156,19 +156,20 @@ class SessionApi:
         """Take the input of a session as it comes."""
         if request.method != "POST" or request.headers.get("content-type") != RECORDIO:
             return None
-        return _Input(self._sessions, connection, calls.negotiate(request))
+        return _Input(self._sessions, connection, request)
 
 
 class _Input:
-    """The standard input of a session, record by record."""
+    """The standard input of a session, record by record. A refusal does not wait for the end of the input."""
 
-    def __init__(self, sessions: Sessions, connection: Connection, media: MediaTypes | Response) -> None:
+    def __init__(self, sessions: Sessions, connection: Connection, request: Request) -> None:
         self._sessions = sessions
         self._connection = connection
-        self._media = media
+        self._request = request
+        self._media = calls.negotiate(request)
         self._records = RecordParser(_LONGEST_INPUT_BYTES)
         self._session: Session | None = None
-        self._refusal = media if isinstance(media, Response) else None
+        self._refusal = self._media if isinstance(self._media, Response) else None
         self._holding: asyncio.Task[None] | None = None
 
     def feed(self, data: bytes) -> None:
@@ -179,10 +180,13 @@ class _Input:
             for record in self._records.feed(data):
                 self._take(record, self._media)
                 if self._refusal is not None:
-                    return
+                    break
         except (MalformedStream, ValueError) as error:  # CallError is a ValueError
             self._refusal = refuse(400, str(error))
-        if self._session is not None and self._session.crowded and self._holding is None:
+        if self._refusal is not None:
+            self._connection.write(render(self._refusal, self._request))
+            self._connection.close()
+        elif self._session is not None and self._session.crowded and self._holding is None:
             self._connection.hold(True)
             self._holding = asyncio.get_running_loop().create_task(self._release(self._session))
 

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -335,6 +336,17 @@ def test_calls_that_make_no_sense(
         answer = client.post(url, content=body, headers=headers)
     assert answer.status_code == status and text in answer.text
     assert httpx2.get(url, trust_env=False).status_code == 405
+
+
+def test_input_is_refused_before_it_ends(agent: SessionAgent) -> None:
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**INPUT, "Host": "x"}.items())
+    with socket.create_connection(agent.address, timeout=SECONDS) as made:
+        made.sendall(f"POST /api/v1 HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        made.sendall(b"2\r\nx\n\r\n")
+        answer = b""
+        while piece := made.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"is not a decimal number" in answer
 
 
 TYPES = ("accept", "content-type", "message-accept", "message-content-type")
