@@ -70,9 +70,12 @@ class ResmgrClient:
             request.gangs.add().tasks.extend([resmgr_task(*task) for task in gang])
         return _refusals(await until_answered(self._client, ENQUEUE_GANGS, request), gangs)
 
-    async def withdraw(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, str]:
-        """Take tasks out; return why some stay."""
-        request = resmgrsvc_pb2.KillTasksRequest(tasks=[peloton_pb2.TaskID(value=each) for each in tasks])
+    async def withdraw(self, runs: Sequence[Run]) -> Mapping[TaskId, str]:
+        """Take runs out, but no newer ones; return why some stay."""
+        request = resmgrsvc_pb2.KillTasksRequest(
+            tasks=[peloton_pb2.TaskID(value=task_id(run.job_id, run.instance)) for run in runs],
+            runs=[run.run for run in runs],
+        )
         answer = await until_answered(self._client, WITHDRAW_TASKS, request, transient=(PelotonError,))
         return {e.killError.task.value: e.killError.message for e in answer.error if e.HasField("killError")}
 

@@ -99,10 +99,10 @@ class Enqueuer:
             self._post(Enqueued(job_id, runs))
 
     async def _withdraw(self, runs: list[tuple[JobId, RunOf]]) -> None:
-        tasks = [task_id(job_id, run[0]) for job_id, run in runs]
-        kept = await self._resmgr.withdraw(tasks)
+        kept = await self._resmgr.withdraw([Run(job_id, *run) for job_id, run in runs])
         gone: dict[JobId, list[RunOf]] = defaultdict(list)
-        for task, (job_id, run) in zip(tasks, runs, strict=True):
+        for job_id, run in runs:
+            task = task_id(job_id, run[0])
             if task in kept:
                 log.warning("resmgr does not withdraw %s: %s", task, kept[task])
             gone[job_id].append(run)

@@ -46,8 +46,8 @@ class PoolQueues(Protocol):
         """Queue gangs in a pool; return why some are refused, by position. Known runs are not refused."""
         ...
 
-    async def withdraw(self, tasks: Sequence[TaskId]) -> Mapping[TaskId, str]:
-        """Take tasks out; return why some stay. Repeated after any failure."""
+    async def withdraw(self, runs: Sequence[Run]) -> Mapping[TaskId, str]:
+        """Take runs out, but no newer ones; return why some stay. Repeated after any failure."""
         ...
 
     async def missing(self, waiting: Sequence[Compare]) -> Mapping[JobId, Sequence[RunOf]]:

@@ -20,7 +20,7 @@ from resmgr.core.placing.expiry import expire, expire_leases
 from resmgr.core.placing.handover import hand_over
 from resmgr.core.placing.owned import take_claim
 from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
-from resmgr.core.placing.runs import kill, observe
+from resmgr.core.placing.runs import ANY_RUN, kill, observe
 from resmgr.core.preemption.decide import Rules
 from resmgr.core.preemption.execution import Preemptor
 from resmgr.core.state.classes import ClassCapacities
@@ -231,9 +231,9 @@ class Scheduler:
         if task is not None:
             registry.saved[task] = max(at, registry.saved.get(task, at))
 
-    def kill(self, job_id: JobId, instance: int) -> None:
-        """Remove a task before it is launched. Raises NotFound and Refused."""
-        kill(self.lifecycle, job_id, instance)
+    def kill(self, job_id: JobId, instance: int, run: int = ANY_RUN) -> None:
+        """Remove a task before it is launched, unless it is a newer run. Raises NotFound and Refused."""
+        kill(self.lifecycle, job_id, instance, run)
 
     # Time.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import islice
+from itertools import chain, islice, repeat
 
 from peloton.clock import rfc3339
 from peloton.daemon.tracing import TRACES
@@ -14,6 +14,7 @@ from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc import resmgrsvc_pb2_grpc
 from peloton.rpc.claimed import Shards, divided, refusal, shards, task_refusal
+from resmgr.core.placing.runs import ANY_RUN
 from resmgr.core.state.entities import Gang, Holder, Task
 from resmgr.core.state.host_costs import cheapest_first
 from resmgr.core.state.needs import NewTask
@@ -225,13 +226,14 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             message = "tasks: [] is not a list of at least one task"
             errors.append(pb.KillTasksResponse.Error(killError=pb.KillTasksError(message=message)))
         mine = shards(context)
-        own, others = divided(mine, request.tasks, lambda task: task_refusal(mine, task.value))
-        for task, why in others:
+        asked = list(zip(request.tasks, chain(request.runs, repeat(ANY_RUN)), strict=False))
+        own, others = divided(mine, asked, lambda each: task_refusal(mine, each[0].value))
+        for (task, _), why in others:
             refused = pb.KillTasksError(task=task, message=why)
             errors.append(pb.KillTasksResponse.Error(killError=refused))
-        for task in own:
+        for task, run in own:
             try:
-                driver.scheduler.kill(*parse_task_id(task.value))
+                driver.scheduler.kill(*parse_task_id(task.value), run)
             except (NotFound, InvalidArgument) as missing:
                 found = pb.TasksNotFound(task=task, message=str(missing))
                 errors.append(pb.KillTasksResponse.Error(notFound=found))

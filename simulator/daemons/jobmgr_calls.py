@@ -253,14 +253,14 @@ class Instructions:
         return found
 
     def _send_withdraw(self, batch: list[Withdraw], done: Callable[[], None]) -> None:
-        tasks = [(item.job_id, run[0]) for item in batch for run in item.runs]
+        runs = [Run(item.job_id, *run) for item in batch for run in item.runs]
 
         def answered(answer: Any) -> None:
             for item in batch:
                 self._lane.post(Withdrawn(item.job_id, item.runs))
             done()
 
-        self._until_answered("resmgr", "on_withdraw", (tasks,), answered, (PelotonError,))
+        self._until_answered("resmgr", "on_withdraw", (runs,), answered, (PelotonError,))
 
     def _send_compare(self, batch: list[Compare], done: Callable[[], None]) -> None:
         (it,) = batch

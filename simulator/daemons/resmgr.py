@@ -97,19 +97,19 @@ class Resmgr:
         self.loop.wake()
         return refused
 
-    def on_withdraw(self, caller: Caller, reply: Reply, tasks: Sequence[tuple[JobId, int]]) -> Any:
-        """Take tasks out; return why some stay."""
+    def on_withdraw(self, caller: Caller, reply: Reply, runs: Sequence[Run]) -> Any:
+        """Take runs out, but no newer ones; return why some stay."""
         self._touch(caller)
 
-        def withdraw() -> Mapping[tuple[JobId, int], str]:
-            kept: dict[tuple[JobId, int], str] = {}
-            for job_id, instance in tasks:
+        def withdraw() -> Mapping[Run, str]:
+            kept: dict[Run, str] = {}
+            for run in runs:
                 try:
-                    self.scheduler.kill(job_id, instance)
+                    self.scheduler.kill(*run)
                 except (NotFound, InvalidArgument):
                     continue
                 except Refused as refused:
-                    kept[job_id, instance] = str(refused)
+                    kept[run] = str(refused)
             self.loop.wake()
             return kept
 

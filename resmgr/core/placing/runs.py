@@ -5,11 +5,14 @@ from __future__ import annotations
 from peloton.errors import NotFound, Refused
 from peloton.model.ids import JobId, Run, task_id
 from peloton.model.states import TaskState
+from resmgr.core.state.entities import Task
 from resmgr.core.state.lifecycle import Lifecycle
-from resmgr.core.state.task_states import BEFORE_LAUNCH, OBSERVED, STATES, Event
+from resmgr.core.state.task_states import BEFORE_LAUNCH, OBSERVED, ON_HOST, STATES, Event
 
 _PENDING, _PREEMPTING = TaskState.PENDING, TaskState.PREEMPTING
 _RUN, _END = Event.RUNNING, Event.END
+ANY_RUN = 0
+"""Names whichever run of an instance is held."""
 
 
 def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> bool:
@@ -20,7 +23,7 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
             _note_stranger(lifecycle, run, event)
         return False
     if event is _END:
-        lifecycle.forget(task)
+        _end(lifecycle, task)
         return True
     after = STATES.table.get((task.state, event))
     if after is None:
@@ -50,11 +53,33 @@ def _note_stranger(lifecycle: Lifecycle, run: Run, event: Event) -> None:
         lifecycle.strangers.note(run)
 
 
-def kill(lifecycle: Lifecycle, job_id: JobId, instance: int) -> None:
-    """Remove a task before it is launched. Raises NotFound, and Refused once it is launched."""
+def kill(lifecycle: Lifecycle, job_id: JobId, instance: int, run: int = ANY_RUN) -> None:
+    """Remove a task before it is launched. Raises NotFound, and Refused once it is launched.
+
+    A call may come late, or again: a run that is newer than the one that it names stays.
+    """
     task = lifecycle.registry.current(job_id, instance)
     if task is None:
         raise NotFound(f"no task {task_id(job_id, instance)} is known here")
+    if run != ANY_RUN and run < task.run:
+        raise NotFound(f"run {run} of task {task_id(job_id, instance)} is not known here, but run {task.run}")
     if task.state not in BEFORE_LAUNCH:
         raise Refused(f"task {task_id(job_id, instance)} is {task.state.name}: it is launched already")
+    _end(lifecycle, task)
+
+
+def _end(lifecycle: Lifecycle, task: Task) -> None:
+    """Forget a run; where the one before it is on a host yet, that one is the current one again.
+
+    jobmgr keeps a lost run that comes back. Where its replacement is enqueued again by a message that comes
+    late, that one is taken out once more.
+    """
+    current = not task.orphan
     lifecycle.forget(task)
+    registry = lifecycle.registry
+    before = registry.orphans.get(task.key._replace(run=task.run - 1)) if current else None
+    if before is None or before.state not in ON_HOST:
+        return
+    registry.reinstate(before)
+    if before.state is _PREEMPTING:
+        lifecycle.deadlines.set(before, before.since + lifecycle.limits.preempting)

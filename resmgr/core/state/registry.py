@@ -105,6 +105,16 @@ class Registry:
         task.orphan = True
         self.orphans[task.key] = task
 
+    def reinstate(self, task: Task) -> None:
+        """Make an orphan its instance's current run again: the one that replaced it is gone."""
+        task.job = job = self.job(task.job.id)
+        assert task.instance not in job.tasks, f"{task} beside {job.tasks[task.instance]}"
+        job.tasks[task.instance] = task
+        self._count += 1
+        self.states[task.state] += 1
+        task.orphan = False
+        del self.orphans[task.key]
+
     def remove(self, task: Task) -> None:
         """Forget a run."""
         self.ended += task.state in ON_HOST_TASK_STATES

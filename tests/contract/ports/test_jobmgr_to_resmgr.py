@@ -153,8 +153,15 @@ async def test_runs_that_are_not_held_are_missing(resmgr: Neighbour) -> None:
 
 async def test_withdrawn_tasks_are_missing(resmgr: Neighbour) -> None:
     assert not await resmgr.port.enqueue(resmgr.pool, [waiting(0), waiting(1)])
-    assert not await resmgr.port.withdraw([task_id(JOB, 0), task_id(JOB, 7)])
+    assert not await resmgr.port.withdraw([Run(JOB, 0, 1), Run(JOB, 7, 1)])
     assert dict(await resmgr.port.missing(compare(0, 2))) == {JOB: [(0, 1)]}
+
+
+async def test_a_withdrawal_that_comes_late_or_again_leaves_a_newer_run(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.enqueue(resmgr.pool, [waiting(0, run=2), waiting(1, run=2)])
+    for _ in range(2):
+        assert not await resmgr.port.withdraw([Run(JOB, 0, 1), Run(JOB, 1, 2)])
+        assert dict(await resmgr.port.missing(compare(0, 2, run=2))) == {JOB: [(1, 2)]}
 
 
 async def test_a_placement_is_handed_over_once(resmgr: Neighbour) -> None:
@@ -204,7 +211,7 @@ async def test_what_concerns_jobs_that_are_not_the_callers_is_left_out(alike: bo
         asked = [Compare(job, (Span(0, 1, 1),)) for job in (mine, theirs)]
         assert dict(await one.missing(asked)) == {theirs: [(0, 1)]}
         assert not await other.enqueue(made.pool, [gangs[0]])
-        kept = await one.withdraw([task_id(mine, 0), task_id(theirs, 0)])
+        kept = await one.withdraw([Run(mine, 0, 1), Run(theirs, 0, 1)])
         assert dict(kept) == {task_id(theirs, 0): why}
         assert dict(await one.missing(asked)) == {mine: [(0, 1)]}
         await one.settle([(Run(theirs, 0, 1), TaskState.SUCCEEDED)])

@@ -72,6 +72,15 @@ class Reference:
         else:
             record.orphan = True
 
+    def ended(self, task: Task) -> None:
+        """A run is gone: the one before it, where it is on a host yet, is the current one again."""
+        record = self.records[task]
+        self.removed(task)
+        before = record.key._replace(run=record.key.run - 1)
+        for other in self.records.values() if not record.orphan else ():
+            if other.key == before and other.state in ON_HOST:
+                other.orphan = False
+
     def removed(self, task: Task) -> None:
         record = self.records.pop(task)
         self.counts[record.pool] -= 1
@@ -274,8 +283,9 @@ class Reference:
         preemption = self.scheduler.limits.preemption
         for pool in self._subjects():
             entitled = pool.classes is None  # where the parts are not
+            limit = pool.limit if pool.parent is not None else None  # of the root, each class has its own
             for name, bound in (
-                ("used", pool.entitlement if entitled else pool.limit),
+                ("used", pool.entitlement if entitled else limit),
                 ("slack", pool.slack_entitlement if entitled else None),
                 ("firm", _less(pool.entitlement, pool.slack_entitlement) if entitled else None),
                 ("non_preemptible", pool.reservation if preemption and pool.whole is pool else None),

@@ -72,6 +72,8 @@ class Walk:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
+        self.named = Random(0)
+        """Chooses the runs that kills name."""
         self.scheduler = Scheduler(self._limits(), "stream")
         rules = Rules(strikes=rng.randint(1, 3), per_minute=rng.choice((None, 2)))
         self.preemptor = Preemptor(
@@ -165,7 +167,7 @@ class Walk:
             held = scheduler.registry.current(job, instance)
             run = self.runs[job, instance] + (held is None or again)
             gang.append(NewTask(job, instance, run, rng.choice(NEEDS) if mixed else needs))
-            if held is None or again:
+            if held is None or held.run < run:
                 fresh[Run(job, instance, run)] = gang[-1].needs
                 replaced += [held] if held is not None else []
         wrong = self._refused(leaf, list(fresh.values()))
@@ -294,7 +296,7 @@ class Walk:
         known = self.scheduler.observe(record.key, state, self.now)
         if state.terminal:
             assert known
-            self.reference.removed(task)
+            self.reference.ended(task)
             return
         allowed: set[Step]
         if state is S.KILLING:
@@ -313,16 +315,17 @@ class Walk:
     def kill(self) -> None:
         job, instance = self.rng.choice(list(self.runs))
         held = self.scheduler.registry.current(job, instance)
+        run = self.named.choice((0, self.runs[job, instance], max(self.runs[job, instance] - 1, 0)))
         try:
-            self.scheduler.kill(job, instance)
+            self.scheduler.kill(job, instance, run)
         except NotFound:
-            assert held is None
+            assert held is None or 0 < run < held.run
         except Refused:
             assert held is not None
             assert held.state in ON_HOST
         else:
-            assert held is not None
-            self.reference.removed(held)
+            assert held is not None and not 0 < run < held.run
+            self.reference.ended(held)
 
     def restore(self) -> None:
         job, instance = self.rng.choice(list(self.runs))

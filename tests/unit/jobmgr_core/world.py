@@ -139,8 +139,10 @@ class World:
     async def KillTasks(self, request: Any) -> Any:
         if isinstance(request, hostsvc_pb2.KillTasksRequest):
             return self._kill(request)
-        for task in request.tasks:
-            self.queued.pop(task.value, None)
+        for task, run in zip(request.tasks, request.runs, strict=True):
+            held = self.queued.get(task.value)
+            if held is not None and parse_mesos_task_id(held.taskId.value).run <= run:
+                del self.queued[task.value]
         return resmgrsvc_pb2.KillTasksResponse()
 
     async def KillAndReserveTasks(self, request: Any) -> Any:

@@ -10,6 +10,7 @@ from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
+from resmgr.core.state.task_states import Event
 from tests.unit.resmgr.world import JOB, OTHER_JOB, World, kinds, needs, proposal
 
 S = TaskState
@@ -103,6 +104,48 @@ def test_a_newer_run_makes_a_running_one_an_orphan_until_it_ends() -> None:
     assert world.cpu() == 20
     assert not world.scheduler.registry.orphans
     assert world.state(0) is S.READY
+
+
+@pytest.mark.parametrize("state", [S.RUNNING, S.PREEMPTING])
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_the_run_before_one_that_ends_counts_again(withdrawn: bool, state: TaskState) -> None:
+    """A lost run came back and was kept, and a message that came late enqueued its replacement again."""
+    world = World()
+    world.launch(0, of=needs(10))
+    if state is S.PREEMPTING:
+        world.scheduler.lifecycle.step(world.task(0), Event.PREEMPT, world.now)
+    world.enqueue(0, of=needs(20), run=2)
+    world.admit()
+    if withdrawn:
+        world.scheduler.kill(JOB, 0, 2)
+    else:
+        assert world.observe(0, S.KILLED, run=2)
+    assert not world.scheduler.registry.orphans
+    assert (world.task(0).run, world.state(0), world.cpu()) == (1, state, 10)
+    assert (len(world.scheduler.registry), world.pool().tasks) == (1, 1)
+    world.later(700)
+    assert world.state(0) is S.RUNNING, "a preemption that nobody carries out is given up"
+    assert world.observe(0, S.KILLED, run=1)
+    assert (len(world.scheduler.registry), world.pool().tasks, world.cpu()) == (0, 0, 0)
+
+
+def test_the_end_of_an_orphan_leaves_the_current_run() -> None:
+    world = World()
+    world.launch(0)
+    world.enqueue(0, run=2)
+    world.admit()
+    assert world.observe(0, S.LOST, run=1)
+    assert (world.task(0).run, world.state(0)) == (2, S.READY)
+
+
+def test_a_withdrawal_that_comes_late_leaves_a_newer_run() -> None:
+    world = World()
+    world.enqueue(0, run=2)
+    with pytest.raises(NotFound, match=f"run 1 of task {JOB}-0 is not known here, but run 2"):
+        world.scheduler.kill(JOB, 0, 1)
+    assert world.task(0).run == 2
+    world.scheduler.kill(JOB, 0, 3)
+    assert world.scheduler.registry.current(JOB, 0) is None, "a newer run would replace it"
 
 
 def test_an_orphan_that_was_never_launched_is_given_up_in_time() -> None:

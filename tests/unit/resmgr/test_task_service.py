@@ -252,6 +252,16 @@ async def test_kill_removes_waiting_tasks_and_names_the_state_of_others(shell: S
     assert "at least one task" in empty.error[0].killError.message
 
 
+@pytest.mark.parametrize("runs", [[], [0], [1], [1, 2]])
+async def test_a_kill_without_runs_is_of_whichever_is_held(shell: Shell, runs: list[int]) -> None:
+    """An older job manager names none. What is beyond the tasks does not count."""
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+    answer = await shell.tasks.KillTasks(pb.KillTasksRequest(tasks=task_ids(0), runs=runs), JOBMGR)
+    assert not answer.error
+    assert not await shell.states()
+
+
 async def test_labels_of_tasks_are_counted_by_host_from_when_they_are_placed(shell: Shell) -> None:
     pool = await shell.pool()
     gang = wire_gang(0, 1)

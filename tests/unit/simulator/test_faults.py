@@ -31,12 +31,20 @@ FOUND_BY = {
     "unknown-runs-live": 17,
 }
 """The first seed that finds each planted bug, as `make simulate-faults ARGS=--mutations` looks for it."""
+MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
+"""Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_the_invariants_hold_whatever_fails(part: int) -> None:
     failure = first_failure(SEEDS[part::4])
     assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
+
+
+@pytest.mark.parametrize(("seed", "faults", "jobs"), MENDED)
+def test_what_was_mended_holds(seed: int, faults: tuple[int, ...], jobs: tuple[int, ...]) -> None:
+    failure = attempt(draw(seed).only(faults, jobs))
+    assert failure is None, failure.error
 
 
 @pytest.mark.parametrize("name", sorted(FOUND_BY))
