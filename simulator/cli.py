@@ -13,11 +13,13 @@ import click
 from simulator.workloads.forms import FORMATS
 
 if TYPE_CHECKING:
+    from peloton.cli.session import Session
     from simulator.jobs import SimJob
     from simulator.results.figures import Figures
     from simulator.results.recorder import Record
     from simulator.simulation import Options, Simulation
     from simulator.workloads.audited import Durations
+    from simulator.workloads.cluster import ClusterSettings
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 MOST_SEEDS = 1000
@@ -42,7 +44,14 @@ MOST_JOBS = 2**32 - 1
     metavar="SECONDS",
     help="Of an audit log: how long batch jobs run of which the archive does not tell.",
 )
-@click.option("--cluster", type=FILE, required=True, help="Hosts and pools: YAML, or as a trace has them.")
+@click.option("--cluster", type=FILE, help="Hosts and pools: YAML, or as a trace has them.")
+@click.option("--live-hosts", is_flag=True, help="Hosts like those of the running cluster that are up.")
+@click.option("--live-pools", is_flag=True, help="Pools like those of the running cluster.")
+@click.option(
+    "--save-cluster",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the hosts and pools that are used, as a file for --cluster.",
+)
 @click.option("--resmgr", type=FILE, help="Settings of the resource manager, as YAML.")
 @click.option("--placement", type=FILE, help="Settings of the placement engines, as YAML.")
 @click.option("--compare", type=FILE, help="Hosts and pools of another cluster, to compare with.")
@@ -81,12 +90,17 @@ MOST_JOBS = 2**32 - 1
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write what becomes of each job and run, as JSON lines.",
 )
+@click.pass_obj
 def simulate(
+    session: Session,
     trace: Path,
     form: str,
     archive: Path | None,
     assume: float | None,
-    cluster: Path,
+    cluster: Path | None,
+    live_hosts: bool,
+    live_pools: bool,
+    save_cluster: Path | None,
     resmgr: Path | None,
     placement: Path | None,
     compare: Path | None,
@@ -106,20 +120,38 @@ def simulate(
     The decisions are those of the cores that run in the daemons, on a virtual clock. The same input gives the
     same result. With --compare, --compare-resmgr or --compare-placement two configurations are run on the
     same workload, and their differences are shown with the spread over the seeds.
+
+    Hosts and pools come from the file of --cluster, or from the running cluster by --live-hosts and
+    --live-pools.
     """
     from peloton.errors import PelotonError
     from simulator.results.charts import charts_of, compared_waits, write_charts
     from simulator.results.files import write_csv, write_page
+    from simulator.workloads.cluster import read_cluster
     from simulator.workloads.jobs import read_jobs
+    from simulator.workloads.live import write_cluster
 
     try:
         jobs = read_jobs(trace, form, most, _durations(archive, assume))
-        first = _runs(jobs, _Files(cluster, resmgr, placement), seeds, jitter, days, decisions)
+        given = _cluster(session, cluster, live_hosts, live_pools)
+        if save_cluster is not None:
+            write_cluster(save_cluster, given)
+        first = _runs(jobs, _Configuration(given, resmgr, placement), seeds, jitter, days, decisions)
         record, figures = first[0]
         charts = charts_of(record)
         if compare is not None or compare_resmgr is not None or compare_placement is not None:
-            files = _Files(compare or cluster, compare_resmgr or resmgr, compare_placement or placement)
-            other = _runs(jobs, files, seeds, jitter, days, None)
+            other = _runs(
+                jobs,
+                _Configuration(
+                    given if compare is None else read_cluster(compare),
+                    compare_resmgr or resmgr,
+                    compare_placement or placement,
+                ),
+                seeds,
+                jitter,
+                days,
+                None,
+            )
             _show_comparison([each for _, each in first], [each for _, each in other])
             charts.append(compared_waits(record, other[0][0]))
         else:
@@ -127,7 +159,7 @@ def simulate(
         if folder is not None:
             write_csv(folder, record, figures)
         if page is not None:
-            write_page(page, f"{trace.name} on {cluster.name}", record, figures, charts)
+            write_page(page, f"{trace.name} on {_name(cluster, live_hosts)}", record, figures, charts)
         if plots is not None:
             write_charts(plots, charts)
     except (PelotonError, OSError) as error:
@@ -141,17 +173,44 @@ def _durations(archive: Path | None, assume: float | None) -> Durations:
     return Durations({} if archive is None else jobs_by_id(archive), assume or 0.0)
 
 
-class _Files(NamedTuple):
-    """What describes a configuration."""
+def _cluster(session: Session, file: Path | None, live_hosts: bool, live_pools: bool) -> ClusterSettings:
+    """Return the hosts and pools: of the file, or of the running cluster where that is asked for.
 
-    cluster: Path
+    Raises UsageError, CallFailed, Refused, InvalidArgument, ConfigError, OSError.
+    """
+    from peloton.cli.live_cluster import read_hosts, read_pools
+    from simulator.workloads.cluster import ClusterSettings, read_cluster
+    from simulator.workloads.live import hosts_like, pools_like
+
+    if file is None and not live_hosts:
+        raise click.UsageError("no hosts: give --cluster FILE, --live-hosts, or both for the pools of FILE")
+    if file is not None and live_hosts and live_pools:
+        raise click.UsageError(
+            f"--cluster {file} has nothing left to say beside --live-hosts and --live-pools: "
+            "leave it out, or one of these"
+        )
+    written = None if file is None else read_cluster(file)
+    return ClusterSettings(
+        hosts=hosts_like(read_hosts(session)) if written is None or live_hosts else written.hosts,
+        pools=pools_like(read_pools(session)) if live_pools else () if written is None else written.pools,
+    )
+
+
+def _name(file: Path | None, live_hosts: bool) -> str:
+    return "the running cluster" if file is None or live_hosts else file.name
+
+
+class _Configuration(NamedTuple):
+    """What is simulated."""
+
+    cluster: ClusterSettings
     resmgr: Path | None
     placement: Path | None
 
 
 def _runs(
     jobs: Sequence[SimJob],
-    files: _Files,
+    given: _Configuration,
     seeds: int,
     jitter: float,
     days: float,
@@ -159,7 +218,7 @@ def _runs(
 ) -> list[tuple[Record, Figures]]:
     """Run a configuration with each seed."""
     return [
-        _run(_delayed(jobs, seed, jitter), files, seed, days, None if seed else decisions)
+        _run(_delayed(jobs, seed, jitter), given, seed, days, None if seed else decisions)
         for seed in range(seeds)
     ]
 
@@ -176,18 +235,17 @@ def _delayed(jobs: Sequence[SimJob], seed: int, jitter: float) -> list[SimJob]:
 
 
 def _run(
-    jobs: Sequence[SimJob], files: _Files, seed: int, days: float, decisions: Path | None
+    jobs: Sequence[SimJob], given: _Configuration, seed: int, days: float, decisions: Path | None
 ) -> tuple[Record, Figures]:
     from simulator.results.decisions import follow
     from simulator.results.figures import figures_of
     from simulator.results.recorder import Recorder
     from simulator.simulation import Simulation
-    from simulator.workloads.cluster import hosts_of, pools_of, read_cluster
+    from simulator.workloads.cluster import hosts_of, pools_of
 
-    settings = read_cluster(files.cluster)
-    hosts = hosts_of(settings)
-    pools = pools_of(settings, hosts, [job.pool for job in jobs])
-    simulation = Simulation(hosts, pools, jobs, _options(files))
+    hosts = hosts_of(given.cluster)
+    pools = pools_of(given.cluster, hosts, [job.pool for job in jobs])
+    simulation = Simulation(hosts, pools, jobs, _options(given))
     recorder = Recorder(simulation)
     if seed:
         random = Random(seed)
@@ -221,11 +279,11 @@ def _run_with_progress(simulation: Simulation, days: float) -> None:
         simulation.run(most)
 
 
-def _options(files: _Files) -> Options:
+def _options(given: _Configuration) -> Options:
     """Return the options of the daemons, by their settings where they are given."""
     from simulator.settings import options_of
 
-    return options_of(files.resmgr, files.placement)
+    return options_of(given.resmgr, given.placement)
 
 
 def _show(figures: Figures, jobs: int) -> None:

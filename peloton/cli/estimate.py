@@ -6,6 +6,7 @@ from collections.abc import Callable, MutableMapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from peloton.cli.live_cluster import PATIENCE_SECONDS, host_answers, pool_answers
 from peloton.cli.session import Session
 from peloton.client.extensions import ESTIMATES, START, extension
 from peloton.client.rpcs import RPCS
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from peloton.model.job import JobSpec
     from peloton.model.live_state import LiveState
 
-PATIENCE_SECONDS = 5.0
 KEPT_SECONDS = 60.0
 _KEPT = "peloton.estimate"
 PLANNED = "ffffffff-ffff-4fff-bfff-ffffffffffff"
@@ -71,28 +71,12 @@ def _estimated(session: Session, job_id: str, planned: JobSpec | None) -> StartE
 
 def read_state(session: Session) -> LiveState:
     """Return the state of the cluster. Raises CallFailed, Refused."""
-    from peloton.api.v0.host import host_pb2
-    from peloton.api.v0.host.svc import host_svc_pb2
-    from peloton.api.v0.respool import respool_pb2
-    from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
     from peloton.private.jobmgr.forecast import forecast_pb2
     from peloton.wire.live_state import live_state_from
 
     request = forecast_pb2.ListLiveJobsRequest()
     jobs = session.call(RPCS.forecast_svc.ListLiveJobs, request, timeout=PATIENCE_SECONDS)
-    pools = session.call(RPCS.respool_svc.Query, respool_pb2.QueryRequest(), timeout=PATIENCE_SECONDS)
-    up = host_svc_pb2.QueryHostsRequest(host_states=[host_pb2.HOST_STATE_UP])
-    hosts = session.call_clusters(RPCS.host_svc.QueryHosts, up)
-    amounts = session.call_clusters(
-        RPCS.hostmgr_v1alpha_svc.GetHostCache, hostmgr_svc_pb2.GetHostCacheRequest()
-    )
-    return live_state_from(
-        jobs,
-        pools.resourcePools,
-        [host for answer in hosts for host in answer.host_infos],
-        [each for answer in amounts for each in answer.summaries],
-        _ended(session),
-    )
+    return live_state_from(jobs, pool_answers(session), *host_answers(session), _ended(session))
 
 
 def _ended(session: Session) -> list[JobSummary]:

@@ -10,6 +10,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.model.ids import ROOT_POOL
 from peloton.model.live_state import LiveHost, LiveState, Ran
+from peloton.model.pool import PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.private.hostmgr.v1alpha.svc import hostmgr_svc_pb2
 from peloton.private.jobmgr.forecast import forecast_pb2
@@ -28,20 +29,28 @@ def live_state_from(
     """Decode what the daemons tell. Raises InvalidArgument."""
     return LiveState(
         now=jobs.now,
-        hosts=tuple(_hosts(hosts, amounts)),
-        pools=tuple(pool_config(pool.id.value, pool.config) for pool in pools if pool.id.value != ROOT_POOL),
+        hosts=live_hosts(hosts, amounts),
+        pools=live_pools(pools),
         jobs=tuple(map(live_job_from, jobs.jobs)),
         ended=tuple(_ran(ended)),
     )
 
 
-def _hosts(
+def live_pools(pools: Iterable[respool_pb2.ResourcePoolInfo]) -> tuple[PoolConfig, ...]:
+    """Decode the pools below the root."""
+    return tuple(pool_config(pool.id.value, pool.config) for pool in pools if pool.id.value != ROOT_POOL)
+
+
+def live_hosts(
     hosts: Iterable[host_pb2.HostInfo], amounts: Iterable[hostmgr_svc_pb2.GetHostCacheResponse.Summary]
-) -> Iterator[LiveHost]:
+) -> tuple[LiveHost, ...]:
+    """Decode the hosts whose amounts are known."""
     found = {each.hostname: Resources.of(**dict.fromkeys(KINDS, 0.0) | _amounts(each)) for each in amounts}
-    for host in hosts:
-        if host.hostname in found:
-            yield LiveHost(host.hostname, found[host.hostname], labels_from(host.labels))
+    return tuple(
+        LiveHost(host.hostname, found[host.hostname], labels_from(host.labels))
+        for host in hosts
+        if host.hostname in found
+    )
 
 
 def _amounts(summary: hostmgr_svc_pb2.GetHostCacheResponse.Summary) -> dict[str, float]:

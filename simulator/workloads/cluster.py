@@ -5,7 +5,7 @@ Raises ConfigError with the field of what is wrong, InvalidArgument with the fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from pydantic import Field
 from peloton.config.base import Settings
 from peloton.config.loading import validated
 from peloton.errors import InvalidArgument
+from peloton.model.constraint import Label
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType, child_path
 from peloton.model.resources import KINDS, Resources, milli, total
@@ -38,8 +39,8 @@ class HostsSettings(Settings):
     """MB of each."""
     gpu: Amount = 0.0
     """GPUs of each."""
-    labels: Mapping[str, str] = Field(default_factory=dict)
-    """Attributes, which constraints see."""
+    labels: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    """Attributes, which constraints see: a value, or several."""
 
 
 class KindSettings(Settings):
@@ -98,7 +99,7 @@ def hosts_of(settings: ClusterSettings) -> list[HostSpec]:
         HostSpec(
             f"host-{number}-{at}",
             Resources.of(kind.cpu, kind.memory, kind.disk, kind.gpu),
-            tuple(kind.labels.items()),
+            tuple(_labels(kind.labels)),
         )
         for number, kind in enumerate(settings.hosts)
         for at in range(kind.count)
@@ -106,6 +107,12 @@ def hosts_of(settings: ClusterSettings) -> list[HostSpec]:
     if len(found) > MAX_HOSTS:
         raise InvalidArgument("hosts", len(found), f"at most {MAX_HOSTS} hosts")
     return found
+
+
+def _labels(given: Mapping[str, str | tuple[str, ...]]) -> Iterator[Label]:
+    for key, values in given.items():
+        for value in (values,) if isinstance(values, str) else values:
+            yield key, value
 
 
 def pools_of(settings: ClusterSettings, hosts: Sequence[HostSpec], named: Iterable[str]) -> list[PoolConfig]:
