@@ -73,7 +73,8 @@ async def _serve(daemon: Hostmgr, parts: Parts, term: int) -> AsyncIterator[None
     watches = Watches(manager.status_updates, manager.hosts)
     if term > 1:
         manager.postpone_claims(daemon.settings.reservations.takeover)
-    problems = HostProblems(manager.hosts, parts.maintenance.hosts.records, daemon.clock)
+    refused = manager.backend.problems
+    problems = HostProblems(manager.hosts, parts.maintenance.hosts.records, daemon.clock, refused)
     try:
         with daemon.problems.telling("how the hosts are", problems.now):
             async with daemon.serving(*services(daemon, parts, mover, watches)):

@@ -17,6 +17,7 @@ from hostmgr.core.state.columns import Agent
 from hostmgr.core.state.offers import Offer, OfferedVolume
 from hostmgr.core.state.operations import HostOperation
 from peloton.model.ids import MesosTaskId
+from peloton.model.problems import Problem
 from peloton.model.task import Launch
 
 
@@ -93,8 +94,12 @@ class Backend(Protocol):
         """Decline offers."""
         ...
 
-    def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
-        """Kill runs, given as (run, agent id or empty)."""
+    def kill(self, runs: Iterable[tuple[MesosTaskId, str]], maintenance: bool = False) -> None:
+        """Kill runs, given as (run, agent id or empty).
+
+        Those that are killed for the `maintenance` of their hosts may be kept by a rule of the cluster: they
+        end as soon as it allows it, and `problems` tells of them meanwhile.
+        """
         ...
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
@@ -116,6 +121,10 @@ class Backend(Protocol):
 
         `runs` are given as (run, agent id), `at` in nanoseconds since 1970.
         """
+        ...
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what waits for somebody to do something about it, in the cluster's own words."""
         ...
 
     async def drain(self) -> None:

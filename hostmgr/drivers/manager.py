@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from prometheus_client import Counter, Gauge
 
@@ -179,20 +179,24 @@ class HostManager:
         if TRACES.on:
             self._traced.launched(runs, hostname)
 
-    def kill(self, runs: Iterable[MesosTaskId]) -> None:
+    def kill(self, runs: Iterable[MesosTaskId], maintenance: bool = False) -> None:
         """Kill runs, known here or not. Raises Unavailable without a connection."""
         self.require_connection()
-        kill = self.core.kills.plan(runs)
-        self.backend.kill(kill.runs)
+        kill = self.core.kills.plan(runs, maintenance)
+        self.backend.kill(kill.runs, maintenance)
         self.core.kills.sent(kill)
 
-    def kill_and_hold(self, runs: Mapping[MesosTaskId, HoldRequest]) -> None:
+    def kill_and_hold(
+        self, runs: Mapping[MesosTaskId, HoldRequest], maintained: Collection[MesosTaskId] = ()
+    ) -> None:
         """Kill runs, and hold room of a host for the next run of the instance of each, given by run.
 
         Raises Unavailable without a connection; then nothing is held. Where too many hosts are held, the runs
         are killed all the same.
         """
-        self.kill(runs)
+        for maintenance in (False, True):
+            if part := [run for run in runs if (run in maintained) is maintenance]:
+                self.kill(part, maintenance)
         made = self.core.kills.hold(runs, self.clock.monotonic())
         HELD.inc(made.held)
         if made.refused:
@@ -210,7 +214,7 @@ class HostManager:
         """
         for kill in self.core.kills.to_repeat():
             self.require_connection()
-            self.backend.kill(kill.runs)
+            self.backend.kill(kill.runs, kill.maintenance)
             await self.room()
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:

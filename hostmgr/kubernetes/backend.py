@@ -32,6 +32,7 @@ from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
 from hostmgr.kubernetes.manifest import PodRules, claim_of, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
+from hostmgr.kubernetes.problems import eviction_problems
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
 from hostmgr.kubernetes.secrets import SecretSweeper
@@ -46,6 +47,7 @@ from peloton.kubernetes.reflector import Change, Changed, Removed, Replaced
 from peloton.kubernetes.tasks import until_first_ends
 from peloton.model.backoff import exponential
 from peloton.model.ids import MesosTaskId
+from peloton.model.problems import Problem
 from peloton.model.task import Launch
 
 TICK_SECONDS = 1.0
@@ -299,11 +301,14 @@ class KubernetesBackend:
                 self._core.void(room.node)
         self._wake.set()
 
-    def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
-        """Delete the pods of runs. Raises Unavailable."""
+    def kill(self, runs: Iterable[tuple[MesosTaskId, str]], maintenance: bool = False) -> None:
+        """Delete the pods of runs, or evict them for maintenance. Raises Unavailable."""
         self._require_connection()
         for run, _ in runs:
-            self._core.kill(run)
+            if maintenance:
+                self._core.evict(run)
+            else:
+                self._core.kill(run)
         self._wake.set()
 
     def shut_down(self, executors: Iterable[tuple[str, str]]) -> None:
@@ -329,6 +334,10 @@ class KubernetesBackend:
     ) -> Sequence[StatusEvent]:
         """Return the statuses of runs whose namespace was deleted."""
         return [killed_with_namespace(*run, self._rules.namespace, at) for run in runs]
+
+    def problems(self) -> Sequence[Problem]:
+        """Return the evictions that wait."""
+        return tuple(eviction_problems(self._core.evictions.waiting(), self._messages.hostname))
 
     async def drain(self) -> None:
         """Wait for room for more calls. Raises Unavailable."""

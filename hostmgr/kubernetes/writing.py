@@ -12,7 +12,14 @@ from typing import Any, NoReturn
 from prometheus_client import Counter
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.instructions import Create, Delete, DeleteSecret, DeleteVolume, Instruction
+from hostmgr.kubernetes.core.instructions import (
+    Create,
+    Delete,
+    DeleteSecret,
+    DeleteVolume,
+    Evict,
+    Instruction,
+)
 from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
 from hostmgr.kubernetes.core.states import RunState
 from hostmgr.kubernetes.core.volumes import claim_of
@@ -109,6 +116,8 @@ class PodWriter:
             self._measure()
             if isinstance(instruction, Create):
                 await self._create(instruction.run)
+            elif isinstance(instruction, Evict):
+                await self._evict(instruction)
             elif isinstance(instruction, DeleteSecret):
                 await self._delete_secret(instruction.run)
             elif isinstance(instruction, DeleteVolume):
@@ -214,6 +223,38 @@ class PodWriter:
                 log.error("the pod of %s was not deleted: %s", instruction.run, error)
                 return
         CALLS.labels("delete", "done").inc()
+
+    async def _evict(self, instruction: Evict) -> None:
+        """Evict a pod that is not deleted meanwhile. What is refused, or not answered, is tried again later.
+
+        An API server answers 500 where two budgets are about one pod, so that this ends no connection.
+        """
+        run, uid = instruction.run, instruction.uid
+        if run not in self._core.evictions:
+            return
+        self._fence()
+        try:
+            await self._client.call("POST", f"{self._path}/{run}/eviction", self._eviction(run, uid))
+        except Unavailable as error:
+            self._core.eviction_refused(run, uid, str(error), answered=False)
+        except ApiError as error:
+            if error.status in (_NOT_FOUND, _CONFLICT, _GONE):  # it is gone, or another one
+                self._core.evicted(run)
+                return
+            CALLS.labels("evict", "refused").inc()
+            log.warning("the pod of %s is not evicted: %s", run, error)
+            self._core.eviction_refused(run, uid, str(error), forbidden=error.status == _FORBIDDEN)
+        else:
+            CALLS.labels("evict", "done").inc()
+            self._core.evicted(run)
+
+    def _eviction(self, run: MesosTaskId, uid: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": run, "namespace": self._namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
 
     async def _again(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Make a call, a few times where it is not answered. Raises ApiError, Unavailable."""

@@ -35,6 +35,7 @@ from peloton.mesos.connection import Handler, MesosDriver
 from peloton.mesos.detector import MasterAddress
 from peloton.mesos.stream import Event
 from peloton.model.ids import MesosTaskId
+from peloton.model.problems import Problem
 from peloton.model.task import Launch
 
 REFUSE_SECONDS = 0.0
@@ -124,8 +125,8 @@ class MesosBackend:
         """Write one DECLINE. Raises Unavailable."""
         self._send(self._subscribed().decline(offer_ids))
 
-    def kill(self, runs: Iterable[tuple[MesosTaskId, str]]) -> None:
-        """Write a KILL for each run. Raises Unavailable."""
+    def kill(self, runs: Iterable[tuple[MesosTaskId, str]], maintenance: bool = False) -> None:
+        """Write a KILL for each run, whatever it is for. Raises Unavailable."""
         calls = self._subscribed()
         self._send(*(calls.kill(run, agent_id) for run, agent_id in runs))
 
@@ -148,6 +149,10 @@ class MesosBackend:
     ) -> Sequence[StatusEvent]:
         """Return the statuses that a Mesos master records and does not send."""
         return [killed_with_framework(*run, framework_id, at) for run in runs]
+
+    def problems(self) -> Sequence[Problem]:
+        """Return nothing: a Mesos master carries out what it is asked for."""
+        return ()
 
     async def drain(self) -> None:
         """Wait for room for more calls. Raises Unavailable."""

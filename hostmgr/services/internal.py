@@ -156,7 +156,8 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             answer.error.killFailure.message = why
             answer.error.killFailure.taskIds.append(each)
         try:
-            await kill(self._manager, self._reconciliation, [each.value for each in own])
+            runs = [each.value for each in own]
+            await kill(self._manager, self._reconciliation, runs, request.maintenance)
         except Refused as error:
             answer.error.killFailure.message = str(error)
             answer.error.killFailure.taskIds.extend(own)
@@ -192,7 +193,8 @@ class InternalHosts(WatchMethods, OperationMethods, MaintenanceMethods):
             answer.error.killFailure.taskIds.append(each.taskId)
         try:
             runs = {each.taskId.value: hold for each, hold in own}
-            await kill_and_hold(self._manager, self._reconciliation, runs)
+            maintained = frozenset(each.taskId.value for each, _ in own if each.maintenance)
+            await kill_and_hold(self._manager, self._reconciliation, runs, maintained)
         except Refused as error:
             answer.error.killFailure.message = str(error)
             answer.error.killFailure.taskIds.extend(each.taskId for each, _ in own)

@@ -28,17 +28,26 @@ Thing = TypeVar("Thing")
 
 
 class HostProblems:
-    """Looks at the holds, claims and maintenance of one Mesos cluster's hosts."""
+    """Looks at the holds, claims and maintenance of one cluster's hosts, and at what it refuses."""
 
-    def __init__(self, hosts: Hosts, records: Records, clock: Clock) -> None:
+    def __init__(
+        self,
+        hosts: Hosts,
+        records: Records,
+        clock: Clock,
+        refused: Callable[[], Sequence[Problem]] = lambda: (),
+    ) -> None:
+        """`refused` returns what the cluster manager does not do."""
         self._hosts = hosts
         self._records = records
         self._clock = clock
+        self._refused = refused
 
     async def now(self) -> list[Problem]:
         """Return what is wrong with them."""
         now, wall = self._clock.monotonic(), self._clock.wall()
         return [
+            *self._refused(),
             *_named(self._hosts.holds.made_before(now - HELD_SECONDS), "hold", lambda hold: _hold(hold, now)),
             *_named(
                 self._hosts.claims.acquired_before(now - CLAIMED_SECONDS),

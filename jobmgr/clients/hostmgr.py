@@ -72,9 +72,10 @@ class KillsClient:
     def __init__(self, client: Caller) -> None:
         self._client = client
 
-    async def kill(self, runs: Collection[Run]) -> Failures | None:
+    async def kill(self, runs: Collection[Run], maintenance: bool = False) -> Failures | None:
         """Kill runs."""
-        request = hostsvc_pb2.KillTasksRequest(taskIds=[run_id(mesos_task_id(*run)) for run in runs])
+        ids = [run_id(mesos_task_id(*run)) for run in runs]
+        request = hostsvc_pb2.KillTasksRequest(taskIds=ids, maintenance=maintenance)
         answer = await until_answered(self._client, KILL_TASKS, request)
         if not answer.HasField("error"):
             return None
@@ -262,6 +263,7 @@ def _held_kill_to(kill: HeldKill) -> hostsvc_pb2.KillAndReserveTasksRequest.Entr
         hostToReserve=kill.host,
         room=None if kill.next_spec is None else _room_to(kill.next_spec),
         freed=None if kill.killed_spec is None else _room_to(kill.killed_spec),
+        maintenance=kill.maintenance,
     )
 
 

@@ -14,6 +14,7 @@ from prometheus_client import Counter
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.instructions import RenewHolds
+from jobmgr.core.task.maintained import is_for_maintenance
 from jobmgr.core.task.returns import returns_to
 from jobmgr.drivers.kill import kill
 from jobmgr.drivers.retry import Bucket, for_ever
@@ -62,7 +63,7 @@ class HoldKeeper:
             runs = dict(await queue.take(self._kills.share(HOLDS_PER_CALL)))
             await self._kills.pay(len(runs))
             back = {run: host for run, host in runs.items() if self._comes_back(run, host)}
-            await kill(self._hostmgr, [run for run in runs if run not in back])
+            await kill(self._hostmgr, [run for run in runs if run not in back], self._job)
             await self._kill_and_hold(back)
 
     async def _kill_and_hold(self, runs: Mapping[Run, str]) -> None:
@@ -81,10 +82,10 @@ class HoldKeeper:
         job = self._job(run.job_id)
         task = job.task(run.instance) if job is not None else None
         if job is None or task is None:
-            return HeldKill(run, host, None, None)
+            return HeldKill(run, host, None, None, False)
         next_ = _spec(job, run.instance, task.desired_config_version)
         killed = _spec(job, run.instance, task.config_version) if task.run == run.run else None
-        return HeldKill(run, host, next_, killed)
+        return HeldKill(run, host, next_, killed, is_for_maintenance(job, run))
 
     def _comes_back(self, run: Run, host: str) -> bool:
         """Return whether the instance of a run is to come back to a host, and is not launched again yet."""

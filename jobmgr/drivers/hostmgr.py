@@ -77,7 +77,7 @@ class HostDrivers:
             engine.shards.holds,
         )
         self._launchers[cluster] = launcher
-        killer = Killer(hostmgr, self._kills, self._shut_downs)
+        killer = Killer(hostmgr, lanes.job, self._kills, self._shut_downs)
         keeper = HoldKeeper(hostmgr, lanes.job, self._kills, engine.shards.takes)
         draining = DrainingHosts(hostmgr, lanes.post, self._kill_gate, cluster)
         readings = RunReadings(hostmgr, lanes.post, cluster)

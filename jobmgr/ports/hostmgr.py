@@ -67,8 +67,8 @@ class Failures(NamedTuple):
 class Kills(Protocol):
     """Ends of runs. Each is repeated until hostmgr answers."""
 
-    async def kill(self, runs: Collection[Run]) -> Failures | None:
-        """Kill runs."""
+    async def kill(self, runs: Collection[Run], maintenance: bool = False) -> Failures | None:
+        """Kill runs; for the `maintenance` of their hosts where their cluster allows it, later otherwise."""
         ...
 
     async def shut_down(self, runs: Sequence[tuple[Run, str]]) -> None:
@@ -89,6 +89,8 @@ class HeldKill(NamedTuple):
     """What the instance's next run asks for."""
     killed_spec: TaskSpec | None
     """What the killed run gives back."""
+    maintenance: bool = False
+    """Whether it is killed for the maintenance of its host."""
 
 
 class Hold(NamedTuple):
@@ -101,8 +103,8 @@ class Hold(NamedTuple):
 class Holds(Protocol):
     """Room of hosts that is held for instances. Each call but `holds` is repeated until hostmgr answers."""
 
-    async def kill(self, runs: Collection[Run]) -> Failures | None:
-        """Kill runs."""
+    async def kill(self, runs: Collection[Run], maintenance: bool = False) -> Failures | None:
+        """Kill runs; for the `maintenance` of their hosts where their cluster allows it, later otherwise."""
         ...
 
     async def kill_and_hold(self, kills: Sequence[HeldKill]) -> str:

@@ -30,6 +30,8 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 """Largest message of a WebSocket; an API server sends pieces of 32 KiB."""
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+DISRUPTION_BUDGET = "DisruptionBudget"
+"""The reason of an eviction that a PodDisruptionBudget forbids for now."""
 _TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -237,6 +239,8 @@ def _query(params: Mapping[str, str | int | bool]) -> dict[str, str]:
 
 def _checked(server: str, status: int, content: bytes) -> dict[str, Any]:
     """Return the object of an answer. Raises ApiError, and Unavailable where a later try may succeed."""
+    if status == HTTPStatus.TOO_MANY_REQUESTS and (budget := _budget(content)):
+        raise ApiError(status, DISRUPTION_BUDGET, budget)
     if status in _TEMPORARY:
         raise Unavailable(f"{server}: HTTP status {status}: {_message(content)}")
     if status >= 300:
@@ -245,6 +249,17 @@ def _checked(server: str, status: int, content: bytes) -> dict[str, Any]:
         except Unavailable:
             raise ApiError(status, "", f"HTTP status {status}: {_message(content)}") from None
     return _object(content)
+
+
+def _budget(content: bytes) -> str:
+    """Return what a PodDisruptionBudget says against an eviction; empty where there is no such cause."""
+    try:
+        status = _object(content)
+    except Unavailable:
+        return ""
+    causes = (status.get("details") or {}).get("causes") or ()
+    texts = [str(each.get("message", "")) for each in causes if each.get("reason") == DISRUPTION_BUDGET]
+    return " ".join([str(status.get("message", "")), *texts]) if texts else ""
 
 
 def _message(content: bytes) -> str:

@@ -173,6 +173,7 @@ async def everything(rights: Rights) -> None:
         await _relaunch(rights, leader, run)
         await _have_a_volume(rights, leader)
         await _maintain(leader)
+        await _evict(leader)
         backend.kill([(run, "")])
         await leader.ends(run)
         await _gone(rights, run)
@@ -222,6 +223,15 @@ async def _maintain(leader: Recorder) -> None:
     machine = Machine(agents[0].hostname, agents[0].ip)
     await leader.backend.change_schedule([machine], [])
     await leader.backend.change_schedule([], [machine])
+
+
+async def _evict(leader: Recorder) -> None:
+    run = leader.run(3)
+    await leader.until(lambda: leader.offers, "an offer")
+    leader.launch(leader.task("sleep 1000", 3))
+    await leader.runs(run)
+    leader.backend.kill([(run, "")], maintenance=True)
+    await leader.ends(run)
 
 
 async def _gone(rights: Rights, run: str) -> None:

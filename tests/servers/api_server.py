@@ -32,12 +32,12 @@ Key = tuple[str, str, str]
 class Refusal(Exception):
     """A call is answered by a Status object."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(self, code: int, reason: str, message: str, details: Object | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.status = {
             "kind": "Status", "apiVersion": "v1", "status": "Failure",
-            "code": code, "reason": reason, "message": message,
+            "code": code, "reason": reason, "message": message, "details": details or {},
         }  # fmt: skip
 
 
@@ -54,7 +54,9 @@ class ApiServer:
         """Calls of `faulty` to be refused: method, HTTP status, message."""
         self.faulty = "pods"
         self.forbidden: set[str] = set()
-        """Kinds to which the caller has no right, by their plurals."""
+        """Kinds to which the caller has no right, by their plurals; subresources as `pods/eviction`."""
+        self.budgets: dict[str, str] = {}
+        """What a PodDisruptionBudget says against evictions, by the name of the pod, or by "*"."""
         self.after_effect: list[str] = []
         """Methods of which the next call has its effect, and is answered with 503."""
         self.calls: list[tuple[str, str]] = []
@@ -131,8 +133,9 @@ class ApiServer:
         plural, namespace, name = key = _key(request.url.path)
         method, query = request.method, request.query_params
         self.calls.append((method, request.url.path))
-        if plural in self.forbidden:
-            raise Refusal(403, "Forbidden", f"{plural} is forbidden: no right to {method}")
+        kind = "/".join([plural, *_subresource(request.url.path)])
+        if kind in self.forbidden:
+            raise Refusal(403, "Forbidden", f"{kind} is forbidden: no right to {method}")
         for fault in self.fail_next:
             if fault[0] == method and plural == self.faulty:
                 self.fail_next.remove(fault)
@@ -142,6 +145,8 @@ class ApiServer:
         if method == "GET" and not name:
             return JSONResponse(self._list(plural, namespace, query))
         body = json.loads(await request.body() or b"{}")
+        if kind == "pods/eviction":
+            return JSONResponse(self._evict(key, body), 201)
         done = self._carry_out(method, key, body)
         if method in self.after_effect:
             self.after_effect.remove(method)
@@ -163,6 +168,18 @@ class ApiServer:
         if method == "DELETE":
             return self._delete(key, body)
         return self.change(key, body) if method == "PATCH" else self.put(key, body)
+
+    def _evict(self, key: Key, eviction: Object) -> Object:
+        """Delete a pod, unless a PodDisruptionBudget forbids it."""
+        budget = self.budgets.get(key[2]) or self.budgets.get("*")
+        if key not in self.objects:
+            raise Refusal(404, "NotFound", f'pods "{key[2]}" not found')
+        if budget and not self.objects[key]["metadata"].get("deletionTimestamp"):
+            text = "Cannot evict pod as it would violate the pod's disruption budget."
+            causes = [{"reason": "DisruptionBudget", "message": budget}]
+            raise Refusal(429, "TooManyRequests", text, {"causes": causes})
+        self._delete(key, eviction.get("deleteOptions") or {})
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _delete(self, key: Key, options: Object) -> Object:
         wire = self.objects[key]
@@ -267,6 +284,15 @@ def _key(path: str) -> Key:
     if parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
     return parts[0], namespace, parts[1] if len(parts) > 1 else ""
+
+
+def _subresource(path: str) -> list[str]:
+    """Return the name of the subresource of a path, in a list; an empty one without it."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return parts[2:3]
 
 
 def _selected(key: Key, plural: str, namespace: str) -> bool:

@@ -33,6 +33,8 @@ class Kill:
     """Kill runs. Answered by `Kills.sent`."""
 
     runs: tuple[RunOnAgent, ...]
+    maintenance: bool = False
+    """Whether it is for the maintenance of their hosts, and may wait where the cluster manager says so."""
 
 
 @dataclass(frozen=True, slots=True)

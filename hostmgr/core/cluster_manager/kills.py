@@ -39,14 +39,14 @@ class Kills:
         if self.disabled:
             raise Refused(KILLS_DISABLED)
 
-    def plan(self, runs: Iterable[MesosTaskId]) -> Kill:
+    def plan(self, runs: Iterable[MesosTaskId], maintenance: bool = False) -> Kill:
         """Return the call that kills runs, known here or not."""
-        return Kill(tuple((run, self._runs.agent(run)) for run in runs))
+        return Kill(tuple((run, self._runs.agent(run)) for run in runs), maintenance)
 
     def sent(self, kill: Kill) -> None:
         """Remember the runs of a call that was sent: the connection may end before it arrives."""
         for run, _ in kill.runs:
-            self._runs.kill_sent(run)
+            self._runs.kill_sent(run, kill.maintenance)
 
     def hold(self, runs: Mapping[MesosTaskId, HoldRequest], now: float) -> Held:
         """Hold room of a host for the next run of the instance of each run, which was killed."""
@@ -64,6 +64,9 @@ class Kills:
         Other work may run between two of them.
         """
         due = self._runs.killed()
-        for start in range(0, len(due), CALLS_AT_ONCE):
-            part = due[start : start + CALLS_AT_ONCE]
-            yield Kill(tuple((run, agent) for run in part if (agent := self._runs.agent(run))))
+        for maintenance in (False, True):
+            runs = [run for run, maintained in due if maintained is maintenance]
+            for start in range(0, len(runs), CALLS_AT_ONCE):
+                part = runs[start : start + CALLS_AT_ONCE]
+                alive = tuple((run, agent) for run in part if (agent := self._runs.agent(run)))
+                yield Kill(alive, maintenance)

@@ -28,8 +28,8 @@ class Runs:
         self._given_up: OrderedDict[MesosTaskId, None] = OrderedDict()
         self._ended: OrderedDict[MesosTaskId, bool] = OrderedDict()
         """Whether the end is final: a lost run may come back."""
-        self._killed: OrderedDict[MesosTaskId, None] = OrderedDict()
-        """Runs to which a kill was sent, until they end."""
+        self._killed: OrderedDict[MesosTaskId, bool] = OrderedDict()
+        """Runs to which a kill was sent, until they end; and whether it is for maintenance alone."""
         self._lost: deque[tuple[MesosTaskId, str]] = deque(maxlen=MAX_LOST)
 
     def __len__(self) -> int:
@@ -63,19 +63,22 @@ class Runs:
         """Return launched runs that Mesos has not reported, with their agents."""
         return [(run, self._agent[run]) for run in self._unconfirmed]
 
-    def kill_sent(self, run: MesosTaskId) -> None:
+    def kill_sent(self, run: MesosTaskId, maintenance: bool = False) -> None:
         """Note that a kill of a run was sent; the run may become known later only."""
         if self.has_ended(run):
             return
-        self._killed[run] = None
+        self._killed[run] = maintenance and self._killed.get(run, True)
         if len(self._killed) > MAX_KILLS:
             self._killed.popitem(last=False)
 
-    def killed(self) -> list[MesosTaskId]:
-        """Return the live runs to which a kill was sent, in order; forget those that are not known."""
+    def killed(self) -> list[tuple[MesosTaskId, bool]]:
+        """Return the live runs to which a kill was sent, in order; forget those that are not known.
+
+        Each comes with whether all its kills were for maintenance.
+        """
         for run in [run for run in self._killed if run not in self._agent]:
             del self._killed[run]
-        return list(self._killed)
+        return list(self._killed.items())
 
     def put(self, run: MesosTaskId, agent_id: str) -> None:
         """Note on which agent a run is."""

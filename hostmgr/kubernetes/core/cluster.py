@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from hostmgr.kubernetes.core.evictions import Evictions
 from hostmgr.kubernetes.core.instructions import (
     Create,
     Delete,
     DeleteSecret,
     DeleteVolume,
+    Evict,
     Instruction,
     Room,
     Turn,
@@ -86,6 +88,8 @@ class KubernetesCluster:
         self._starting_on: dict[str, set[MesosTaskId]] = {}
         self._killed: set[MesosTaskId] = set()
         """Runs of which we have asked that they end."""
+        self.evictions = Evictions()
+        """Of those that are to end for maintenance, what was refused."""
         self._failing: dict[MesosTaskId, str] = {}
         """Runs that never start, with the reason: they have failed when their pods are gone."""
         self._reported: dict[MesosTaskId, RunStatus] = {}
@@ -127,6 +131,7 @@ class KubernetesCluster:
         self._launching.clear()
         self._starting_on.clear()
         self._volumes.forget_calls()
+        self.evictions.interrupt()
         self._out = _Out()
 
     # Nodes.
@@ -175,6 +180,9 @@ class KubernetesCluster:
         """Return whether a node says that it is ready, and shows that it lives."""
         node = self.nodes.get(name)
         return node is not None and node.ready and name not in self._silent
+
+    def _is_gone(self, name: str) -> bool:
+        return name in self.lost or name not in self.nodes
 
     def listed(self) -> tuple[list[Node], list[Node]]:
         """Return the nodes that are there, and those that are not ready and may come back."""
@@ -280,6 +288,7 @@ class KubernetesCluster:
             self._out.instructions.append(DeleteSecret(run))
         reported = self._reported.pop(run, None)
         reason = self._failing.pop(run, "")
+        self.evictions.end(run)
         if reported is None or not reported.state.terminal:
             self._report(self._last(pod, reason))
         self._reported.pop(run, None)
@@ -400,8 +409,32 @@ class KubernetesCluster:
 
     # Requests.
 
+    def evict(self, run: MesosTaskId) -> None:
+        """End a run as soon as no PodDisruptionBudget forbids it; as `kill` where none can."""
+        pod = self._pods.get((self._rules.namespace, run))
+        if pod is None or not pod.ours or pod.over or run in self._failing or self._is_gone(pod.node):
+            self.kill(run)
+        elif self.evictions.begin(run, pod.uid, pod.node):
+            self._evict(run, pod.uid)
+
+    def _evict(self, run: MesosTaskId, uid: str) -> None:
+        self._killed.add(run)
+        self._out.instructions.append(Evict(run, uid))
+
+    def evicted(self, run: MesosTaskId) -> None:
+        """Take over that the pod of a run is being deleted, or is gone."""
+        self.evictions.end(run)
+
+    def eviction_refused(
+        self, run: MesosTaskId, uid: str, text: str, answered: bool = True, forbidden: bool = False
+    ) -> None:
+        """Take over that a pod stays for now. What was not `answered` may have had its effect."""
+        if self.evictions.refuse(run, uid, text, forbidden) and answered:
+            self._killed.discard(run)
+
     def kill(self, run: MesosTaskId) -> None:
-        """End a run; of one that is not known the state is told."""
+        """End a run, which may wait for its eviction; of one that is not known the state is told."""
+        self.evictions.end(run)
         pod = self._pods.get((self._rules.namespace, run))
         if pod is None or not pod.ours:
             if run in self._launching:
@@ -411,7 +444,7 @@ class KubernetesCluster:
             return
         if not pod.over:
             self._killed.add(run)
-            self._delete(pod, 0 if pod.node in self.lost or pod.node not in self.nodes else None)
+            self._delete(pod, 0 if self._is_gone(pod.node) else None)
 
     def reconcile(self, runs: Sequence[MesosTaskId]) -> None:
         """Tell the states of runs; without runs, of all that are known."""
@@ -469,6 +502,8 @@ class KubernetesCluster:
             elif now - told >= REPEAT_SECONDS and self._connected:
                 self._unacknowledged[run] = (now, status)
                 self._out.statuses.append(status)
+        for run, uid in self.evictions.take_due(now) if self._connected else ():
+            self._evict(run, uid)
         for run in [run for run, at in self._finished.items() if now - at >= self._rules.keep_finished]:
             self._finished[run] = (
                 now - self._rules.keep_finished + REPEAT_SECONDS

@@ -29,6 +29,17 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """Delete the pod of a run where no PodDisruptionBudget forbids it, if it is still the one with this uid.
+
+    Answered by `evicted` or `eviction_refused`.
+    """
+
+    run: MesosTaskId
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteSecret:
     """Delete the secrets of a run that needs them no more."""
 
@@ -46,7 +57,7 @@ class DeleteVolume:
     uid: str
 
 
-Instruction: TypeAlias = Create | Delete | DeleteSecret | DeleteVolume
+Instruction: TypeAlias = Create | Delete | Evict | DeleteSecret | DeleteVolume
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ __all__ = [
     "test_what_a_run_takes_is_not_offered",
     "test_a_persistent_volume_keeps_what_its_runs_write",
     "test_a_killed_run_has_its_grace",
+    "test_a_run_is_killed_for_maintenance",
     "test_a_run_is_launched_once",
     "test_reconciliation",
     "test_another_leader_takes_over",
@@ -143,6 +144,17 @@ async def test_a_killed_run_has_its_grace(leader: Recorder, tmp_path: Path) -> N
     assert saved.read_text() == "bye\n"
     end = await leader.ends(stubborn)
     assert (end.status.state, end.status.message) == (KILLED, "Command terminated with signal Killed")
+
+
+async def test_a_run_is_killed_for_maintenance(leader: Recorder, tmp_path: Path) -> None:
+    """No rule of the cluster keeps it; a kill of a run that nobody knows is answered."""
+    run, unknown, begun = leader.run(0), leader.run(9), tmp_path / "begun"
+    agent = leader.launch(leader.task(f"touch {begun}; sleep 1000", 0))
+    await leader.until(begun.exists, "it has begun")
+    leader.backend.kill([(run, agent), (unknown, agent)], maintenance=True)
+    assert (await leader.ends(run)).status.state is KILLED
+    await leader.ends(unknown)
+    assert leader.backend.problems() == ()
 
 
 async def test_a_run_is_launched_once(leader: Recorder, tmp_path: Path) -> None:

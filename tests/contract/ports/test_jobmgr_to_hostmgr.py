@@ -122,6 +122,10 @@ class Served:
         calls.clear()
         return killed
 
+    def maintained(self) -> list[str]:
+        """Return the runs all of whose kills were for maintenance."""
+        return [run for run, maintenance in self._made.manager.runs.killed() if maintenance]
+
 
 @asynccontextmanager
 async def serving(launching: bool = True) -> AsyncIterator[Served]:
@@ -255,6 +259,21 @@ async def test_unknown_runs_are_killed_shut_down_and_reconciled_without_an_error
     assert await hostmgr.port.kill([RUN]) is None
     await hostmgr.port.shut_down([(RUN, "S0")])
     await hostmgr.port.reconcile([(RUN, "S0")])
+
+
+async def test_kills_for_maintenance_reach_the_cluster_manager_as_such() -> None:
+    async with serving() as made:
+        runs = Run(JOB, 0, 1), Run(JOB, 1, 1)
+        claim = Launch(HOST, "S0", made.claim(), runs)
+        answer = await made.port.launch(claim, [TASK._replace(run=run) for run in runs])()
+        assert answer.result is LaunchResult.LAUNCHED
+        assert await made.port.kill(runs[:1], maintenance=True) is None
+        assert made.maintained() == [f"{JOB}-0-1"]
+        held = HeldKill(runs[1], HOST, spec(1).task(0), spec(1).task(0), maintenance=True)
+        assert not await made.port.kill_and_hold([held])
+        assert made.maintained() == [f"{JOB}-0-1", f"{JOB}-1-1"]
+        assert await made.port.kill(runs) is None
+        assert made.maintained() == [] and len(made.killed()) == 4, "Mesos kills in any case"
 
 
 async def test_no_host_drains(hostmgr: Neighbour) -> None:

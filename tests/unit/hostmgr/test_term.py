@@ -268,6 +268,21 @@ def test_kills_are_repeated_so_many_at_a_time_without_those_that_end_meanwhile(t
     assert list(parts) == [Kill(((runs[-2], "S0"),))]
 
 
+def test_kills_for_maintenance_are_repeated_as_such_unless_the_run_is_killed_otherwise_too(
+    term: Term,
+) -> None:
+    one, other, third = (f"{JOB}-{number}-1" for number in range(3))
+    for run in (one, other, third):
+        term.runs.put(run, "S0")
+    kill = term.kills.plan([one, other, third], maintenance=True)
+    assert kill.maintenance
+    term.kills.sent(term.kills.plan([third]))
+    term.kills.sent(kill)
+    term.kills.sent(term.kills.plan([other]))
+    runs = {again.maintenance: [run for run, _ in again.runs] for again in term.kills.to_repeat()}
+    assert runs == {True: [one], False: [third, other]}
+
+
 def test_disabled_kills_are_refused(term: Term) -> None:
     term.kills.require_enabled()
     term.kills.disabled = True

@@ -97,6 +97,8 @@ def server(api: ApiServer) -> Iterator[Server]:
     api.fail_next.clear()
     api.faulty = "pods"
     api.after_effect.clear()
+    api.budgets.clear()
+    api.forbidden.clear()
 
 
 @pytest.fixture
@@ -262,6 +264,62 @@ async def test_what_only_mesos_has_is_refused(leader: Recorder) -> None:
     statuses = leader.backend.killed_with_framework([(leader.run(), "n1")], "f", 1_000_000_000)
     (status,) = statuses
     assert status.status.reason == "FRAMEWORK_REMOVED"  # type: ignore[union-attr]
+
+
+# Maintenance.
+
+BUDGET = "The disruption budget web needs 1 healthy pods and has 1 currently"
+
+
+async def test_a_budget_keeps_a_run_until_it_allows_its_eviction(server: Server, leader: Recorder) -> None:
+    run = await begun(server, leader)
+    server.api.budgets["*"] = BUDGET
+    leader.backend.kill([(run, "n1")], maintenance=True)
+    (problem,) = await leader.until(leader.backend.problems, "a problem")
+    assert problem.text == (
+        f"{leader.job}-0 stays on west/n1, which is in maintenance: Cannot evict pod as it would violate the "
+        f"pod's disruption budget. {BUDGET}"
+    )
+    assert "deletionTimestamp" not in server.pod(run)["metadata"] and not leader.disconnections
+    server.api.budgets.clear()
+    await leader.until(lambda: "deletionTimestamp" in server.pod(run)["metadata"], "it is tried again")
+    server.api.remove(("pods", "peloton", run))
+    assert (await leader.ends(run)).status.state is TaskState.KILLED
+    assert leader.backend.problems() == ()
+
+
+async def test_a_kill_ends_at_once_what_a_budget_keeps(server: Server, leader: Recorder) -> None:
+    run = await begun(server, leader)
+    server.api.budgets["*"] = BUDGET
+    leader.backend.kill([(run, "n1")], maintenance=True)
+    await leader.until(leader.backend.problems, "a problem")
+    leader.backend.kill([(run, "n1")])
+    await leader.until(lambda: "deletionTimestamp" in server.pod(run)["metadata"], "it is deleted")
+    assert leader.backend.problems() == ()
+
+
+async def test_without_the_right_to_evict_a_run_stays_and_that_is_told(
+    server: Server, leader: Recorder
+) -> None:
+    run = await begun(server, leader)
+    server.api.forbidden.add("pods/eviction")
+    leader.backend.kill([(run, "n1")], maintenance=True)
+    (problem,) = await leader.until(leader.backend.problems, "a problem")
+    assert "pods/eviction is forbidden" in problem.text and "rbac.yaml" in problem.remedy
+    assert server.has(run) and not leader.disconnections
+
+
+async def test_an_eviction_that_fails_in_the_server_ends_no_connection(
+    server: Server, leader: Recorder
+) -> None:
+    """Such as with two budgets for one pod, of which the API server says HTTP status 500."""
+    run = await begun(server, leader)
+    server.api.fail_next.append(("POST", 500, "This pod has more than one PodDisruptionBudget"))
+    leader.backend.kill([(run, "n1")], maintenance=True)
+    (problem,) = await leader.until(leader.backend.problems, "a problem")
+    assert "This pod has more than one PodDisruptionBudget" in problem.text
+    await leader.until(lambda: "deletionTimestamp" in server.pod(run)["metadata"], "it is tried again")
+    assert not leader.disconnections
 
 
 # Secrets.

@@ -9,8 +9,10 @@ import pytest
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import instructions as ins
 from jobmgr.engine.engine import Engine
+from mesos.v1 import mesos_pb2
 from peloton.model.ids import Run, mesos_task_id
 from peloton.model.states import TaskState, TerminationReason
+from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.services import Service
@@ -98,6 +100,27 @@ def test_a_service_is_held_to_its_sla_and_says_so() -> None:
     it.settle()
     it.cycle(ev.Draining(runs[1:]))
     assert it.states() == ["RUNNING", "KILLING", "RUNNING", "RUNNING"] and it.rows[0].run == 2
+
+
+async def test_a_kill_is_for_maintenance_until_the_job_is_stopped(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster may keep a run that is to be moved, but not one that a user stops meanwhile."""
+    world, engine = World(runs_on), Engine(store)
+    async with Running(engine, world):
+        await engine.create_job(JOB, spec(1))
+        await reach(engine, S.RUNNING, 1)
+        monkeypatch.setattr(world, "_kill", lambda request: hostsvc_pb2.KillTasksResponse())
+        world.draining = {*world.alive.values()}
+        await until(lambda: world.called("KillTasks"), "it is killed")
+        assert {each.maintenance for each in world.called("KillTasks")} == {True}
+        world.draining = set()
+        kept = len(world.called("KillTasks"))
+        await engine.stop(JOB, None)
+        await until(lambda: len(world.called("KillTasks")) > kept, "it is killed again")
+        assert not world.called("KillTasks")[-1].maintenance
+        monkeypatch.undo()
+        world.status(mesos_task_id(JOB, 0, 1), mesos_pb2.TASK_KILLED)
 
 
 async def test_draining_hosts_become_empty(store: Store) -> None:
