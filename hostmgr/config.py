@@ -22,6 +22,7 @@ from peloton.config.sources import Variable
 from peloton.errors import PelotonError
 from peloton.mesos.detector import parse_master
 from peloton.model.cluster import UNNAMED, in_cluster, is_cluster_name
+from peloton.model.pod_template import check_field, check_template
 from storage.config import StorageSettings
 
 KUBERNETES = "kubernetes"
@@ -143,7 +144,11 @@ class KubernetesSettings(Settings):
     """Taints of nodes that tasks tolerate: KEY, KEY=VALUE, either with :EFFECT, or * for all. Nodes with
     other taints of the effect NoSchedule or NoExecute take no tasks."""
     pod_template: dict[str, Any] = Field(default_factory=dict)
-    """A pod into which Peloton merges what it says of a task: a service account, a runtime class, …"""
+    """A pod over which Peloton merges what it says of a task: a service account, a runtime class, … Fields of
+    Peloton's own are refused. At each connection the API server is asked by a dry run whether it takes it."""
+    job_template_fields: tuple[str, ...] = ()
+    """What the `podTemplate` of a task may set, such as spec.runtimeClassName or spec.containers.env: fields
+    with all that is in them. Careful: a service account or a volume reaches secrets of others."""
     storage_class: str = ""
     """The StorageClass of persistent volumes of tasks, which waits for its first consumer; empty: the default
     one of the cluster."""
@@ -168,6 +173,22 @@ class KubernetesSettings(Settings):
         for first, last in value:
             if not 1 <= first <= last <= 65_535:
                 raise ValueError(f"{first} to {last} are no ports from 1 to 65535, the first one first")
+        return value
+
+    @field_validator("pod_template")
+    @classmethod
+    def _template(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            check_template(value, "pod_template")
+        except PelotonError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+    @field_validator("job_template_fields")
+    @classmethod
+    def _job_fields(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for each in value:
+            check_field(each)
         return value
 
     @field_validator("tolerations")

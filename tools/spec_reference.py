@@ -406,6 +406,7 @@ OWN_EXAMPLES: Mapping[str, str] = {
     "owner": "ann",
     "path": "/health",
     "pool": "/teams/data",
+    "podtemplate": "'spec: {runtimeClassName: gvisor}'",
     "protocol": "tcp",
     "rendezvousport": "rendezvous",
     "role": "worker",

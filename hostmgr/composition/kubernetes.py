@@ -43,6 +43,7 @@ def kubernetes_backend(
         settings.longest_grace,
         settings.cpu_limits,
         settings.pod_template,
+        settings.job_template_fields,
         settings.storage_class,
     )
     client = ApiClient(access, settings.concurrency + FOLLOWERS, settings.timeout)

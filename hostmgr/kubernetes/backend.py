@@ -30,12 +30,13 @@ from hostmgr.kubernetes.core.nodes import node_of
 from hostmgr.kubernetes.core.pods import pod_of
 from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
-from hostmgr.kubernetes.manifest import PodRules, claim_of, pod_manifest, secret_of
+from hostmgr.kubernetes.manifest import PodRules, claim_of, has_template, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
-from hostmgr.kubernetes.problems import eviction_problems
+from hostmgr.kubernetes.problems import eviction_problems, template_problems
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
 from hostmgr.kubernetes.secrets import SecretSweeper
+from hostmgr.kubernetes.trial import TemplateTrial
 from hostmgr.kubernetes.volumes import ClaimFollower
 from hostmgr.kubernetes.writing import Described, PodWriter
 from peloton.clock import Clock
@@ -92,6 +93,7 @@ class KubernetesBackend:
         self._sandboxes = self._sandboxes_of(sandboxes) if sandboxes.port else None
         self._writer = PodWriter(client, self._core, rules.namespace, concurrency, fence, self._wake_up)
         self._leases = Leases(client)
+        self._trial = TemplateTrial(client, self._core, pods, self._wake_up)
         self._sweeper = SecretSweeper(client, self._core, rules.namespace, fence)
         self._maintenance = NodeMaintenance(client, self._core, self._messages, fence)
         self._listener: Listener | None = None
@@ -176,6 +178,7 @@ class KubernetesBackend:
         async with asyncio.timeout(LIST_SECONDS):
             for each in listed:
                 await each.wait()
+        await self._trial.once()
         parts = urlsplit(self._client.server)
         address = Address(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         await self._receiver.on_connected(Registration(framework_id, address, framework_id))
@@ -188,6 +191,7 @@ class KubernetesBackend:
             self._read_leases(),
             self._writer.work(),
             self._sweeper.run(),
+            self._trial.run(),
         )
 
     # What the API server reports.
@@ -277,7 +281,12 @@ class KubernetesBackend:
     def _create(self, node: str, launches: Sequence[Launch]) -> None:
         rules = self._pods
         described = [
-            Described(pod_manifest(each, node, rules), secret_of(each, rules), claim_of(each, node, rules))
+            Described(
+                pod_manifest(each, node, rules),
+                secret_of(each, rules),
+                claim_of(each, node, rules),
+                has_template(each),
+            )
             for each in launches
         ]
         for launch, each in zip(launches, described, strict=True):
@@ -336,8 +345,9 @@ class KubernetesBackend:
         return [killed_with_namespace(*run, self._rules.namespace, at) for run in runs]
 
     def problems(self) -> Sequence[Problem]:
-        """Return the evictions that wait."""
-        return tuple(eviction_problems(self._core.evictions.waiting(), self._messages.hostname))
+        """Return the evictions that wait, and what is wrong with the site's template of pods."""
+        evictions = eviction_problems(self._core.evictions.waiting(), self._messages.hostname)
+        return (*template_problems(self._trial.refusal), *evictions)
 
     async def drain(self) -> None:
         """Wait for room for more calls. Raises Unavailable."""

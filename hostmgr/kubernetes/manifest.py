@@ -14,7 +14,7 @@ from typing import Any
 
 from hostmgr.kubernetes import volumes as persistent
 from hostmgr.kubernetes.core.nodes import Toleration
-from hostmgr.kubernetes.core.pods import CONTAINER, MANAGED_BY, PELOTON
+from hostmgr.kubernetes.core.pods import PELOTON
 from hostmgr.kubernetes.core.quantities import GPU, MEMORY, amounts_of
 from hostmgr.kubernetes.secrets import (
     SANDBOX,
@@ -26,9 +26,9 @@ from hostmgr.kubernetes.secrets import (
 )
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.config.sources import merged
 from peloton.errors import InvalidArgument
 from peloton.model.ids import parse_mesos_task_id, task_id
+from peloton.model.pod_template import CONTAINER, MANAGED_BY, check_allowed, merge
 from peloton.model.system_labels import (
     INSTANCE_LABEL,
     JOB_ID_LABEL,
@@ -43,6 +43,7 @@ from peloton.model.task import (
     KILL_GRACE_SECONDS,
     Launch,
 )
+from peloton.wire.pod_template import pod_template
 
 LABELS = "peloton/labels"
 """The annotation with all labels of the task, as JSON: not all are labels of Kubernetes."""
@@ -51,6 +52,10 @@ _LABEL_KEY = re.compile(
 )
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = ("kubernetes.io/", "k8s.io/")
+TRIAL = "peloton-trial"
+"""The name of pods that are tried, and of their node: there are none."""
+_DEFAULTS: Mapping[str, Any] = {"spec": {"automountServiceAccountToken": False, "enableServiceLinks": False}}
+"""What counts where no template says otherwise."""
 _Check = task_pb2.HealthCheckConfig
 _Container = mesos_pb2.ContainerInfo
 Manifest = dict[str, Any]
@@ -68,7 +73,9 @@ class PodRules:
     cpu_limits: bool = False
     """Whether a task has no more CPU than it requests also where others are idle."""
     template: Mapping[str, Any] = field(default_factory=dict)
-    """A pod into which what Peloton says is merged."""
+    """The template of the site: a pod over which what Peloton says is merged."""
+    job_fields: tuple[str, ...] = ()
+    """What templates of jobs may set, as paths without places in lists."""
     storage_class: str = ""
     """The StorageClass of persistent volumes; empty: the default one of the cluster."""
 
@@ -88,8 +95,8 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
         TASK_LABEL: task_id(run.job_id, run.instance),
     }
     given = _labels(config)
-    return merged(
-        dict(rules.template),
+    return merge(
+        _template(config, rules),
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -102,6 +109,27 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
             "spec": _spec(launch, config, node, rules),
         },
     )
+
+
+def has_template(launch: Launch) -> bool:
+    """Return whether a launch has a template of its job."""
+    return isinstance(launch.payload, task_pb2.TaskConfig) and bool(launch.payload.podTemplate)
+
+
+def trial_manifest(rules: PodRules) -> Manifest:
+    """Return a pod of the site's template, by which the API server is asked what it would say."""
+    container = {"name": CONTAINER, "image": rules.default_image or "peloton/trial"}
+    spec = {"nodeName": TRIAL, "restartPolicy": "Never", "containers": [container]}
+    metadata = {"name": TRIAL, "namespace": rules.namespace, "labels": {MANAGED_BY: PELOTON}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return merge(merge(_DEFAULTS, rules.template), pod)
+
+
+def _template(config: task_pb2.TaskConfig, rules: PodRules) -> Manifest:
+    """Return what site and job say of a pod. Raises InvalidArgument for what jobs may not set."""
+    own = pod_template(config.podTemplate)
+    check_allowed(own, rules.job_fields, "podTemplate")
+    return merge(merge(_DEFAULTS, rules.template), own)
 
 
 def secret_of(launch: Launch, rules: PodRules) -> Manifest | None:
@@ -168,8 +196,6 @@ def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRule
         "nodeName": node,
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": _grace(config, rules.longest_grace),
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
         "containers": [_container(launch, config, rules, mounts)],
     }
     if launch.ports:

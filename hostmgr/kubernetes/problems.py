@@ -23,6 +23,14 @@ def eviction_problems(
         yield Problem("note", f"{plural(len(found) - NAMED, 'further eviction')} waiting")
 
 
+def template_problems(refusal: str) -> Iterator[Problem]:
+    """Yield what is wrong with the site's template of pods; an empty text: nothing."""
+    if refusal:
+        text = f"Nothing is launched: Kubernetes refuses pods of kubernetes.pod_template: {refusal}"
+        remedy = "mend the settings of hostmgr, or make what they name; it is tried again by itself"
+        yield Problem("bad", text, "", remedy)
+
+
 def _waits(eviction: WaitingEviction, host: str) -> Problem:
     run = parse_mesos_task_id(eviction.run)
     task = task_id(run.job_id, run.instance)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON
+from hostmgr.kubernetes.core.pods import PELOTON
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.kubernetes.client import MERGE, ApiClient, ApiError
 from peloton.model.amounts import byte_size
+from peloton.model.pod_template import MANAGED_BY
 from peloton.model.task import Launch
 
 SANDBOX = "/mnt/mesos/sandbox"

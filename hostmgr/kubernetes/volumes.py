@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON
+from hostmgr.kubernetes.core.pods import PELOTON
 from hostmgr.kubernetes.core.quantities import MEGABYTE
 from hostmgr.kubernetes.core.volumes import NODE, SELECTED_NODE, claim_of
 from hostmgr.kubernetes.secrets import SANDBOX
@@ -22,6 +22,7 @@ from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.following import follow
 from peloton.kubernetes.reflector import Change, Changed, Replaced
 from peloton.model.ids import parse_mesos_task_id
+from peloton.model.pod_template import MANAGED_BY
 from peloton.model.resources import MILLI
 from peloton.model.system_labels import INSTANCE_LABEL, JOB_ID_LABEL
 from peloton.model.task import Launch

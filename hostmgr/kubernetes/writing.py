@@ -20,7 +20,7 @@ from hostmgr.kubernetes.core.instructions import (
     Evict,
     Instruction,
 )
-from hostmgr.kubernetes.core.pods import MANAGED_BY, PELOTON, pod_of
+from hostmgr.kubernetes.core.pods import PELOTON, pod_of
 from hostmgr.kubernetes.core.states import RunState
 from hostmgr.kubernetes.core.volumes import claim_of
 from hostmgr.kubernetes.secrets import own
@@ -28,6 +28,7 @@ from peloton.errors import Unavailable
 from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.tasks import until_first_ends
 from peloton.model.ids import MesosTaskId
+from peloton.model.pod_template import MANAGED_BY
 
 MOST_WAITING = 1000
 """Calls that are queued before callers wait."""
@@ -46,6 +47,8 @@ class Described:
     secret: dict[str, Any] | None = None
     claim: dict[str, Any] | None = None
     """The PersistentVolumeClaim of a new volume."""
+    strict: bool = False
+    """Whether the pod is refused for a field that Kubernetes does not know, in place of leaving it out."""
 
 
 class PodWriter:
@@ -136,7 +139,8 @@ class PodWriter:
                 await self._create_claim(described.claim)
             if described.secret is not None:
                 await self._create_secret(described.secret)
-            answer = await self._again("POST", self._path, described.pod)
+            strict = {"fieldValidation": "Strict"} if described.strict else {}
+            answer = await self._again("POST", self._path, described.pod, **strict)
         except ApiError as error:
             if not await self._exists(run, error) and described.secret is not None:
                 await self._delete_secret(run)
@@ -256,12 +260,12 @@ class PodWriter:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
 
-    async def _again(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+    async def _again(self, method: str, path: str, body: object = None, **params: str) -> dict[str, Any]:
         """Make a call, a few times where it is not answered. Raises ApiError, Unavailable."""
         for left in reversed(range(TRIES)):
             self._fence()
             try:
-                return await self._client.call(method, path, body)
+                return await self._client.call(method, path, body, **params)
             except Unavailable:
                 if not left:
                     raise

@@ -109,6 +109,8 @@ def task_info(
     config, run, ports = launch.payload, parse_mesos_task_id(launch.mesos_task_id), launch.ports
     if not isinstance(config, task_pb2.TaskConfig):
         raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
+    if config.podTemplate:
+        raise InvalidArgument("podTemplate", "a template", "allowed: Mesos has no pods")
     info = mesos_pb2.TaskInfo(name=run.job_id)
     info.task_id.value = launch.mesos_task_id
     info.agent_id.value = agent_id

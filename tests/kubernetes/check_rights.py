@@ -16,13 +16,13 @@ import yaml
 from hostmgr.core.agents.draining import Machine
 from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
-from hostmgr.kubernetes.core.pods import CONTAINER
 from hostmgr.kubernetes.manifest import PodRules, claim_of
 from hostmgr.kubernetes.sandboxes.logs import Logs
 from peloton.clock import SystemClock
 from peloton.kubernetes.access import Access, from_kubeconfig
 from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.commands import running
+from peloton.model.pod_template import CONTAINER
 from peloton.model.resources import milli
 from peloton.model.volume import VolumeMount
 from peloton.wire.secrets import add_secret

@@ -12,7 +12,7 @@ import copy
 import json
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -57,6 +57,8 @@ class ApiServer:
         """Kinds to which the caller has no right, by their plurals; subresources as `pods/eviction`."""
         self.budgets: dict[str, str] = {}
         """What a PodDisruptionBudget says against evictions, by the name of the pod, or by "*"."""
+        self.judge: Callable[[Object], str] = lambda pod: ""
+        """Returns why a new pod is refused; empty: it is not."""
         self.after_effect: list[str] = []
         """Methods of which the next call has its effect, and is answered with 503."""
         self.calls: list[tuple[str, str]] = []
@@ -147,6 +149,10 @@ class ApiServer:
         body = json.loads(await request.body() or b"{}")
         if kind == "pods/eviction":
             return JSONResponse(self._evict(key, body), 201)
+        if kind == "pods" and method == "POST" and (wrong := self.judge(body)):
+            raise Refusal(422, "Invalid", wrong)
+        if query.get("dryRun") == "All":
+            return JSONResponse(body, 201)
         done = self._carry_out(method, key, body)
         if method in self.after_effect:
             self.after_effect.remove(method)

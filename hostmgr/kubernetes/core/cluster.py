@@ -107,9 +107,16 @@ class KubernetesCluster:
         self._dirty: set[str] = set()
         self._number = 0
         self._connected = False
+        self._held_back = False
         self._out = _Out()
 
     # The connection.
+
+    def hold_back(self, held_back: bool) -> None:
+        """Offer no nodes, or offer them again."""
+        if held_back is not self._held_back:
+            self._held_back = held_back
+            self._dirty.update(self.nodes)
 
     def connected(self) -> None:
         """Begin a connection: rooms are offered anew, and ends that nobody acknowledged reported again."""
@@ -544,7 +551,7 @@ class KubernetesCluster:
     def _free(self, name: str) -> tuple[Resources, tuple[PortRange, ...], tuple[tuple[str, int], ...]] | None:
         """Return what a node has free; None where nothing may be launched there."""
         node = self.nodes.get(name)
-        if node is None or not self.ready(name) or node.cordoned or node.maintenance:
+        if self._held_back or node is None or not self.ready(name) or node.cordoned or node.maintenance:
             return None
         pods = [self._pods[key] for key in self._on.get(name, ())]
         starting = [self._launching[run] for run in self._starting_on.get(name, ())]

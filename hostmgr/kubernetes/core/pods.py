@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hostmgr.kubernetes.core.quantities import requested
+from peloton.model.pod_template import CONTAINER, MANAGED_BY
 from peloton.model.resources import ZERO, Resources
 
-MANAGED_BY, PELOTON = "app.kubernetes.io/managed-by", "peloton"
-"""The label of pods that are runs (Kubernetes: "Recommended Labels")."""
-CONTAINER = "task"
-"""The name of the container that runs the task."""
+PELOTON = "peloton"
+"""The value of the label of pods that are runs (Kubernetes: "Recommended Labels")."""
 _OVER = frozenset({"Succeeded", "Failed"})
 Key = tuple[str, str]
 """Namespace and name."""

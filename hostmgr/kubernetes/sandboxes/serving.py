@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
-from hostmgr.kubernetes.core.pods import CONTAINER
 from hostmgr.kubernetes.sandboxes.logs import Logs
 from hostmgr.kubernetes.sandboxes.server import SandboxServer
 from hostmgr.kubernetes.sandboxes.sessions import MOST_SESSIONS, Sessions
@@ -19,6 +18,7 @@ from peloton.config.limits import HttpLimitSettings
 from peloton.errors import Unavailable
 from peloton.kubernetes.access import Access
 from peloton.kubernetes.client import ApiClient
+from peloton.model.pod_template import CONTAINER
 
 CONNECTIONS = MOST_SESSIONS + 100
 """Connections to the API server: one for each session and each log that is followed."""

@@ -29,7 +29,8 @@ def v1alpha_text(text: str) -> str:
 
 def v1alpha_path(path: str) -> str:
     """Return the path of a field of a v0 job config as one of a v1alpha job spec."""
-    return _TASK.sub(_placed, v1alpha_text(path), count=1)
+    ours, template, theirs = path.partition(".podTemplate")
+    return _TASK.sub(_placed, v1alpha_text(ours + template), count=1) + theirs
 
 
 def v1alpha_error(error: InvalidArgument) -> InvalidArgument:

@@ -34,6 +34,7 @@ def pod_spec_of(config: task_pb2.TaskConfig) -> pod_pb2.PodSpec:
         pod.preemption_policy.CopyFrom(pod_pb2.PreemptionPolicy(kill_on_preempt=kill))
     if config.HasField("workload"):
         pod.workload.CopyFrom(config.workload)
+    pod.pod_template = config.podTemplate
     if config.HasField("volume"):
         volume = config.volume
         pod.volume.CopyFrom(

@@ -45,6 +45,7 @@ def task_config(pod: pod_pb2.PodSpec, path: str) -> task_pb2.TaskConfig:
         config.preemptionPolicy.SetInParent()
     if pod.HasField("workload"):
         config.workload.CopyFrom(pod.workload)
+    config.podTemplate = pod.pod_template
     if pod.HasField("volume"):
         config.volume.CopyFrom(
             task_pb2.PersistentVolumeConfig(

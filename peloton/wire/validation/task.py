@@ -14,6 +14,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.plural import plural
 from peloton.wire.constraint import constraint_from
+from peloton.wire.pod_template import pod_template
 from peloton.wire.task import resources_from
 from peloton.wire.taskconfig import Variable, executor_type, has_custom_executor
 from peloton.wire.validation.texts import ARGUMENT_CHARACTERS, check_label_texts, check_length, check_name
@@ -37,6 +38,7 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     _check_health(config, f"{path}.healthCheck", job_type)
     _check_preemption(config.preemptionPolicy, f"{path}.preemptionPolicy", job_type)
     _check_volume(config, f"{path}.volume")
+    pod_template(config.podTemplate, f"{path}.podTemplate")
     if config.HasField("constraint"):
         constraint_from(config.constraint, f"{path}.constraint")
         _check_terms(config.constraint, f"{path}.constraint")

@@ -172,6 +172,7 @@ class Kubernetes:
         self.root = root
         self.children = Children(root)
         self.api = ApiServer(NAMESPACE)
+        self.pods = PodRules(NAMESPACE, "process")
         self._running: AbstractContextManager[ApiServer] | None = None
         self.kubeconfig = root / "kubeconfig"
 
@@ -218,8 +219,7 @@ class Kubernetes:
     async def backend(self, framework_id: str = "") -> AsyncIterator[Backend]:
         client = ApiClient(from_kubeconfig(self.kubeconfig))
         rules = ClusterRules(NAMESPACE, ports=(PORTS,), keep_finished=600.0)
-        pods = PodRules(NAMESPACE, "process")
-        yield KubernetesBackend(client, "", framework_id, rules, pods, SystemClock())
+        yield KubernetesBackend(client, "", framework_id, rules, self.pods, SystemClock())
 
 
 def write_kubeconfig(path: Path, server: str) -> None:

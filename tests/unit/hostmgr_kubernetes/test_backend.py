@@ -35,6 +35,7 @@ class Server:
 
     def __init__(self, api: ApiServer) -> None:
         self.api = api
+        self.pods = PodRules("peloton", "i")
         self.fence: list[Exception] = []
         amounts = {"cpu": "4", "memory": "1000Mi", "ephemeral-storage": "1000Mi", "pods": "110"}
         ready = [{"type": "Ready", "status": "True"}]
@@ -45,9 +46,7 @@ class Server:
         client = ApiClient(Access(self.api.url), timeout=5.0)
         rules = ClusterRules("peloton", keep_finished=0.0)
         clock = SystemClock()
-        yield KubernetesBackend(
-            client, "west", framework_id, rules, PodRules("peloton", "i"), clock, fence=self._check
-        )
+        yield KubernetesBackend(client, "west", framework_id, rules, self.pods, clock, fence=self._check)
 
     def _check(self) -> None:
         if self.fence:
@@ -98,6 +97,7 @@ def server(api: ApiServer) -> Iterator[Server]:
     api.faulty = "pods"
     api.after_effect.clear()
     api.budgets.clear()
+    api.judge = lambda pod: ""
     api.forbidden.clear()
 
 
@@ -320,6 +320,48 @@ async def test_an_eviction_that_fails_in_the_server_ends_no_connection(
     assert "This pod has more than one PodDisruptionBudget" in problem.text
     await leader.until(lambda: "deletionTimestamp" in server.pod(run)["metadata"], "it is tried again")
     assert not leader.disconnections
+
+
+# Templates.
+
+
+async def test_nothing_is_offered_while_the_sites_template_is_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hostmgr.kubernetes.trial.AGAIN_SECONDS", 0.05)
+    server.pods = replace(server.pods, template={"spec": {"runtimeClassName": "gvisor"}})
+    server.api.judge = lambda pod: f"no class {pod['spec']['runtimeClassName']}"
+    async with server.backend() as backend:
+        leader = Recorder(backend)
+        try:
+            (problem,) = await leader.until(backend.problems, "a problem")
+            assert problem.level == "bad" and problem.text.endswith(
+                "kubernetes.pod_template: no class gvisor"
+            )
+            await leader.until(lambda: leader.registrations, "a connection")
+            assert not leader.offers and not server.api.pods()
+            server.api.judge = lambda pod: ""
+            await leader.until(lambda: leader.offers, "an offer")
+            assert backend.problems() == () and not server.api.pods()
+            assert (await begun(server, leader)) == leader.run()
+            assert server.pod(leader.run())["spec"]["runtimeClassName"] == "gvisor"
+        finally:
+            await leader.stop()
+
+
+async def test_a_quota_that_is_used_up_is_not_the_templates_fault(server: Server) -> None:
+    server.pods = replace(server.pods, template={"spec": {"runtimeClassName": "gvisor"}})
+    server.api.judge = lambda pod: "exceeded quota: team, requested: pods=1, used: pods=4, limited: pods=4"
+    async with leading(server) as leader:
+        assert leader.offers and leader.backend.problems() == ()
+
+
+async def test_a_job_that_may_set_nothing_is_refused_without_a_pod(server: Server, leader: Recorder) -> None:
+    task = leader.task("x")
+    task.payload.podTemplate = "spec: {hostIPC: true}"  # type: ignore[attr-defined]
+    with pytest.raises(InvalidArgument, match=r"podTemplate\.spec\.hostIPC: True is not allowed"):
+        leader.launch(task)
+    assert not server.api.pods()
 
 
 # Secrets.

@@ -147,7 +147,7 @@ def test_a_folder_of_the_host() -> None:
 
 def test_the_template_and_tolerations_of_the_site() -> None:
     template = {
-        "spec": {"runtimeClassName": "gvisor", "restartPolicy": "Always"},
+        "spec": {"runtimeClassName": "gvisor", "automountServiceAccountToken": True},
         "metadata": {"labels": {"site": "x"}},
     }
     rules = PodRules(
@@ -155,12 +155,54 @@ def test_the_template_and_tolerations_of_the_site() -> None:
     )
     found = manifest(config(), rules)
     assert found["spec"]["runtimeClassName"] == "gvisor"
-    assert found["spec"]["restartPolicy"] == "Never", "what Peloton says counts"
+    assert found["spec"]["automountServiceAccountToken"], "it is false by default alone"
+    assert found["spec"]["restartPolicy"] == "Never"
     assert found["metadata"]["labels"]["site"] == "x"
     assert found["spec"]["tolerations"] == [
         {"operator": "Equal", "key": "gpu", "value": "a", "effect": "NoSchedule"},
         {"operator": "Exists"},
     ]
+
+
+TEMPLATE = """
+metadata: {annotations: {example.com/a: "1"}}
+spec:
+  runtimeClassName: kata
+  volumes: [{name: cache, emptyDir: {}}]
+  containers:
+  - name: task
+    env: [{name: HOME, value: /tmp}, {name: PELOTON_JOB_ID, value: forged}]
+    volumeMounts: [{name: cache, mountPath: /cache}]
+    securityContext: {allowPrivilegeEscalation: false}
+"""
+FIELDS = ("metadata.annotations", "spec.runtimeClassName", "spec.volumes", "spec.containers")
+
+
+def test_the_template_of_a_job_is_between_that_of_the_site_and_what_peloton_says() -> None:
+    site = {"spec": {"runtimeClassName": "gvisor", "priorityClassName": "low"}}
+    rules = PodRules("peloton", "i", template=site, job_fields=FIELDS)
+    made = config(podTemplate=TEMPLATE, labels=[peloton_pb2.Label(key="team", value="ads")])
+    made.command.user = "7"
+    made.container.volumes.add(mode=mesos_pb2.Volume.RO, container_path="/c", host_path="/h")
+    found = manifest(made, rules)
+    spec, (container,) = found["spec"], found["spec"]["containers"]
+    assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("kata", "low")
+    assert {"example.com/a", "peloton/labels"} == set(found["metadata"]["annotations"])
+    assert [each["name"] for each in spec["volumes"]] == ["cache", "v0"]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/cache", "/c"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "runAsUser": 7}
+    values = {each["name"]: each["value"] for each in container["env"]}
+    assert (values["HOME"], values["PELOTON_JOB_ID"]) == ("/tmp", JOB)
+    assert len(values) == len(container["env"])
+
+
+def test_a_job_may_set_nothing_that_the_site_does_not_name() -> None:
+    with pytest.raises(InvalidArgument, match=r"podTemplate\.metadata\.annotations\.example\.com/a: .*jobs"):
+        manifest(config(podTemplate=TEMPLATE))
+    rules = replace(RULES, job_fields=FIELDS[:3])
+    with pytest.raises(InvalidArgument, match=r"podTemplate\.spec\.containers\[0\]\.env\[0\]") as told:
+        manifest(config(podTemplate=TEMPLATE), rules)
+    assert "metadata.annotations, spec.runtimeClassName, spec.volumes" in str(told.value)
 
 
 def refused() -> list[tuple[str, task_pb2.TaskConfig, dict[str, Any]]]:
