@@ -16,10 +16,12 @@ from typing import Any
 import yaml
 
 from peloton.config.errors import ConfigError
+from peloton.kubernetes.following_tls import FollowingContext
+from peloton.kubernetes.programs import VERSIONS, Program, TokenProgram
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its credentials (Kubernetes: "Accessing the API from within a Pod")."""
-_UNSUPPORTED = ("exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups")
+_UNSUPPORTED = ("auth-provider", "username", "password", "as", "as-uid", "as-groups")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,32 @@ class Access:
     token: str = field(default="", repr=False)
     token_file: Path | None = None
     """In place of `token`: a file that is read again, because its token rotates."""
+    program: TokenProgram | None = None
+    """In place of both: a program that is run for tokens."""
     server_name: str = ""
     """The name in the server's certificate, where it is not that of the URL."""
     namespace: str = ""
     """The namespace that the context names, or the pod's own; empty where there is none."""
 
+    @property
+    def renews(self) -> bool:
+        """Whether there may be another token than one that was refused."""
+        return self.program is not None or self.token_file is not None
+
+    async def present_token(self) -> str:
+        """Return a token that is good now; empty without one. Raises ConfigError, Unavailable."""
+        return self.bearer() if self.program is None else await self.program.token()
+
+    def reject(self, token: str) -> None:
+        """Take over that the server has refused a token."""
+        if self.program is not None:
+            self.program.reject(token)
+
     def bearer(self) -> str:
-        """Return the present token; empty without one. Raises ConfigError where it cannot be read."""
+        """Return the token of a file or of its own; empty without one.
+
+        Raises ConfigError where it cannot be read.
+        """
         if self.token_file is None:
             return self.token
         try:
@@ -58,7 +79,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = 
         )
     token_file, authority = folder / "token", folder / "ca.crt"
     try:
-        context = ssl.create_default_context(cafile=str(authority))
+        context = FollowingContext(lambda: _of_pod(authority), [authority])
         namespace = (folder / "namespace").read_text().strip()
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"{folder}: {error}") from None
@@ -69,8 +90,8 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = 
 def from_kubeconfig(path: Path, context: str = "") -> Access:
     """Return the access that a kubeconfig describes, by `context` or by its current one.
 
-    Raises ConfigError where it cannot be read, and for what is not supported: programs that are executed for
-    credentials, passwords, impersonation, and servers whose certificates are not verified.
+    Raises ConfigError where it cannot be read, and for what is not supported: passwords, impersonation, and
+    servers whose certificates are not verified.
     """
     tree = _read(path)
     name = context or str(tree.get("current-context") or "")
@@ -94,6 +115,7 @@ def from_kubeconfig(path: Path, context: str = "") -> Access:
         _context(cluster, user, path) if server.startswith("https://") else None,
         str(user.get("token") or ""),
         path.parent / token_file if token_file else None,
+        _program(user["exec"], path) if user.get("exec") else None,
         str(cluster.get("tls-server-name") or ""),
         str(chosen.get("namespace") or ""),
     )
@@ -119,7 +141,36 @@ def _named(tree: Mapping[str, Any], many: str, one: str, name: str, path: Path) 
     raise ConfigError(f"{path}: it has no {one} {name!r}, but {known}")
 
 
+def _program(given: Any, path: Path) -> TokenProgram:
+    """Return the program of `exec`. Raises ConfigError."""
+    given = given if isinstance(given, dict) else {}
+    command, version = str(given.get("command") or ""), given.get("apiVersion")
+    if not command or version not in VERSIONS:
+        raise ConfigError(f"{path}: exec: give command, and an apiVersion of {' or '.join(VERSIONS)}")
+    if given.get("interactiveMode") == "Always" or given.get("provideClusterInfo"):
+        raise ConfigError(f"{path}: exec: interactiveMode Always and provideClusterInfo are not supported")
+    if "/" in command:
+        command = str(path.parent / command)
+    variables = {str(each["name"]): str(each["value"]) for each in given.get("env") or ()}
+    return TokenProgram(Program([command, *map(str, given.get("args") or ())], str(version), variables))
+
+
+def _of_pod(authority: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(authority))
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{authority}: {error}") from None
+
+
 def _context(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
+    """Return the context of connections, which follows the files that it is made of. Raises ConfigError."""
+    given = ((cluster, "certificate-authority"), (user, "client-certificate"), (user, "client-key"))
+    names = (entry[name] for entry, name in given if entry.get(name) and not entry.get(f"{name}-data"))
+    files = [path.parent / str(name) for name in names]
+    return FollowingContext(lambda: _read_context(cluster, user, path), files)
+
+
+def _read_context(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> ssl.SSLContext:
     if cluster.get("insecure-skip-tls-verify"):
         raise ConfigError(f"{path}: insecure-skip-tls-verify is not supported: give certificate-authority")
     try:

@@ -32,7 +32,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 DISRUPTION_BUDGET = "DisruptionBudget"
 """The reason of an eviction that a PodDisruptionBudget forbids for now."""
-_TEMPORARY = frozenset({408, 429, 500, 502, 503, 504})
+_TEMPORARY = frozenset({401, 408, 429, 500, 502, 503, 504})
 
 
 class ApiError(PelotonError):
@@ -98,18 +98,21 @@ class ApiClient:
 
         assert self._http is not None, "use the client as a context manager"
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = {**self._headers(), "Content-Type": content_type, "Accept": accept}
-        try:
-            answer = await self._http.request(
-                method,
-                path,
-                params=_query(params),
-                content=content,
-                headers=headers,
-                extensions=self._names(),
-            )
-        except (httpx2.HTTPError, OSError) as error:
-            raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+        for may_renew in (self.access.renews, False):
+            headers = {**await self._headers(), "Content-Type": content_type, "Accept": accept}
+            try:
+                answer = await self._http.request(
+                    method,
+                    path,
+                    params=_query(params),
+                    content=content,
+                    headers=headers,
+                    extensions=self._names(),
+                )
+            except (httpx2.HTTPError, OSError) as error:
+                raise Unavailable(f"{self.server}: {str(error) or type(error).__name__}") from None
+            if not (self._is_refused(answer.status_code, headers) and may_renew):
+                break
         return _checked(self.server, answer.status_code, answer.content)
 
     async def watch(self, path: str, **params: str | int | bool) -> AsyncIterator[dict[str, Any]]:
@@ -122,12 +125,14 @@ class ApiClient:
         assert self._http is not None, "use the client as a context manager"
         timeout = httpx2.Timeout(self._timeout, read=IDLE_SECONDS)
         query = _query({**params, "watch": True, "allowWatchBookmarks": True})
+        headers = await self._headers()
         stream = self._http.stream(
-            "GET", path, params=query, headers=self._headers(), timeout=timeout, extensions=self._names()
+            "GET", path, params=query, headers=headers, timeout=timeout, extensions=self._names()
         )
         try:
             async with stream as answer:
                 if answer.status_code != 200:
+                    self._is_refused(answer.status_code, headers)
                     _checked(self.server, answer.status_code, await answer.aread())
                 async for event in _lines(answer.aiter_bytes()):
                     if event.get("type") == "ERROR":
@@ -142,17 +147,19 @@ class ApiClient:
 
         assert self._http is not None, "use the client as a context manager"
         timeout = httpx2.Timeout(self._timeout, read=None)
+        own = await self._headers()
         stream = self._http.stream(
             "GET",
             path,
             params=_query(params),
-            headers={**self._headers(), "Accept": "*/*", "Accept-Encoding": "identity"},
+            headers={**own, "Accept": "*/*", "Accept-Encoding": "identity"},
             timeout=timeout,
             extensions=self._names(),
         )
         try:
             async with stream as answer:
                 if answer.status_code != 200:
+                    self._is_refused(answer.status_code, own)
                     _checked(self.server, answer.status_code, await answer.aread())
                 async for piece in answer.aiter_raw():
                     yield piece
@@ -168,12 +175,13 @@ class ApiClient:
         from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 
         assert self._http is not None, "use the client as a context manager"
+        headers = await self._headers()
         opened = self._http.websocket(
             f"{self.server}{path}",
             max_message_size_bytes=MAX_MESSAGE_BYTES,
             subprotocols=list(protocols),
             params=httpx2.QueryParams(list(params)),
-            headers=self._headers(),
+            headers=headers,
             extensions=self._names(),
         )
         try:
@@ -181,6 +189,7 @@ class ApiClient:
                 yield session
         except WebSocketUpgradeError as error:  # the library has closed what the answer says besides
             status = error.response.status_code
+            self._is_refused(status, headers)
             text = f"{HTTPStatus(status).phrase}, HTTP status {status}, to {path}"
             if status in _TEMPORARY:
                 raise Unavailable(f"{self.server}: {text}") from None
@@ -193,9 +202,16 @@ class ApiClient:
                 raise rest from None
             raise Unavailable(f"{self.server}: the connection broke") from None
 
-    def _headers(self) -> dict[str, str]:
+    def _is_refused(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Return whether the credentials of a call were refused; others are fetched for the next one."""
+        refused = status == HTTPStatus.UNAUTHORIZED
+        if refused:
+            self.access.reject(headers.get("Authorization", "").removeprefix("Bearer "))
+        return refused
+
+    async def _headers(self) -> dict[str, str]:
         try:
-            token = self.access.bearer()
+            token = await self.access.present_token()
         except ConfigError as error:  # it may be written anew at the moment
             raise Unavailable(str(error)) from None
         accept = {"Accept": "application/json"}

@@ -184,6 +184,13 @@ async def test_a_pod_that_is_refused(
     await leader.until(lambda: leader.free().cpu == 4000, "its room is free again")
 
 
+async def test_credentials_that_are_refused_make_no_task_fail(server: Server, leader: Recorder) -> None:
+    """A token may end between two calls."""
+    server.api.fail_next.append(("POST", 401, "Unauthorized"))
+    run = await begun(server, leader)
+    assert leader.states(run) == [TaskState.RUNNING] and not leader.disconnections
+
+
 async def test_a_stale_leader_changes_nothing(server: Server, leader: Recorder) -> None:
     server.fence.append(Unavailable("this hostmgr no longer leads"))
     calls = len(server.api.calls)

@@ -58,7 +58,17 @@ def test_a_token_that_rotates(tmp_path: Path) -> None:
         ({"kind": "Config"}, "no current-context"),
         ({**tree(), "current-context": "x"}, "no context 'x', but c, other"),
         ({**tree(), "current-context": "other"}, "no cluster 'gone', but k"),
-        (tree(exec={"command": "aws"}), "user u: exec is not supported"),
+        (tree(exec={"command": "aws"}), "give command, and an apiVersion of client.authentication.k8s.io/v1"),
+        (
+            tree(
+                exec={
+                    "command": "x",
+                    "apiVersion": "client.authentication.k8s.io/v1",
+                    "provideClusterInfo": True,
+                }
+            ),
+            "provideClusterInfo are not supported",
+        ),
         (tree(username="u", password="p"), "username is not supported"),
         (
             {**tree(), "clusters": [{"name": "k", "cluster": {"server": "127.0.0.1"}}]},

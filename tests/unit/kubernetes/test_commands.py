@@ -30,7 +30,9 @@ def test_what_is_no_status(wrong: bytes) -> None:
         end_of(wrong)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(403, ApiError), (404, ApiError), (503, Unavailable)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, Unavailable), (403, ApiError), (404, ApiError), (503, Unavailable)]
+)
 async def test_a_command_that_is_refused(status: int, kind: type[Exception]) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
