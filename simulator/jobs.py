@@ -40,6 +40,8 @@ class SimJob:
     """Its class in reports; empty: none."""
     service: bool = False
     """Whether it is a service: its instances run until it is stopped."""
+    max_unavailable: int = 0
+    """Of a service: how many instances may be unavailable; 0: all."""
 
     def spec(self, pool_id: PoolId) -> JobSpec:
         """Return the job's config."""
@@ -55,6 +57,7 @@ class SimJob:
                 preemptible=self.preemptible,
                 minimum_running_instances=together,
                 max_running_time=self.longest,
+                maximum_unavailable_instances=self.max_unavailable,
             ),
             default=TaskSpec(resources=self.resources, max_failures=self.max_failures),
             overrides={},

@@ -31,7 +31,7 @@ from simulator.daemons.hostmgr_answers import Capacity, Found, FreeHost, Reserve
 from simulator.daemons.hostmgr_reservations import PLAN_SECONDS, SAME_SECONDS, Reservations
 from simulator.daemons.hostmgr_stream import StatusStream
 from simulator.world.kernel import Life, Timer
-from simulator.world.network import Caller, Reply
+from simulator.world.network import LATER, Caller, Reply
 from simulator.world.universe import Universe
 
 ROLE = "hostmgr"
@@ -333,6 +333,19 @@ class Hostmgr:
         self._check(caller)
         self._require()
         self._cluster.shut_down(runs)
+
+    def on_draining(self, caller: Caller, reply: Reply, wait: float) -> Any:
+        """Return the runs on hosts in maintenance; where there are none, look once more after `wait` s."""
+        runs = self._draining_runs()
+        if runs:
+            return runs
+        self._kernel.after(wait, self.life, lambda: reply(self._draining_runs()))
+        return LATER
+
+    def _draining_runs(self) -> list[MesosTaskId]:
+        hosts = self._cluster.draining
+        agents = [agent.id for agent in self._cluster.listed() if agent.hostname in hosts] if hosts else []
+        return [run for agent in agents for run in sorted(self.core.runs.on(agent))]
 
     def on_reconcile(self, caller: Caller, reply: Reply, runs: Sequence[tuple[MesosTaskId, str]]) -> None:
         """Request the states of runs."""

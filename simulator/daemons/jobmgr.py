@@ -16,13 +16,23 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
-from jobmgr.core.state.events import Enqueued, Event, JobGoalRequested, Launched, Now, StopRequested
+from jobmgr.core.state.events import (
+    Enqueued,
+    Event,
+    JobGoalRequested,
+    Launched,
+    Now,
+    StopRequested,
+    WorkflowAction,
+)
 from jobmgr.core.state.limits import Limits
 from peloton.errors import AlreadyExists, Fenced, NotFound, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, JobType
+from peloton.model.workflow import Workflow, WorkflowId
 from simulator.daemons.jobmgr_calls import Instructions
+from simulator.daemons.jobmgr_services import Services
 from simulator.daemons.jobmgr_streams import Streams
 from simulator.daemons.translate import NeedsOfTasks
 from simulator.world.kernel import Life, Timer
@@ -47,6 +57,8 @@ class JobmgrOptions:
     limits: Limits = field(default_factory=Limits)
     reasons: bool = True
     """Whether it follows why tasks wait. No decision depends on the reasons."""
+    drains: bool = False
+    """Whether it follows which hosts are in maintenance."""
 
 
 class Jobmgr:
@@ -78,7 +90,10 @@ class Jobmgr:
         self._ready = False
         """Whether the list of active jobs is read, so that calls are answered."""
         self._instructions = Instructions(self, needs)
-        self.streams = Streams(self, options.reasons)
+        self.streams = Streams(self, options.reasons, options.drains)
+        self._services = Services(self, self._store)
+        self.forgets_updates = False
+        """Whether a new leader forgets the updates that run: a bug to plant."""
 
     # The life of a term.
 
@@ -103,7 +118,10 @@ class Jobmgr:
 
     def _recover(self, jobs: Mapping[JobId, StoredJob]) -> None:
         for job_id, stored in jobs.items():
-            self.core.recover(cached(job_id, stored))
+            job = cached(job_id, stored)
+            if self.forgets_updates:
+                job.workflow = None
+            self.core.recover(job)
         self._ready = True
         self.streams.start()
         self._wake()
@@ -251,6 +269,34 @@ class Jobmgr:
 
     def on_stop(self, caller: Caller, reply: Reply, job_id: JobId) -> Any:
         """Stop a job. Raises NotFound for one that is not stored."""
+        job = self.active_job(job_id)
+        if job is None:
+            return None
+        if job.spec.type is JobType.BATCH:
+            self.post(StopRequested(job_id, None), reply)
+        else:
+            self.post(JobGoalRequested(job_id, JobState.KILLED), reply)
+        return LATER
+
+    def on_update(self, caller: Caller, reply: Reply, spec: JobSpec, workflow: Workflow) -> Any:
+        """Begin an update of a service."""
+        return self._services.update(reply, spec, workflow)
+
+    def on_steer(
+        self, caller: Caller, reply: Reply, job_id: JobId, workflow_id: WorkflowId, action: WorkflowAction
+    ) -> Any:
+        """Pause an update, or have it go on or end."""
+        return self._services.steer(reply, job_id, workflow_id, action)
+
+    def on_restart(self, caller: Caller, reply: Reply, job_id: JobId, instance: int) -> Any:
+        """Restart an instance as far as the SLA allows."""
+        return self._services.restart(reply, job_id, instance)
+
+    def active_job(self, job_id: JobId) -> CachedJob | None:
+        """Return an active job; None for one that has ended.
+
+        Raises NotFound for one that is not stored, Unavailable for one that is not read yet.
+        """
         self._require_ready()
         job = self.job(job_id)
         if job is None:
@@ -259,12 +305,7 @@ class Jobmgr:
             if not self._store.jobs[job_id].runtime.state.terminal:
                 self._adopt(job_id)
                 raise Unavailable(f"job {job_id} is being read")
-            return None
-        if job.spec.type is JobType.BATCH:
-            self.post(StopRequested(job_id, None), reply)
-        else:
-            self.post(JobGoalRequested(job_id, JobState.KILLED), reply)
-        return LATER
+        return job
 
     def _require_ready(self) -> None:
         if not self._ready:

@@ -6,7 +6,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jobmgr.core.state.events import PendingReasons, Placed, Placement, Preempted, ResmgrChanged, Statuses
+from jobmgr.core.state.events import (
+    Draining,
+    PendingReasons,
+    Placed,
+    Placement,
+    Preempted,
+    ResmgrChanged,
+    Statuses,
+)
 from peloton.errors import PelotonError, Refused
 from peloton.model.ids import parse_mesos_task_id
 from peloton.model.task import TaskStatus
@@ -20,14 +28,17 @@ POLL_SECONDS = 10.0
 GATHER_SECONDS = 0.02
 BEHIND_SECONDS = 0.5
 RETRY_SECONDS = 0.5
+DRAIN_SECONDS = 3.0
+"""After so long hostmgr looks again for runs on hosts in maintenance."""
+DRAIN_PAUSE_SECONDS = 1.0
 
 
 class Streams:
     """Pulls, and hands what comes to the lane."""
 
-    def __init__(self, lane: Lane, reasons: bool) -> None:
+    def __init__(self, lane: Lane, reasons: bool, drains: bool) -> None:
         self._lane = lane
-        self._reasons = reasons
+        self._reasons, self._drains = reasons, drains
         self._kernel = lane.universe.kernel
         self._poll_seconds = lane.universe.patience(POLL_SECONDS)
         self._stream = ""
@@ -49,6 +60,8 @@ class Streams:
         self._pull_preempted()
         if self._reasons:
             self._pull_reasons()
+        if self._drains:
+            self._pull_draining()
 
     def _call(self, role: str, method: str, args: tuple[Any, ...], done: Callable[[Any], None]) -> None:
         lane = self._lane
@@ -128,6 +141,16 @@ class Streams:
         if answer:
             self._lane.post(Preempted(answer))
         self._pull_preempted()
+
+    def _pull_draining(self) -> None:
+        self._call("hostmgr", "on_draining", (DRAIN_SECONDS,), self._draining)
+
+    def _draining(self, answer: Any) -> None:
+        if self._again(answer, self._pull_draining):
+            return
+        if answer:
+            self._lane.post(Draining([parse_mesos_task_id(run) for run in answer]))
+        self._kernel.after(DRAIN_PAUSE_SECONDS, self._lane.life, self._pull_draining)
 
     def _pull_reasons(self) -> None:
         args = (self._reason_stream, self._reason_last, self._poll_seconds)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peloton.errors import InvalidArgument, NotFound, Refused
+from peloton.errors import InvalidArgument, NotFound, PelotonError, Refused
 from peloton.model.ids import JobId, Run
+from peloton.model.pool import PoolConfig
 from peloton.model.states import TaskState, TaskType
 from placement.core.model import Gang
 from resmgr.core.state.entities import Holder
@@ -20,10 +21,10 @@ from simulator.daemons.resmgr_hosts import Hosts
 from simulator.daemons.resmgr_loop import Loop
 from simulator.daemons.resmgr_memory import Memory
 from simulator.daemons.resmgr_polls import Polls
-from simulator.daemons.resmgr_term import ResmgrOptions, Term
+from simulator.daemons.resmgr_term import ROLE, ResmgrOptions, Term
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
 from simulator.world.kernel import Life
-from simulator.world.network import Caller, Reply
+from simulator.world.network import LATER, Caller, Reply
 from simulator.world.universe import Universe
 
 MOST_HANDED = 10_000
@@ -195,6 +196,30 @@ class Resmgr:
         if stream != now_stream:
             return read()
         return self._polls.wait(caller.instance, None, lambda: reasons.more(at), read, reply, wait)
+
+    # Administrators.
+
+    def on_change_pools(self, caller: Caller, reply: Reply, configs: Sequence[PoolConfig]) -> Any:
+        """Change pools, unless they are of these versions or newer ones already."""
+        return self.memory.when_recovered(reply, lambda: self._change_pools(reply, configs))
+
+    def _change_pools(self, reply: Reply, configs: Sequence[PoolConfig]) -> Any:
+        scheduler, store = self.scheduler, self._term.universe.store
+        newer = [pool for pool in configs if pool.version > scheduler.tree.get(pool.id).config.version]
+        if not newer:
+            return None
+
+        def stored(answer: Any) -> None:
+            if not isinstance(answer, PelotonError):
+                for pool in newer:
+                    if pool.version > scheduler.tree.get(pool.id).config.version:
+                        scheduler.tree.replace(pool)
+                scheduler.entitle()
+                self.loop.wake()
+            reply(answer)
+
+        store.submit(self.life, ROLE, self.term, lambda: store.change_pools(newer), stored)
+        return LATER
 
     # Placement engines.
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from simulator.faults.mutations import MUTATIONS
+from simulator.faults.mutations import MUTATIONS, OF_ASKS
 from simulator.faults.plan import Plan, draw
 from simulator.faults.search import Failure, attempt, first_failure, shrink
 
@@ -26,6 +26,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="repeat one seed")
     parser.add_argument("--faults", help="of that seed, only the faults with these numbers, or none")
     parser.add_argument("--jobs", help="of that seed, only the jobs with these numbers")
+    parser.add_argument(
+        "--asks", help="of that seed, only the asks with these numbers; none: also of all seeds"
+    )
     parser.add_argument("--mutation", choices=sorted(MUTATIONS), help="plant a bug")
     parser.add_argument(
         "--mutations", action="store_true", help="plant each bug in turn; tell which seed finds it"
@@ -44,13 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _check_mutations(options.first, options.seeds)
     mutate, began = MUTATIONS.get(options.mutation or ""), time.monotonic()
     if options.seed is not None:
-        plan = _chosen(draw(options.seed), options.faults, options.jobs)
+        plan = _chosen(draw(options.seed), options.faults, options.jobs, options.asks)
         tried = f"seed {options.seed}"
         failure = attempt(plan, mutate, options.mutation or "")
     else:
         wanted = range(options.first, options.first + options.seeds)
         tried = f"seeds {wanted.start} to {wanted.stop - 1}"
-        failure = first_failure(wanted, mutate, options.mutation or "")
+        failure = first_failure(wanted, mutate, options.mutation or "", options.asks != "none")
     if failure is None:
         print(f"all invariants hold: {tried}, {time.monotonic() - began:.1f} s")
         return 0
@@ -60,9 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _chosen(plan: Plan, faults: str | None, jobs: str | None) -> Plan:
+def _chosen(plan: Plan, faults: str | None, jobs: str | None, asks: str | None) -> Plan:
     return plan.only(
-        plan.kept if faults is None else _numbers(faults), plan.numbers if jobs is None else _numbers(jobs)
+        plan.kept if faults is None else _numbers(faults),
+        plan.numbers if jobs is None else _numbers(jobs),
+        plan.asked if asks is None else _numbers(asks),
     )
 
 
@@ -74,7 +79,7 @@ def _check_mutations(first: int, seeds: int) -> int:
     missed = []
     for name, mutate in MUTATIONS.items():
         began = time.process_time()
-        failure = first_failure(range(first, first + seeds), mutate, name)
+        failure = first_failure(range(first, first + seeds), mutate, name, name in OF_ASKS)
         spent = f"{time.process_time() - began:.1f} s of CPU"
         if failure is None:
             missed.append(name)
@@ -88,6 +93,8 @@ def _tell(failure: Failure) -> None:
     print(failure.error)
     for job, number in zip(failure.plan.jobs, failure.plan.numbers, strict=True):
         print(f"  job {number}: {job.job.name}, instances: {job.job.instances}, at {job.job.submit:.1f} s")
+    for ask, number in zip(failure.plan.asks, failure.plan.asked, strict=True):
+        print(f"  ask {number}: {ask}")
     for fault, number in zip(failure.plan.faults, failure.plan.kept, strict=True):
         print(f"  fault {number}: {fault}")
     for line in failure.history:

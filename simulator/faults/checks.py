@@ -13,6 +13,7 @@ from resmgr.core.scheduler import Scheduler
 from simulator.daemons.resmgr import Resmgr
 from simulator.faults.elections import Elections
 from simulator.faults.plan import PlannedJob
+from simulator.faults.services import ServiceChecks
 from simulator.faults.stored import check_acknowledged, check_intent, check_write
 from simulator.faults.violation import Violation
 from simulator.world.agents import SimRun
@@ -48,6 +49,7 @@ class Checks:
         """The second that is simulated, and the events in it."""
         self._before: dict[str, tuple[int, ...]] = {}
         """What each pool was charged with before the cycle of admission that is under way."""
+        self.services = ServiceChecks(world.store)
         self.acknowledged: set[JobId] = set()
         """Jobs whose creation was acknowledged."""
         self.stopped: set[JobId] = set()
@@ -95,6 +97,7 @@ class Checks:
     def on_write(self, job_id: JobId, job: StoredJob, change: Change) -> None:
         """Check what is stored next: nobody succeeds who has not, and nothing is undone."""
         check_write(job_id, job, change)
+        self.services.on_write(job_id, job, change)
         for instance, task in change.tasks.items():
             if task.state is TaskState.SUCCEEDED:
                 run = f"{job_id}-{instance}-{task.run}"
@@ -111,6 +114,7 @@ class Checks:
         for job_id in self.acknowledged:
             if job_id not in world.store.jobs:
                 raise Violation(f"job {job_id} was acknowledged and is not stored")
+        self.services.step()
         if self._steps % EVERY:
             return
         for agent in world.cluster.agents.values():
@@ -178,6 +182,7 @@ class Checks:
         for job_id in sorted(self.acknowledged):
             stored = world.store.jobs[job_id]
             self._check_end(job_id, stored)
+        self.services.end(self.acknowledged)
         alive = [run.id for run in world.cluster.runs.values() if run.live]
         if alive:
             raise Violation(f"still alive at the end: {', '.join(sorted(alive))}")

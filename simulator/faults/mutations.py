@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from jobmgr.core.state.events import LaunchRefused, LaunchUncertain
+from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.events import LaunchRefused, LaunchUncertain, WorkflowRequested
+from peloton.model.job import JobSpec
 from simulator.daemons.hostmgr import Hostmgr
 from simulator.daemons.jobmgr import Jobmgr
 from simulator.daemons.resmgr import Resmgr
@@ -103,6 +106,48 @@ def _no_new_leader(jobmgr: Jobmgr) -> None:
     jobmgr.streams.follows_leader = False
 
 
+def _all_at_once(jobmgr: Jobmgr) -> None:
+    """Update all instances of a service at once."""
+    post = jobmgr.post
+
+    def changed(event: Any, done: Callable[[Any], None] | None = None) -> None:
+        if isinstance(event, WorkflowRequested):
+            options = replace(event.workflow.options, batch_size=0)
+            event = replace(event, workflow=replace(event.workflow, options=options))
+        post(event, done)
+
+    jobmgr.post = changed  # type: ignore[method-assign]
+
+
+def _forgets_updates(jobmgr: Jobmgr) -> None:
+    """Forget the updates that run where the leader changes."""
+    jobmgr.forgets_updates = True
+
+
+def _forgets_sla(jobmgr: Jobmgr) -> None:
+    """Evict whatever the SLA allows."""
+    create, recover, post = jobmgr.core.create, jobmgr.core.recover, jobmgr.post
+
+    def unlimited(spec: JobSpec) -> JobSpec:
+        return replace(spec, sla=replace(spec.sla, maximum_unavailable_instances=0))
+
+    def created(job_id: str, spec: JobSpec, runtime: Any, workflow: Any) -> None:
+        create(job_id, unlimited(spec), runtime, workflow)
+
+    def recovered(job: CachedJob) -> None:
+        job.specs.update({version: unlimited(spec) for version, spec in job.specs.items()})
+        job.spec = unlimited(job.spec)
+        recover(job)
+
+    def changed(event: Any, done: Callable[[Any], None] | None = None) -> None:
+        if isinstance(event, WorkflowRequested):
+            event = replace(event, spec=unlimited(event.spec))
+        post(event, done)
+
+    jobmgr.core.create, jobmgr.core.recover = created, recovered  # type: ignore[method-assign]
+    jobmgr.post = changed  # type: ignore[method-assign]
+
+
 MUTATIONS: Mapping[str, Mutate] = {
     "no-fence": _no_fence,
     "early-answer": _on(Jobmgr, _early),
@@ -117,5 +162,10 @@ MUTATIONS: Mapping[str, Mutate] = {
     "unknown-runs-live": _on(Hostmgr, _unknown_runs_live),
     "gang-in-part": _on(Resmgr, _gang_in_part),
     "new-leader-unnoticed": _on(Jobmgr, _no_new_leader),
+    "updates-all-at-once": _on(Jobmgr, _all_at_once),
+    "forgets-updates": _on(Jobmgr, _forgets_updates),
+    "forgets-sla": _on(Jobmgr, _forgets_sla),
 }
 """By name."""
+OF_ASKS = frozenset({"updates-all-at-once", "forgets-updates", "forgets-sla"})
+"""Those that only plans with asks can find."""

@@ -1,6 +1,6 @@
 """What a seed draws: the cluster, the jobs, and when which fault strikes.
 
-A case is the seed with a choice of the faults and jobs that it draws: shrinking leaves some out.
+A case is the seed with a choice of the faults, jobs and asks that it draws: shrinking leaves some out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from random import Random
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
+from simulator.faults.asks import FIRST_NUMBER, STOP_SECONDS, Ask, draw_asks
 from simulator.faults.fault import ROUGH_SECONDS, Fault, draw_faults
 from simulator.jobs import SimJob
 from simulator.world.agents import HostSpec
@@ -53,9 +54,29 @@ class Plan:
     """That of each of the faults."""
     reconcile: float = 120.0
     """Seconds between reconciliations."""
+    asks: tuple[Ask, ...] = ()
+    asked: tuple[int, ...] = ()
+    """The number of each of the asks."""
 
-    def only(self, faults: Collection[int], jobs: Collection[int]) -> Plan:
-        """Return the plan with these faults and jobs only, by their numbers."""
+    @property
+    def services(self) -> dict[int, PlannedJob]:
+        """The services of the asks, by number."""
+        return {
+            FIRST_NUMBER + number: PlannedJob(ask.job, STOP_SECONDS)
+            for number, ask in zip(self.asked, self.asks, strict=True)
+            if ask.job is not None
+        }
+
+    def without_asks(self) -> Plan:
+        """Return the plan with its jobs and faults alone."""
+        return self.only(self.kept, self.numbers, ())
+
+    def only(
+        self, faults: Collection[int], jobs: Collection[int], asks: Collection[int] | None = None
+    ) -> Plan:
+        """Return the plan with these faults, jobs and asks only, by their numbers; None: all asks."""
+        asks = self.asked if asks is None else asks
+        what = [at for at, number in enumerate(self.asked) if number in asks]
         which = [at for at, number in enumerate(self.kept) if number in faults]
         whose = [at for at, number in enumerate(self.numbers) if number in jobs]
         return replace(
@@ -64,6 +85,8 @@ class Plan:
             kept=tuple(self.kept[at] for at in which),
             jobs=tuple(self.jobs[at] for at in whose),
             numbers=tuple(self.numbers[at] for at in whose),
+            asks=tuple(self.asks[at] for at in what),
+            asked=tuple(self.asked[at] for at in what),
         )
 
 
@@ -76,7 +99,9 @@ def draw(seed: int) -> Plan:
     moments = [moment for each in jobs for moment in (each.job.submit, each.stop_at) if moment]
     faults = tuple(sorted(draw_faults(random, len(hosts), moments), key=lambda fault: fault.at))
     numbers, kept = tuple(range(len(jobs))), tuple(range(len(faults)))
-    return Plan(seed, hosts, pools, jobs, faults, numbers, kept, random.choice([15.0, 120.0]))
+    asks = draw_asks(seed, len(hosts), pools)
+    reconcile = random.choice([15.0, 120.0])
+    return Plan(seed, hosts, pools, jobs, faults, numbers, kept, reconcile, asks, tuple(range(len(asks))))
 
 
 def _hosts(random: Random) -> tuple[HostSpec, ...]:

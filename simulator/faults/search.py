@@ -36,6 +36,8 @@ class Failure:
             words.append(f"--faults {_numbers(plan.kept)}")
         if plan.numbers != whole.numbers:
             words.append(f"--jobs {_numbers(plan.numbers)}")
+        if plan.asked != whole.asked:
+            words.append(f"--asks {_numbers(plan.asked)}")
         if self.mutation:
             words.append(f"--mutation {self.mutation}")
         return " ".join(words)
@@ -55,22 +57,25 @@ def attempt(plan: Plan, mutate: Mutate | None = None, mutation: str = "") -> Fai
     return None
 
 
-def first_failure(seeds: Iterable[int], mutate: Mutate | None = None, mutation: str = "") -> Failure | None:
-    """Return the failure of the first seed that fails; None where none does."""
-    found = (attempt(draw(seed), mutate, mutation) for seed in seeds)
+def first_failure(
+    seeds: Iterable[int], mutate: Mutate | None = None, mutation: str = "", asks: bool = True
+) -> Failure | None:
+    """Return the failure of the first seed that fails, with or without its asks; None where none does."""
+    plans = (draw(seed) if asks else draw(seed).without_asks() for seed in seeds)
+    found = (attempt(plan, mutate, mutation) for plan in plans)
     return next((failure for failure in found if failure is not None), None)
 
 
 def shrink(failure: Failure, mutate: Mutate | None = None, tries: int = 200) -> Failure:
-    """Return a failure of the same kind with as few faults and jobs as leaving out each in turn finds."""
+    """Return a failure of the same kind with as few parts as leaving out each in turn finds."""
     best, left = failure, tries
     smaller = True
     while smaller and left > 0:
         smaller = False
         plan = best.plan
-        for faults, jobs in _parts(plan):
+        for part in _parts(plan):
             left -= 1
-            found = attempt(plan.only(faults, jobs), mutate, best.mutation)
+            found = attempt(plan.only(*part), mutate, best.mutation)
             if found is not None and found.kind == best.kind:
                 best, smaller = found, True
                 break
@@ -79,13 +84,16 @@ def shrink(failure: Failure, mutate: Mutate | None = None, tries: int = 200) -> 
     return best
 
 
-def _parts(plan: Plan) -> Iterable[tuple[Sequence[int], Sequence[int]]]:
-    """Iterate over smaller choices: half of the faults, then without each fault, then without each job."""
-    half = len(plan.kept) // 2
+def _parts(plan: Plan) -> Iterable[tuple[Sequence[int], Sequence[int], Sequence[int]]]:
+    """Iterate over smaller choices: half of the faults, then without each fault, ask and job."""
+    faults, jobs, asks = plan.kept, plan.numbers, plan.asked
+    half = len(faults) // 2
     if half:
-        yield plan.kept[:half], plan.numbers
-        yield plan.kept[half:], plan.numbers
-    for number in plan.kept:
-        yield [each for each in plan.kept if each != number], plan.numbers
-    for number in plan.numbers if len(plan.numbers) > 1 else ():
-        yield plan.kept, [each for each in plan.numbers if each != number]
+        yield faults[:half], jobs, asks
+        yield faults[half:], jobs, asks
+    for number in faults:
+        yield [each for each in faults if each != number], jobs, asks
+    for number in asks:
+        yield faults, jobs, [each for each in asks if each != number]
+    for number in jobs if len(jobs) + len(asks) > 1 else ():
+        yield faults, [each for each in jobs if each != number], asks

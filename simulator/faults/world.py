@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -13,8 +14,9 @@ from hostmgr.core.hosts.all_hosts import HostLimits
 from hostmgr.core.term import TermLimits
 from jobmgr.core.state.limits import Limits as JobmgrLimits
 from peloton.errors import AlreadyExists, NotFound, PelotonError
-from peloton.model.ids import JobId, MesosTaskId
+from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
 from peloton.model.states import TaskState, TaskType
+from resmgr.core.preemption.decide import Rules
 from resmgr.core.state.limits import Limits as ResmgrLimits
 from simulator.daemons.hostmgr import Hostmgr, HostmgrOptions
 from simulator.daemons.jobmgr import Jobmgr, JobmgrOptions
@@ -23,6 +25,7 @@ from simulator.daemons.resmgr import Resmgr
 from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
 from simulator.faults.checks import Checks
+from simulator.faults.clients import FAILING, Clients
 from simulator.faults.elections import Elections, Startable
 from simulator.faults.fault import LEADERS, ROUGH_SECONDS, Fault
 from simulator.faults.plan import Plan, PlannedJob
@@ -43,11 +46,13 @@ SETTLING_SECONDS = 75.0
 KINDS = (TaskType.BATCH, TaskType.STATELESS)
 HISTORY = 40
 """Events that a failure shows."""
-_JOBMGR = JobmgrOptions(JobmgrLimits(stuck_after=300.0, news_after=60.0, confirm_after=30.0))
+_JOBMGR = JobmgrLimits(stuck_after=300.0, news_after=60.0, confirm_after=30.0)
 _RESMGR = ResmgrOptions(
     ResmgrLimits(placing=120.0, launching=120.0, preempting=60.0, reserved=120.0),
     audit_interval=AUDIT_SECONDS,
 )
+_RESMGR_ASKED = replace(_RESMGR, rules=Rules(period=5.0, strikes=1), preemption_period=5.0)
+"""Where reservations are exchanged, those who lose them are preempted soon."""
 SLOW_STARTS = 0.2
 """Share of the runs that take up to 20 s to start."""
 
@@ -76,9 +81,8 @@ class FaultWorld:
         self.kernel = Kernel()
         random = Random(plan.seed ^ 0x5EED)
         self._random = random
-        self.jobs: dict[JobId, PlannedJob] = {
-            job_id_of(number): job for number, job in zip(plan.numbers, plan.jobs, strict=True)
-        }
+        planned = {**dict(zip(plan.numbers, plan.jobs, strict=True)), **plan.services}
+        self.jobs: dict[JobId, PlannedJob] = {job_id_of(number): job for number, job in planned.items()}
         self.stops_asked: set[JobId] = set()
         self._needs, self._placed = NeedsOfTasks(), NeedsOfPlacement()
         self.on_build: Callable[[Any], None] = lambda daemon: None
@@ -103,6 +107,7 @@ class FaultWorld:
         self._restart: dict[str, float] = {}
         self.checks = Checks(self)
         self.history: deque[str] = deque(maxlen=HISTORY)
+        self._clients = Clients(self)
         self._connect()
         if mutate is not None:
             mutate(self)
@@ -122,9 +127,10 @@ class FaultWorld:
         """Return the leader of a role for a term."""
         server: Startable
         if role == "jobmgr":
-            server = Jobmgr(self.universe, life, term, _JOBMGR, self._needs)
+            server = Jobmgr(self.universe, life, term, _jobmgr_options(self.plan), self._needs)
         elif role == "resmgr":
-            resmgr = server = Resmgr(self.universe, life, term, _RESMGR, self._needs, self._placed)
+            options = _RESMGR_ASKED if self.plan.asks else _RESMGR
+            resmgr = server = Resmgr(self.universe, life, term, options, self._needs, self._placed)
             resmgr.loop.on_admission = self.checks.on_admission
         else:
             server = Hostmgr(self.universe, life, term, self._hostmgr)
@@ -173,10 +179,19 @@ class FaultWorld:
         if random.random() < SLOW_STARTS:
             starts = random.uniform(5.0, 20.0)
         if planned.job.service:
+            if self._is_failing(run):
+                return Course(starts, 0.5, TaskState.FAILED, "Command exited with status 1")
             return Course(starts, 1e9)
         failed = number <= planned.failing
         end = TaskState.FAILED if failed else TaskState.SUCCEEDED
         return Course(starts, seconds, end, "Command exited with status 1" if failed else "")
+
+    def _is_failing(self, run: MesosTaskId) -> bool:
+        """Return whether a run of a service has a config with which runs fail."""
+        job_id, instance, _ = parse_mesos_task_id(run)
+        job = self.store.jobs[job_id]
+        version = job.tasks[instance].config_version
+        return job.specs[version].default.fingerprint.startswith(FAILING)
 
     # Clients.
 
@@ -278,6 +293,7 @@ class FaultWorld:
             self.kernel.after(planned.job.submit, self._user.life, self._create, job_id)
             if planned.stop_at:
                 self.kernel.after(planned.stop_at, self._user.life, self._stop, job_id)
+        self._clients.start()
         for fault in self.plan.faults:
             self.kernel.after(fault.at, self._fate, self._strike, fault)
         self.kernel.run(ROUGH_SECONDS)
@@ -299,6 +315,10 @@ class FaultWorld:
         return isinstance(resmgr, Resmgr) and not any(
             any(pool.used) for pool in resmgr.scheduler.tree.leaves()
         )
+
+
+def _jobmgr_options(plan: Plan) -> JobmgrOptions:
+    return JobmgrOptions(_JOBMGR, drains=bool(plan.asks))
 
 
 def _hostmgr_options(reconcile: float) -> HostmgrOptions:

@@ -94,6 +94,8 @@ class Cluster:
         """Called with each run that is launched."""
         self.on_acknowledged: Callable[[SimRun, TaskState], None] | None = None
         """Called with each status that is acknowledged."""
+        self.draining: set[str] = set()
+        """Hosts in maintenance, which are not offered."""
         self._listener: Listener | None = None
         self._framework = ""
         self._master = 1
@@ -157,6 +159,8 @@ class Cluster:
         agent.waiting = False
         free = agent.unoffered
         if self._listener is None or not agent.registered or free == ZERO:
+            return
+        if agent.spec.hostname in self.draining:
             return
         self._offers += 1
         offer_id = f"offer-{self._offers}"
@@ -410,6 +414,22 @@ class Cluster:
         fresh = SimAgent(f"{agent.id.partition('/')[0]}/{self._changes}", agent.spec)
         self.agents[fresh.id] = fresh
         self._offer_soon(fresh)
+
+    def drain(self, hostname: str) -> None:
+        """Begin the maintenance of a host: it is not offered until that ends."""
+        self.draining.add(hostname)
+        for agent in self._agents_of(hostname):
+            self._tell(*(OfferRescinded(each) for each in agent.offered))
+            agent.offered.clear()
+
+    def end_drain(self, hostname: str) -> None:
+        """End the maintenance of a host."""
+        self.draining.discard(hostname)
+        for agent in self._agents_of(hostname):
+            self._offer_soon(agent)
+
+    def _agents_of(self, hostname: str) -> list[SimAgent]:
+        return [agent for agent in self.agents.values() if agent.spec.hostname == hostname]
 
     def elect(self) -> None:
         """Have another master elected: connections end, and what was unacknowledged comes again."""

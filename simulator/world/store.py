@@ -7,7 +7,7 @@ to the writer: then the write was applied or not, and it raises Unavailable.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from jobmgr.core.state.change import Change
@@ -16,7 +16,7 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.pool import PoolConfig
 from peloton.model.task import TaskRuntime
-from peloton.model.workflow import Workflow
+from peloton.model.workflow import Workflow, WorkflowId
 from simulator.world.kernel import Kernel, Life
 
 
@@ -28,6 +28,8 @@ class StoredJob:
     runtime: JobRuntime
     tasks: dict[int, TaskRuntime] = field(default_factory=dict)
     workflow: Workflow | None = None
+    workflows: dict[WorkflowId, Workflow] = field(default_factory=dict)
+    """All that it has had."""
 
 
 class StoreFates(Protocol):
@@ -134,6 +136,21 @@ class Store:
         self.jobs[job_id] = StoredJob({spec.version: spec}, runtime, {}, workflow)
         self.active[job_id] = None
 
+    def change_pools(self, configs: Iterable[PoolConfig]) -> None:
+        """Store pools that are newer than what is stored."""
+        for pool in configs:
+            if pool.version > self.pools[pool.id].version:
+                self.pools[pool.id] = pool
+
+    def add_version(self, job_id: JobId, spec: JobSpec) -> JobSpec:
+        """Store a config of a job as its next version, and return it so. Raises NotFound."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} is not stored")
+        spec = replace(spec, version=max(job.specs) + 1)
+        job.specs[spec.version] = spec
+        return spec
+
     def write_all(self, change: Change) -> None:
         """Write what a cycle decided about a job. Raises NotFound."""
         job = self.jobs.get(change.job_id)
@@ -146,6 +163,7 @@ class Store:
             job.runtime = change.runtime
         for workflow in change.workflows.values():
             job.workflow = workflow
+        job.workflows.update(change.workflows)
 
     def retire(self, job_ids: Iterable[JobId]) -> None:
         """Take finished jobs out of the active set."""

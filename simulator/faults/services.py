@@ -1,0 +1,121 @@
+"""What must hold for services: their SLA, the batches of updates, and that updates are kept and end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from jobmgr.core.state.change import Change
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
+from peloton.model.availability import Availability, availability_of
+from peloton.model.ids import JobId
+from peloton.model.states import JobType, TerminationReason
+from peloton.model.task import TaskRuntime
+from peloton.model.workflow import WorkflowId
+from simulator.faults.violation import Violation
+from simulator.world.store import Store, StoredJob
+
+_HELD_TO_SLA = frozenset(
+    {
+        TerminationReason.KILLED_HOST_MAINTENANCE,
+        TerminationReason.PREEMPTED_RESOURCES,
+        TerminationReason.KILLED_FOR_SLA_AWARE_RESTART,
+    }
+)
+"""Why a run ends within the SLA only. Updates are not held to it."""
+
+
+class AskedUpdate(NamedTuple):
+    """An update that a client has asked for."""
+
+    job_id: JobId
+    batch: int
+    """How many instances may be in flight."""
+
+
+class ServiceChecks:
+    """The invariants of services."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked: dict[WorkflowId, AskedUpdate] = {}
+        self.acknowledged: set[WorkflowId] = set()
+
+    def on_write(self, job_id: JobId, job: StoredJob, change: Change) -> None:
+        """Check what is stored next."""
+        for workflow in change.workflows.values():
+            held = job.workflows.get(workflow.id)
+            if held is not None and held.state.terminal and workflow != held:
+                raise Violation(
+                    f"update {workflow.id} is {held.state.name}, and is stored as {workflow.state.name}"
+                )
+        if change.spec.type is JobType.BATCH or change.goal in ENDING_JOB_GOALS:
+            return
+        before = {i: job.tasks.get(i) for i in job.tasks.keys() | change.tasks.keys()}
+        after = {**before, **change.tasks}
+        down = {i for i in after if _is_down(after[i])}
+        fallen = {i for i in down if availability_of(before[i]) is Availability.AVAILABLE}
+        limit = job.specs[change.spec.version].sla.maximum_unavailable_instances
+        self._check_sla(job_id, limit, change, fallen, down)
+        self._check_batch(job_id, change, before, fallen, down)
+
+    def _check_sla(self, job_id: JobId, limit: int, change: Change, fallen: set[int], down: set[int]) -> None:
+        """Check that nobody was evicted or restarted whom the SLA protects.
+
+        What is lost, or taken down by an update, at the same moment is excused.
+        """
+        held = {i for i in fallen if _reason(change.tasks[i]) in _HELD_TO_SLA}
+        unavailable = len(down - fallen | held)
+        if limit and held and unavailable > limit:
+            raise Violation(
+                f"instances {sorted(held)} of {job_id} are killed, {unavailable} are unavailable, "
+                f"and the SLA allows {limit}"
+            )
+
+    def _check_batch(
+        self,
+        job_id: JobId,
+        change: Change,
+        before: dict[int, TaskRuntime | None],
+        fallen: set[int],
+        down: set[int],
+    ) -> None:
+        """Check that an update which takes instances down has no more of them down than its batch has."""
+        workflow = change.workflow
+        asked = self.asked.get(workflow.id) if workflow is not None else None
+        if workflow is None or asked is None:
+            return
+        target = workflow.target_version
+        taken = {i for i in fallen if change.tasks[i].desired_config_version == target != _desired(before[i])}
+        under_way = {i for i in down - fallen if _desired(change.task(i)) == target}
+        if taken and len(taken | under_way) > asked.batch:
+            raise Violation(
+                f"update {workflow.id} of {job_id} takes down {sorted(taken)} beside {sorted(under_way)}, "
+                f"and its batch is {asked.batch}"
+            )
+
+    def step(self) -> None:
+        """Check that no acknowledged update is forgotten."""
+        for workflow_id in self.acknowledged:
+            job = self._store.jobs.get(self.asked[workflow_id].job_id)
+            if job is None or workflow_id not in job.workflows:
+                raise Violation(f"update {workflow_id} was acknowledged and is not stored")
+
+    def end(self, jobs: Collection[JobId]) -> None:
+        """Check that every update has ended."""
+        for job_id in sorted(jobs):
+            for workflow in self._store.jobs[job_id].workflows.values():
+                if not workflow.state.terminal:
+                    raise Violation(f"update {workflow.id} is {workflow.state.name} at the end")
+
+
+def _is_down(task: TaskRuntime | None) -> bool:
+    return availability_of(task) is Availability.UNAVAILABLE
+
+
+def _desired(task: TaskRuntime | None) -> int:
+    return 0 if task is None else task.desired_config_version
+
+
+def _reason(task: TaskRuntime) -> TerminationReason | None:
+    return None if task.termination is None else task.termination.reason
