@@ -66,6 +66,10 @@
   const show = ({ name, html }) => {
     const place = document.querySelector(`[data-live="${CSS.escape(name)}"]`);
     if (!place) return;
+    if (!place.dispatchEvent(new CustomEvent("newer", { detail: html, cancelable: true }))) {
+      place.removeAttribute("data-seen");
+      return; // its rows are not made yet: folded.js has them
+    }
     const template = document.createElement("template");
     template.innerHTML = html;
     for (const input of template.content.querySelectorAll('input[name="csrf"]')) input.setAttribute("value", csrf);

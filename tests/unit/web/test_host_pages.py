@@ -251,6 +251,16 @@ def test_host_pools_are_changed_after_a_preview(cluster: FakeCluster) -> None:
     assert it.get("/hostpools/delete?name=default").status_code == 409
 
 
+def test_the_cells_of_many_hosts_are_drawn_where_there_are_scripts(cluster: FakeCluster) -> None:
+    names = [f"h{number}" for number in range(1001)]
+    cluster.answers[web.QUERY_HOSTS] = host_pb.QueryHostsResponse(host_infos=[*map(host, names)])
+    with client(cluster) as http:
+        page = http.get("/hosts?group=none").text
+    cells = page.partition('class="cells dense drawn"')[2].partition("</div>")[0]
+    assert 'data-hosts="1001"' in cells and cells.count("<noscript><a ") == 1
+    assert cells.partition("<noscript>")[2].partition("</noscript>")[0].count("<a ") == 1001
+
+
 def test_a_host_may_be_moved_to_a_pool_without_hosts(cluster: FakeCluster) -> None:
     assert "<option>default</option>" in client(cluster).get("/hosts/a").text
     cluster.answers[web.LIST_HOST_POOLS] = Refused("host pools are off")

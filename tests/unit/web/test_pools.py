@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import Any
 
@@ -20,7 +21,16 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.private.jobmgr.usage import usage_pb2
 from peloton.private.resmgr.monitoring import monitoring_pb2 as pb
 from peloton.web.templating import Templates
-from peloton.web.views.pools.rows import CHUNK, PoolsQuery, bar_of, chunks, pool_rows, selected, used_kinds
+from peloton.web.views.pools.rows import (
+    CHUNK,
+    OPEN_ROWS,
+    PoolsQuery,
+    bar_of,
+    chunks,
+    pool_rows,
+    selected,
+    used_kinds,
+)
 from peloton.web.views.shared.histories import cluster_charts, pool_charts, task_charts
 
 from .fake import NOW, FakeCluster, application, browser
@@ -207,6 +217,19 @@ def test_the_tree_shows_every_pool_and_escapes_its_name(cluster: FakeCluster) ->
         numbers = client.get("/pools?kind=memory").text
         assert "70 GB" in numbers and "Reservation" in numbers
         assert client.get("/pools?kind=tape").status_code == 400
+
+
+def test_rows_far_down_wait_where_there_are_scripts_and_each_is_there_once(cluster: FakeCluster) -> None:
+    many = [pool(f"/p{n:03}", limit=10, entitlement=5) for n in range(300)]
+    cluster.answers[web.LIST_POOLS] = pb.ListPoolsResponse(pools=[POOLS[0], *many])
+    with browser(application(cluster)) as client:
+        page = client.get("/pools").text
+    at_once, waiting, _ = re.split(
+        "<noscript id=.folded.>|</noscript>(?=.*</section>)", page, flags=re.DOTALL
+    )
+    assert at_once.count('<tr id="pool-') == OPEN_ROWS and waiting.count('<tr id="pool-') == 201
+    assert at_once.count('class="folded"') == waiting.count("<tbody data-rows=") == 11
+    assert "Show 20 pools from /p099 on" in at_once
 
 
 def test_the_page_of_a_pool_shows_queues_jobs_history_and_preemptions(cluster: FakeCluster) -> None:

@@ -22,6 +22,8 @@ WIDTH = 200.0
 """Of a bar, in its own unit."""
 CHUNK = 20
 """Rows that are sent to browsers together when one of them changes."""
+OPEN_ROWS = 100
+"""Rows that browsers make at once; few fit into a window, and the others wait until they come near it."""
 SPARE = 3
 """Empty chunks behind the last row: new pools appear there without a reload."""
 ALL = "all"
@@ -199,6 +201,8 @@ class Chunk:
     """The kind whose amounts are shown as numbers; empty where each kind has a bar."""
     look: str
     """TREE, PATHS or NAMES."""
+    folded: bool = False
+    """Whether browsers make the rows only when they come near the window."""
 
 
 def selected(rows: Iterable[PoolRow], query: PoolsQuery) -> tuple[PoolRow, ...]:
@@ -213,7 +217,8 @@ def chunks(
     """Cut the table into parts that are kept current one by one."""
     numbers = "" if query.kind == ALL else query.kind
     count = -(-len(rows) // CHUNK) + SPARE
+    looks = PATHS if query.text else look
     return tuple(
-        Chunk(tuple(rows[first : first + CHUNK]), kinds, numbers, PATHS if query.text else look)
+        Chunk(tuple(rows[first : first + CHUNK]), kinds, numbers, looks, OPEN_ROWS <= first < len(rows))
         for first in range(0, count * CHUNK, CHUNK)
     )
