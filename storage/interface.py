@@ -390,6 +390,13 @@ class Store(Protocol):
         """Write no more jobs of these shards. What has begun is finished."""
         ...
 
+    async def check_term(self, job_id: JobId) -> None:
+        """Raise Fenced where the term is over in which this handle writes the job, as a write would.
+
+        The newest term is read after the call. Raises Unavailable.
+        """
+        ...
+
     async def write_all(
         self,
         job_id: JobId,

@@ -34,6 +34,8 @@ def on_statuses(active: ActiveJobs, cycle: Cycle, event: Statuses) -> list[tuple
         if run.run == task.run and task.host and cluster_of(task.host) != event.cluster:
             _on_another_cluster(active, cycle, run, status, event.cluster)
             continue
+        if run.run > task.run:
+            cycle.unknown.add(run.job_id)
         verdict = judge(task, run.run, status)
         if change is not None and run.run == task.run:
             change.in_flight.unconfirmed.discard(run.instance)

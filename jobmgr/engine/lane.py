@@ -255,7 +255,7 @@ class Lane:
         """Leave out of a cycle the jobs that could not be stored: another instance has them."""
         fenced, self._fenced = self._fenced, set()
         for job_id in fenced:
-            del cycle.changes[job_id]
+            cycle.changes.pop(job_id, None)
         for at, (event, _) in enumerate(self._batch):
             if getattr(event, "job_id", None) in fenced:
                 cycle.replies[at] = Unavailable(MOVED)
@@ -274,35 +274,51 @@ class Lane:
 
     async def _store(self, cycle: Cycle) -> None:
         writes = [self._write(change) for change in cycle.changes.values() if not change.empty]
+        if cycle.unknown:
+            one_each = {shard_of(job_id): job_id for job_id in cycle.unknown}
+            writes += [self._until_stored(job_id, self._check_term(job_id)) for job_id in one_each.values()]
         if len(writes) == 1:
             await writes[0]
         elif writes:
             await asyncio.gather(*writes)
 
     async def _write(self, change: Change) -> None:
-        """Store a change, however long that takes; the next cycle waits for it."""
+        await self._until_stored(
+            change.job_id,
+            lambda: self.store.write_all(
+                change.job_id,
+                change.tasks,
+                change.events,
+                change.runtime,
+                tuple(change.workflows.values()),
+                change.workflow_events,
+                tuple(change.volumes.values()),
+            ),
+        )
+
+    def _check_term(self, job_id: JobId) -> Callable[[], Awaitable[None]]:
+        """Return what makes certain that no newer leader knows the runs of a job that are not known here.
+
+        Nothing of them is written: a leader that is overtaken would not learn of it, and kill them.
+        """
+        return lambda: self.store.check_term(job_id)
+
+    async def _until_stored(self, job_id: JobId, write: Callable[[], Awaitable[None]]) -> None:
+        """Write something of a job, however long that takes; the next cycle waits for it."""
         delays = backoff()
         while True:
             try:
-                self.fence(change.job_id)
-                await self.store.write_all(
-                    change.job_id,
-                    change.tasks,
-                    change.events,
-                    change.runtime,
-                    tuple(change.workflows.values()),
-                    change.workflow_events,
-                    tuple(change.volumes.values()),
-                )
+                self.fence(job_id)
+                await write()
                 self.problem = ""
                 return
             except Unavailable as error:
                 self.problem = f"cannot store: {error}"
-                log.warning("cannot store job %s, will try again: %s", change.job_id, error)
+                log.warning("cannot store job %s, will try again: %s", job_id, error)
             except Fenced as error:
-                if not self.on_fenced(change.job_id, error):
+                if not self.on_fenced(job_id, error):
                     raise
-                self._fenced.add(change.job_id)
+                self._fenced.add(job_id)
                 return
             await delays.wait()
 

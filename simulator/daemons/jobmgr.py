@@ -10,11 +10,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
     Enqueued,
@@ -76,6 +76,8 @@ class Jobmgr:
         """Called with each job that has ended; with a service that is stopped perhaps more than once."""
         self.early = False
         """Whether a request is answered before it is stored. This and what follows are bugs to plant."""
+        self.checks_terms = True
+        """Whether it makes certain that it leads before it acts on runs that it does not know."""
         self.acts_early = False
         """Whether instructions are carried out before the decisions behind them are stored."""
         self._kernel = universe.kernel
@@ -171,10 +173,11 @@ class Jobmgr:
             _reply(batch, cycle)
         if self.acts_early:
             self._act(cycle)
-        if not changes:
+        unknown = bool(cycle.unknown) and self.checks_terms
+        if not changes and not unknown:
             self._stored(cycle, batch)
             return
-        left = len(changes)
+        left = len(changes) + unknown
 
         def done() -> None:
             nonlocal left
@@ -183,22 +186,24 @@ class Jobmgr:
                 self._stored(cycle, batch)
 
         for change in changes:
-            self._write(change, done)
+            self._write(partial(self._store.write_all, change), done)
+        if unknown:
+            self._write(lambda: None, done)  # the store checks the term of whoever writes
 
-    def _write(self, change: Change, done: Callable[[], None]) -> None:
-        """Store a change, however often that has to be tried."""
+    def _write(self, write: Callable[[], None], done: Callable[[], None]) -> None:
+        """Write something, however often that has to be tried."""
 
         def answered(answer: Any) -> None:
             if isinstance(answer, Fenced):
                 self._step_down()
             elif isinstance(answer, Unavailable):
-                self._kernel.after(RETRY_SECONDS, self.life, self._write, change, done)
+                self._kernel.after(RETRY_SECONDS, self.life, self._write, write, done)
             elif isinstance(answer, NotFound):
                 raise AssertionError(f"a job is changed that is not stored: {answer}")
             else:
                 done()
 
-        self.submit_write(lambda: self._store.write_all(change), answered)
+        self.submit_write(write, answered)
 
     def _stored(self, cycle: Cycle, batch: Sequence[tuple[Event, Callable[[Any], None] | None]]) -> None:
         self._storing = False

@@ -107,6 +107,12 @@ class CassandraStore:
         """Write no more jobs of these shards. What has begun is finished."""
         self._terms.end_shards(shards)
 
+    async def check_term(self, job_id: JobId) -> None:
+        """Raise Fenced where the term is over in which this handle writes the job, as a write would."""
+        async with self._session.use():
+            self._session.fence()
+            await self._terms.check(job_id)
+
     async def write_all(
         self,
         job_id: JobId,

@@ -87,6 +87,10 @@ class SqliteStore:
         """Write no more jobs of these shards. What has begun is finished."""
         self._writer.end_shards(shards)
 
+    async def check_term(self, job_id: JobId) -> None:
+        """Raise Fenced where the term is over in which this handle writes the job, as a write would."""
+        await self._writer.submit(_write_nothing, 0, job_id)
+
     async def write_all(
         self,
         job_id: JobId,
@@ -141,3 +145,7 @@ def _connections(settings: SqliteSettings) -> tuple[sqlite3.Connection, list[sql
             raise type(error)(f"{path}: {error}") from error
         opened.pop_all()
     return db, readers
+
+
+def _write_nothing(db: sqlite3.Connection) -> None:
+    """Change nothing: the transaction checks the term."""

@@ -138,6 +138,9 @@ class RecordedStore:
         self._journal.owned |= terms
         self._journal.note("shards", began, claim_of(terms), self._handle.term)
 
+    async def check_term(self, job_id: str) -> None:
+        await self._store.check_term(job_id)
+
     def end_shards(self, shards: Collection[int]) -> None:
         for shard in shards:
             self._journal.owned.pop(shard, None)

@@ -58,6 +58,8 @@ def on_draining(active: ActiveJobs, cycle: Cycle, event: Draining) -> None:
         change = active.change(cycle, run.job_id)
         task = None if change is None else change.task(run.instance)
         if change is None or task is None or task.run != run.run:
+            if task is None or run.run > task.run:
+                cycle.unknown.add(run.job_id)
             if active.orphans.note_alive(run):
                 cycle.orphans.setdefault(event.cluster, []).append(run)
         elif not change.follows_hosts:

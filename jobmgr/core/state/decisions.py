@@ -30,6 +30,11 @@ class Cycle:
     """Runs to reconcile with Mesos, each with its agent's id, by Mesos cluster."""
     orphans: dict[str, list[Run]] = field(default_factory=dict)
     """Runs to kill that are not the current ones of their instances, by Mesos cluster."""
+    unknown: set[JobId] = field(default_factory=set)
+    """Jobs with runs that were reported and are newer than what is known here, or of which nothing is known.
+
+    A newer leader may know them: before they are killed or their statuses acknowledged, it must be certain
+    that there is none."""
     silent: list[tuple[WorkflowId, JobId, str]] = field(default_factory=list)
     """Workflows without progress for long, each with what it waits for."""
     more: bool = False

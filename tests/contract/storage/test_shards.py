@@ -25,6 +25,12 @@ async def test_a_shard_that_has_a_newer_term_is_fenced_alone(open_handle: Opener
     await old.write_all(OTHER, {0: task_runtime(1)})
     await new.begin_shards(ROLE, {MINE: 4})
     with pytest.raises(Fenced, match=f"shard {MINE}"):
+        await old.check_term(JOB)
+    await old.check_term(OTHER)
+    await new.check_term(JOB)
+    with pytest.raises(Fenced, match=f"shard {ANOTHERS}"):
+        await new.check_term(OTHER)
+    with pytest.raises(Fenced, match=f"shard {MINE}"):
         await old.write_all(JOB, {0: task_runtime(2)})
     with pytest.raises(Fenced):
         await old.jobs.create(JOB, spec(), job_runtime())

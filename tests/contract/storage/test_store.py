@@ -23,7 +23,11 @@ async def test_writes_of_an_older_term_lose(open_handle: Opener) -> None:
     old, new = await open_handle(), await open_handle()
     await old.begin_term("jobmanager", 3)
     await old.write_all(JOB, {0: task_runtime(1)})
+    await old.check_term(JOB)
     await new.begin_term("jobmanager", 4)
+    with pytest.raises(Fenced, match="jobmanager"):
+        await old.check_term(JOB)
+    await new.check_term(JOB)
     with pytest.raises(Fenced, match="jobmanager"):
         await old.write_all(JOB, {0: task_runtime(2)})
     with pytest.raises(Fenced):

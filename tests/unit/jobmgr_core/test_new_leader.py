@@ -173,3 +173,85 @@ async def test_a_leader_whose_term_is_over_does_nothing_more(store: Store, tmp_p
     await successor.close()
     assert not world.called("KillTasks")
     assert len(world.alive) == 2
+
+
+OF_ANOTHER = "0f3f5c2a-0000-4000-8000-000000000002"
+
+
+@pytest.mark.parametrize("drains", [False, True])
+@pytest.mark.parametrize("run", [f"{OF_ANOTHER}-0-1", f"{JOB}-5-1", f"{JOB}-0-2"])
+async def test_an_overtaken_leader_neither_kills_nor_acknowledges_what_it_does_not_know(
+    store: Store, tmp_path: Path, run: str, drains: bool
+) -> None:
+    """Its successor has created the job, or the instance, or has begun the next run. It writes none of it."""
+    world = World(runs_on)
+    await store.begin_term("jobmgr", 1)
+    successor = await open_sqlite(SqliteSettings(path=tmp_path / "peloton.db"))
+    async with Running(Engine(store, limits=FAST), world) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await reach(running.engine, TaskState.RUNNING, 1)
+        await until(lambda: world.purged == len(world.events), "all statuses are stored")
+        known = world.purged
+        await successor.begin_term("jobmgr", 2)
+        world.alive[run] = "host-of-another"
+        if drains:
+            world.draining.add("host-of-another")
+        else:
+            world.status(run, mesos_pb2.TASK_RUNNING)
+            world.status(run, mesos_pb2.TASK_FINISHED)
+        await until(lambda: running.engine.lanes.problem, "it learns that it no longer leads")
+    await successor.close()
+    assert not world.called("KillTasks")
+    assert world.purged == known
+
+
+async def test_a_leader_kills_what_nobody_knows(store: Store) -> None:
+    world = World(runs_on)
+    await begin_term(store)
+    async with Running(Engine(store, limits=FAST), world) as running:
+        await running.engine.create_job(JOB, spec(1))
+        await reach(running.engine, TaskState.RUNNING, 1)
+        run = f"{OF_ANOTHER}-0-1"
+        world.alive[run] = "host-1"
+        world.status(run, mesos_pb2.TASK_RUNNING)
+        await until(lambda: run not in world.alive, "the orphan is killed")
+        await until(lambda: world.purged == len(world.events), "its end is acknowledged")
+
+
+async def test_the_term_is_not_checked_while_all_is_known(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[str] = []
+
+    async def note(job_id: str) -> None:
+        checks.append(job_id)
+
+    monkeypatch.setattr(store, "check_term", note)
+    await begin_term(store)
+    world = World()
+    async with Running(Engine(store, limits=FAST), world) as running:
+        await running.engine.create_job(JOB, spec(20))
+        await ended(running.engine)
+    assert len(world.launched) == 20 and not checks
+
+
+async def test_a_term_that_cannot_be_checked_is_checked_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, failures = store.check_term, deque([Unavailable("not now")] * 2)
+
+    async def fail(job_id: str) -> None:
+        if failures:
+            assert not world.called("KillTasks")
+            raise failures.popleft()
+        await check(job_id)
+
+    monkeypatch.setattr(store, "check_term", fail)
+    await begin_term(store)
+    world = World()
+    async with Running(Engine(store, limits=FAST), world):
+        run = f"{OF_ANOTHER}-0-1"
+        world.alive[run] = "host-1"
+        world.status(run, mesos_pb2.TASK_RUNNING)
+        await until(lambda: run not in world.alive, "the orphan is killed")
+    assert not failures
