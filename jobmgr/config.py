@@ -121,7 +121,8 @@ class JobmgrSettings(DaemonSettings):
     shared: bool = False
     """Whether all job managers that run share the work: each owns a part of the jobs, and answers all calls.
     Otherwise one leads and does all of it. Set it for all job managers or for none. It needs
-    `storage.kind` sqlite so far, and callers who show who they are by something else than a certificate."""
+    `storage.kind` sqlite so far. With `tls.client_certificates`, where `auth.config_file` names certificates,
+    those of the job managers are among them (`daemon: jobmgr`)."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
     """Logged, and of no effect: every job manager runs jobs of all types."""
 
@@ -143,11 +144,6 @@ class JobmgrSettings(DaemonSettings):
             raise ValueError(
                 f"shared is true, and storage.kind is {self.storage.kind}: job managers share the work with "
                 "sqlite only, so far"
-            )
-        if self.shared and self.tls.client_certificates:
-            raise ValueError(
-                "shared is true, and tls.client_certificates too: a job manager that passes a call on cannot "
-                "show its caller's certificate, so far"
             )
         return self
 

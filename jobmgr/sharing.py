@@ -67,6 +67,8 @@ class Share:
         """The term in which this instance leads; None where another one does."""
         self._owner: ShardOwner | None = None
         daemon.checks.append(stores.trouble)
+        if daemon.servers.door is not None:
+            daemon.servers.door.believe_job_managers()
 
     # --- the leader's part ---
 
@@ -141,7 +143,8 @@ class Share:
     ) -> Callable[[], Awaitable[None]]:
         """Start what runs all the time, and serve; return what finishes launches."""
         daemon, settings = self._daemon, self._daemon.settings
-        peers = Peers(self._registry, lambda: owner.session, f"jobmgr/{daemon.id}", daemon.servers.tls)
+        tls, by_certificate = daemon.servers.tls, settings.tls.client_certificates
+        peers = Peers(self._registry, lambda: owner.session, f"jobmgr/{daemon.id}", tls, by_certificate)
         stack.push_async_callback(peers.close)
         engine.elsewhere = OtherOwners(peers, daemon.called_by())
         usage = settings.usage

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from cachetools import LRUCache
 
 from peloton.errors import ResourceExhausted, Unauthenticated
+from peloton.identity.on_behalf import ON_BEHALF
 from peloton.identity.password_checks import PasswordChecks
 from peloton.identity.passwords import Cost, Kept, Plain, hashed
 from peloton.identity.principal import Kind, Principal
@@ -46,6 +47,8 @@ class Credentials:
     """The term of a daemon that leads."""
     shards: str = ""
     """The shards of jobs that a daemon owns."""
+    behalf: str | None = None
+    """For whom a job manager passes the call on (`peloton.identity.on_behalf`); None where nobody says so."""
 
     @property
     def absent(self) -> bool:
@@ -55,7 +58,7 @@ class Credentials:
 
 def credentials_of(metadata: Iterable[tuple[str, str | bytes]]) -> Credentials:
     """Read the credentials of a call. Raises Unauthenticated where one is there twice."""
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for key, value in metadata:
         name = _KEYS.get(key)
         if name is None:
@@ -81,6 +84,7 @@ _KEYS = {
     "peloton-instance": "instance",
     "peloton-epoch": "epoch",
     "peloton-shards": "shards",
+    ON_BEHALF: "behalf",
 }
 
 

@@ -15,6 +15,7 @@ from peloton.config.tls import stamp_of
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.identity.authenticators import Authenticator, Basic, Credentials, credentials_of
 from peloton.identity.methods import RENEW, TASK_ACCESS, split
+from peloton.identity.on_behalf import ROLE, check_passing, read
 from peloton.identity.principal import Grant, Kind, Principal, enter
 from peloton.identity.roles import Access, is_open
 from peloton.identity.task_tokens import TaskDoor, is_task_token
@@ -63,6 +64,7 @@ class Door:
         """By what users are asked to show who they are, as HTTP's WWW-Authenticate has it."""
         self.tasks: TaskDoor | None = None
         """What tells which task calls; None at daemons that tasks do not call."""
+        self._passed_on = False
         self.trouble = ""
         """What is wrong with the file of users since it was changed; empty if nothing."""
 
@@ -72,13 +74,14 @@ class Door:
         """Return who may make a call, and for what; credentials that have to be checked first; None for all.
 
         `names` are those of the caller's certificate. What a call carries besides counts more: a password,
-        or a token. Raises Unauthenticated and PermissionDenied.
+        or a token. A job manager may pass on the call of another caller, whose names it tells then.
+        Raises Unauthenticated and PermissionDenied.
         """
         if is_open(path):
             return None
         credentials = credentials_of(metadata)
         policy = self._policy
-        shown = policy.shown(names)
+        shown = self._caller(policy, credentials, names)
         of_daemon = shown is not None and shown.kind is Kind.DAEMON
         if credentials.token or (of_daemon and credentials.absent):
             if shown is not None and of_daemon:
@@ -98,6 +101,26 @@ class Door:
         if principal is None:
             return credentials
         return _granted(policy, principal, path)
+
+    def believe_job_managers(self) -> None:
+        """Take calls that job managers pass on for their callers. Raises ConfigError where none is known."""
+        certificates = self._policy.certificates.values()
+        if certificates and not any(each.kind is Kind.DAEMON and each.name == ROLE for each in certificates):
+            raise ConfigError(
+                f"{self._file}: certificates: has none of a job manager (`daemon: {ROLE}`): job managers "
+                "that share the work could not pass calls on to each other"
+            )
+        self._passed_on = True
+
+    def _caller(self, policy: _Users, credentials: Credentials, names: Iterable[str]) -> Principal | None:
+        """Return whom the certificate of the caller shows, or of that for whom the call is passed on."""
+        shown = policy.shown(names)
+        if credentials.behalf is None:
+            return shown
+        if self._passed_on and self.by_certificate and not policy.certificates:
+            return None  # no certificate shows anybody
+        check_passing(shown, self._passed_on and self.by_certificate)
+        return policy.shown(read(credentials.behalf))
 
     async def check(self, path: str, credentials: Credentials) -> tuple[Principal, Grant]:
         """Return the user who may make a call, and for what.

@@ -10,16 +10,20 @@ from typing import Any, NoReturn
 
 import grpc
 
+from peloton.identity.on_behalf import ON_BEHALF, written
 from peloton.leaders import NOT_BEGUN, Failure, failure_of
 from peloton.membership.shard_registry import ShardRegistry
 from peloton.rpc.caller import Metadata
+from peloton.rpc.certificates import names_of
 from peloton.rpc.client import Channels
 from peloton.rpc.tls import Tls
 
 PASSED = "peloton-passed"
 """Key of the metadata of a call that another instance passes on: it is not passed on again."""
-_OWN = frozenset({PASSED, "user-agent", "content-type", "te"})
+_OWN = frozenset({PASSED, ON_BEHALF, "user-agent", "content-type", "te"})
 """Keys that are of the connection, or made anew."""
+Sent = tuple[tuple[str, str | bytes], ...]
+"""Metadata of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +55,18 @@ class Peers:
     """The other instances, by the registry of the shards."""
 
     def __init__(
-        self, registry: ShardRegistry, session: Callable[[], str], instance: str, tls: Tls | None
+        self,
+        registry: ShardRegistry,
+        session: Callable[[], str],
+        instance: str,
+        tls: Tls | None,
+        by_certificate: bool = False,
     ) -> None:
-        """Call as `instance`; `session` returns the name of its own session."""
+        """Call as `instance`; `session` returns the name of its own session.
+
+        Whether callers show certificates is `by_certificate`: the names in them are passed on, too.
+        """
+        self._by_certificate = by_certificate
         self._registry = registry
         self._session = session
         self._instance = instance
@@ -108,21 +121,48 @@ class Peers:
         """Close all connections."""
         await self._channels.close()
 
+    def metadata_of(self, context: Any) -> Sent:
+        """Return what is sent on of a call: who calls, for whom and on which trace.
+
+        Where callers show certificates, the names are always there, even if there is none: the owner must not
+        take the certificate of this instance for the caller's.
+        """
+        metadata: Collection[tuple[str, str | bytes]] = context.invocation_metadata() or ()
+        kept = tuple(
+            (key, value) for key, value in metadata if key not in _OWN and not key.startswith(("grpc-", ":"))
+        )
+        return (*kept, (ON_BEHALF, written(names_of(context)))) if self._by_certificate else kept
+
     async def call(
-        self, owner: Owner, path: str, request: Any, answer: type[Any], metadata: Any, seconds: float | None
+        self,
+        owner: Owner,
+        path: str,
+        request: Any,
+        answer: type[Any] | None,
+        metadata: Sent,
+        seconds: float | None,
     ) -> Any:
-        """Make a call of a user, whose metadata is given, at another instance. Raises PassedFailure."""
+        """Make a call at another instance, with metadata of the caller's or of one's own.
+
+        Without a class of the answer it is returned as it came, as bytes. Raises PassedFailure.
+        """
         channel = self._channels.to(owner.target)
-        method = channel.unary_unary(path, type(request).SerializeToString, answer.FromString)
+        method = channel.unary_unary(path, type(request).SerializeToString, _parser(answer))
         with _failures(owner):
             return await method(request, timeout=seconds, metadata=self._sent(metadata))
 
     async def stream(
-        self, owner: Owner, path: str, request: Any, answer: type[Any], metadata: Any, seconds: float | None
+        self,
+        owner: Owner,
+        path: str,
+        request: Any,
+        answer: type[Any] | None,
+        metadata: Sent,
+        seconds: float | None,
     ) -> AsyncIterator[Any]:
-        """Make a call that is answered by a stream. Raises PassedFailure."""
+        """Make a call that is answered by a stream, as `call` does. Raises PassedFailure."""
         channel = self._channels.to(owner.target)
-        method = channel.unary_stream(path, type(request).SerializeToString, answer.FromString)
+        method = channel.unary_stream(path, type(request).SerializeToString, _parser(answer))
         with _failures(owner):
             call = method(request, timeout=seconds, metadata=self._sent(metadata))
             try:
@@ -131,12 +171,13 @@ class Peers:
             finally:
                 call.cancel()
 
-    def _sent(self, metadata: Collection[tuple[str, str | bytes]]) -> tuple[tuple[str, str | bytes], ...]:
-        """Return what is sent on: who calls, for whom and on which trace, and that the call is passed on."""
-        kept = [
-            (key, value) for key, value in metadata if key not in _OWN and not key.startswith(("grpc-", ":"))
-        ]
-        return (*kept, (PASSED, self._instance))
+    def _sent(self, metadata: Sent) -> Sent:
+        """Return metadata with the note that the call is passed on."""
+        return (*metadata, (PASSED, self._instance))
+
+
+def _parser(answer: type[Any] | None) -> Any:
+    return None if answer is None else answer.FromString
 
 
 class _failures:

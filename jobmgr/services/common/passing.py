@@ -23,6 +23,7 @@ from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.leaders import NOT_BEGUN, Failure
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.shard import SHARDS, shard_of
+from peloton.rpc.audit import READING
 from peloton.rpc.peers import Owner, PassedFailure, Peers, passed
 from peloton.rpc.server import Service
 
@@ -66,20 +67,22 @@ class Passing:
             if name in self._merged:
                 stream = self._merged[name](handler.unary_stream, path, self._peers)
             else:
-                stream = self._stream(handler.unary_stream, path, answer)
+                stream = self._stream(handler.unary_stream, path)
             return grpc.unary_stream_rpc_method_handler(stream, *codecs)
         if name in GATHERED:
             unary = self._gathered(handler.unary_unary, path, answer)
         elif name == "Cancel":
             unary = self._anywhere(handler.unary_unary, path, answer)
         else:
-            unary = self._unary(handler.unary_unary, path, answer)
+            # What reads is answered with the owner's bytes. Of other answers the audit log has ids.
+            parsed = None if name.startswith(READING) else answer
+            unary = self._unary(handler.unary_unary, path, parsed)
         return grpc.unary_unary_rpc_method_handler(unary, *codecs)
 
     # --- about one job ---
 
     def _unary(
-        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
+        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any] | None
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         @wraps(method)
         async def call(request: Any, context: Any) -> Any:
@@ -93,7 +96,7 @@ class Passing:
                     return await method(request, context)
                 try:
                     return await self._peers.call(
-                        owner, path, request, answer, context.invocation_metadata() or (), search.left()
+                        owner, path, request, answer, self._peers.metadata_of(context), search.left()
                     )
                 except PassedFailure as failure:
                     await search.failed(failure)
@@ -101,7 +104,7 @@ class Passing:
         return call
 
     def _stream(
-        self, method: Callable[[Any, Any], AsyncIterator[Any]], path: str, answer: type[Any]
+        self, method: Callable[[Any, Any], AsyncIterator[Any]], path: str
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         @wraps(method)
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -115,9 +118,9 @@ class Passing:
                     async for message in method(request, context):
                         yield message
                     return
-                metadata = context.invocation_metadata() or ()
+                metadata = self._peers.metadata_of(context)
                 try:
-                    stream = self._peers.stream(owner, path, request, answer, metadata, search.left())
+                    stream = self._peers.stream(owner, path, request, None, metadata, search.left())
                     async for message in stream:
                         yield message
                     return
@@ -155,9 +158,9 @@ class Passing:
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         @wraps(method)
         async def call(request: Any, context: Any) -> Any:
-            metadata = context.invocation_metadata() or ()
-            if passed(metadata):
+            if passed(context.invocation_metadata()):
                 return await method(request, context)
+            metadata = self._peers.metadata_of(context)
             if self._peers.gone():
                 raise Unavailable("a job manager is gone, and its jobs have no owner yet")
             generation, seconds = self._peers.generation, _left(context)
@@ -185,12 +188,12 @@ class Passing:
 
         @wraps(method)
         async def call(request: Any, context: Any) -> Any:
-            metadata = context.invocation_metadata() or ()
             try:
                 return await method(request, context)
             except NotFound:
-                if passed(metadata):
+                if passed(context.invocation_metadata()):
                     raise
+                metadata = self._peers.metadata_of(context)
                 for each in self._peers.others():
                     try:
                         return await self._peers.call(each, path, request, answer, metadata, _left(context))

@@ -27,12 +27,11 @@ def merged_watch(method: Method, path: str, peers: Peers) -> Method:
     """Return a watch of all owners; `method` watches the jobs of this instance."""
 
     async def watch(request: Any, context: Any) -> AsyncIterator[Any]:
-        metadata = context.invocation_metadata() or ()
-        if passed(metadata):
+        if passed(context.invocation_metadata()):
             async for message in method(request, context):
                 yield message
             return
-        merged = _Merged(peers)
+        merged, metadata = _Merged(peers), peers.metadata_of(context)
         try:
             others = [
                 peers.stream(owner, path, _of_others(request), pb.WatchResponse, metadata, None)

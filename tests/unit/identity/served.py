@@ -127,9 +127,15 @@ async def serving(
     limits: RateLimitSettings | None = None,
     tls: Tls | None = None,
     audit: Audit | None = None,
+    passed_on: bool = False,
 ) -> AsyncIterator[Served]:
-    """Serve; with `tls` to callers that have a certificate. The channel is one of the server itself."""
+    """Serve; with `tls` to callers that have a certificate. The channel is one of the server itself.
+
+    Job managers pass calls on to it where `passed_on` says so.
+    """
     door = None if auth is None else Door(auth, by_certificate=tls is not None)
+    if door is not None and passed_on:
+        door.believe_job_managers()
     gate = Gate(door, None if limits is None else RateLimits(limits), audit)
     server = RpcServer(lambda: "nobody leads", [gate] if gate.needed else [])
     served = Served()

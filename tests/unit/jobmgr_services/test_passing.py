@@ -16,6 +16,7 @@ from jobmgr.services.common.passing import Passing
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.errors import Unavailable
+from peloton.identity.on_behalf import ON_BEHALF, written
 from peloton.leaders import NOT_BEGUN
 from peloton.membership.interface import Address
 from peloton.membership.shard_registry import SessionInfo, ShardRegistry, Shards
@@ -205,3 +206,51 @@ async def test_a_list_without_those_of_one_who_is_gone_is_no_answer(two: tuple[I
     a.registry.owners[OTHERS] = "c"
     with pytest.raises(grpc.aio.AioRpcError, match="gone"):
         await a.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+
+
+class Call:
+    """The context of a call by who shows a certificate."""
+
+    def __init__(self, metadata: Metadata, *names: str) -> None:
+        self._metadata = metadata
+        self._names = names
+
+    def invocation_metadata(self) -> Metadata:
+        return self._metadata
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {"x509_common_name": [name.encode() for name in self._names]}
+
+
+@pytest.mark.parametrize("names", [("ann",), ()])
+async def test_the_names_of_the_callers_certificate_are_passed_on(names: tuple[str, ...]) -> None:
+    """Even if there are none: and never those that the caller says itself."""
+    peers = Peers(cast(ShardRegistry, Registry()), lambda: "a", "jobmgr/a", None, by_certificate=True)
+    call = Call(((ON_BEHALF, written(["admin"])), ("x-request-id", "7")), *names)
+    assert peers.metadata_of(call) == (("x-request-id", "7"), (ON_BEHALF, written(names)))
+
+
+async def test_what_a_caller_says_of_its_certificate_is_not_passed_on(
+    two: tuple[Instance, Instance],
+) -> None:
+    a, b = two
+    await get(a, OTHERS, ((ON_BEHALF, written(["admin"])),))
+    assert ON_BEHALF not in b.jobs.calls[0]
+
+
+async def test_an_answer_of_a_read_is_not_parsed_on_its_way(
+    two: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = two
+    asked: list[object] = []
+    called = Peers.call
+
+    async def call(self: Peers, owner: Any, path: str, request: Any, answer: Any, *more: Any) -> Any:
+        asked.append(answer)
+        return await called(self, owner, path, request, answer, *more)
+
+    monkeypatch.setattr(Peers, "call", call)
+    assert await get(a, OTHERS) == "b"
+    request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_in(OTHERS)))
+    assert (await a.stub.Create(request, timeout=10)).jobId == request.id
+    assert asked == [None, job_pb2.CreateResponse]  # the audit log has ids of what is created
