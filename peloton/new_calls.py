@@ -9,6 +9,9 @@ iterations that hold nothing, between two pieces of its own.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
 
 QUIET_ITERATIONS = 8
 """Calls are let in until none has begun for this number of iterations: the thread of gRPC that takes them
@@ -17,18 +20,32 @@ MOST_ITERATIONS = 200
 """Calls that never end to come do not stop the work."""
 HELD_SECONDS = 0.01
 """After so much work calls are let in: 8 iterations take about 0.1 ms."""
+MANY_CALLS = 20
+"""A person at a terminal or a browser makes fewer; work goes on in large pieces beside them."""
+MANY_SECONDS = 2.0
+"""So many calls within this time are many."""
 
 
 class NewCalls:
     """The calls that have begun in this process, whose servers run on one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._begun = 0
         self._held = 0.0
+        self._newest: deque[float] = deque(maxlen=MANY_CALLS)
+        """When the newest calls began."""
 
     def note(self) -> None:
         """Note that a call has begun."""
         self._begun += 1
+        self._newest.append(self._clock())
+
+    @property
+    def many(self) -> bool:
+        """Whether many calls begin at present, so that work should hold the loop for short times only."""
+        full = len(self._newest) == MANY_CALLS
+        return full and self._clock() - self._newest[0] <= MANY_SECONDS
 
     async def let_in(self, held: float) -> None:
         """Let other tasks run once and, after much work, let in the calls that wait.

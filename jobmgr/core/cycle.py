@@ -114,14 +114,18 @@ class Core:
         self.rollouts = rounds.Rollouts()
         self.daemons = daemon.Daemons()
 
-    def run_cycle(self, events: Sequence[Event], now: Now) -> Cycle:
-        """Decide what follows from events, in their order, and from deadlines that have passed."""
+    def run_cycle(self, events: Sequence[Event], now: Now, most: int | None = None) -> Cycle:
+        """Decide what follows from events, in their order, and from deadlines that have passed.
+
+        `most`: of deadlines, and of tasks that are created or evaluated, fewer than the usual number.
+        """
         self.active.actions.set_now(now)
         cycle = Cycle(now)
         for event in events:
             cycle.replies.append(self._answer(cycle, event))
-        self._handle_deadlines(cycle)
-        self._advance(cycle)
+        self._handle_deadlines(cycle, DUE_PER_CYCLE if most is None else min(most, DUE_PER_CYCLE))
+        rows = self.active.actions.limits.rows_per_cycle
+        self._advance(cycle, rows if most is None else min(most, rows))
         daemon.advance(self.active, self.daemons, cycle)
         rounds.advance(self.active, self.rollouts, cycle)
         self._close(cycle)
@@ -193,8 +197,8 @@ class Core:
             return self.active.actions.now.monotonic
         return self.active.actions.deadlines.next()
 
-    def _handle_deadlines(self, cycle: Cycle) -> None:
-        keys = self.active.actions.deadlines.due(cycle.now.monotonic, DUE_PER_CYCLE)
+    def _handle_deadlines(self, cycle: Cycle, most: int) -> None:
+        keys = self.active.actions.deadlines.due(cycle.now.monotonic, most)
         for job_id, instance in keys:
             if instance == WHOLE_WORKFLOW:
                 self.rollouts.wake(job_id)
@@ -206,12 +210,11 @@ class Core:
                 start_gathered(self.active, cycle, change)
             else:
                 on_deadline(self.active, cycle, change, instance)
-        cycle.more = len(keys) == DUE_PER_CYCLE
+        cycle.more = len(keys) == most
 
-    def _advance(self, cycle: Cycle) -> None:
-        """Create, evaluate and compare tasks, up to a cycle's share."""
+    def _advance(self, cycle: Cycle, share: int) -> None:
+        """Create, evaluate and compare tasks, up to a share."""
         unfinished = self.active.unfinished
-        share = self.active.actions.limits.rows_per_cycle
         while share > 0 and unfinished:
             job_id = next(iter(unfinished))
             change = self.active.change(cycle, job_id)

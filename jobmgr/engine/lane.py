@@ -35,10 +35,13 @@ from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.shard import shard_of
 from peloton.model.states import TaskState
 from peloton.model.workflow import Workflow
-from peloton.new_calls import NEW_CALLS
+from peloton.new_calls import NEW_CALLS, NewCalls
 from storage.interface import Store
 
-EVENTS_PER_CYCLE = 2000
+RUNS_PER_CYCLE = 2000
+RUNS_BESIDE_CALLS = 500
+"""In place of that while many calls begin: a cycle holds the event loop, and those who wait for a new job or
+a stop, for a quarter of the time. With fewer, a large job loses more by the commits than calls gain."""
 log = logging.getLogger(__name__)
 CYCLE_SECONDS = Histogram(
     "jobmgr_cycle_seconds",
@@ -92,7 +95,13 @@ class Lane:
     """Owns the core of some of the jobs. `submit` and `run_between_cycles` are answered while `run` runs."""
 
     def __init__(
-        self, core: Core, store: Store, clock: Clock, send: Send, fence: JobFence = unfenced_job
+        self,
+        core: Core,
+        store: Store,
+        clock: Clock,
+        send: Send,
+        fence: JobFence = unfenced_job,
+        calls: NewCalls = NEW_CALLS,
     ) -> None:
         self.core = core
         self.store = store
@@ -106,6 +115,7 @@ class Lane:
         """Why nothing can be stored at present; empty while writes succeed."""
         self._clock = clock
         self._send = send
+        self._calls = calls
         self._requests: deque[Item] = deque()
         """What users wait for: it is taken before all that is in the inbox."""
         self._inbox: deque[Item] = deque()
@@ -213,7 +223,7 @@ class Lane:
                 await self._wait_for_event()
                 while self._actions:
                     await self._run_action(*self._actions.popleft())
-                await NEW_CALLS.let_in(self._held)
+                await self._calls.let_in(self._held)
                 await self._run_cycle()
         except Fenced as error:
             self.problem = str(error)
@@ -222,11 +232,12 @@ class Lane:
             self._close()
 
     async def _run_cycle(self) -> None:
-        self._batch = batch = self._gather()
+        most = RUNS_BESIDE_CALLS if self._calls.many else RUNS_PER_CYCLE
+        self._batch = batch = self._gather(most)
         now = Now(self._clock.wall(), self._clock.monotonic())
         with CYCLE_SECONDS.time():
             self._storing = True
-            cycle = self.core.run_cycle([event for event, _ in batch], now)
+            cycle = self.core.run_cycle([event for event, _ in batch], now, most)
             self._held = self._clock.monotonic() - now.monotonic
             await self._store(cycle)
             self._storing = False
@@ -260,11 +271,12 @@ class Lane:
             if getattr(event, "job_id", None) in fenced:
                 cycle.replies[at] = Unavailable(MOVED)
 
-    def _gather(self) -> list[Item]:
+    def _gather(self, most: int) -> list[Item]:
+        """Return the next events, about `most` runs or a little more."""
         batch: list[Item] = []
         size = 0
         for queue in (self._requests, self._inbox):
-            while queue and size < EVENTS_PER_CYCLE:
+            while queue and size < most:
                 item = queue.popleft()
                 batch.append(item)
                 size += weight(item[0])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import Gauge
@@ -17,6 +17,7 @@ from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import Compared, Event, Placed
 from jobmgr.core.state.limits import Limits
+from jobmgr.engine.event_weight import pieces
 from jobmgr.engine.held_shards import HeldShards
 from jobmgr.engine.host_launches import PATIENCE_SECONDS, HostLaunches
 from jobmgr.engine.lane import MOVED, NO_EVENT, Answer, Drops, JobFence, Lane, unfenced_job
@@ -30,6 +31,8 @@ from peloton.model.shard import shard_of
 from peloton.model.workflow import Workflow
 from storage.interface import Store
 
+RUNS_PER_EVENT = 250
+"""Larger events are cut, so that a cycle can be short."""
 STEP_DOWN_SECONDS = 30.0
 ACTIVE_JOBS = Gauge("jobmgr_active_jobs", "Jobs that have not ended.")
 SILENT_WORKFLOWS = Gauge(
@@ -166,11 +169,16 @@ class Lanes:
     def post(self, event: Event) -> None:
         """Hand over an event whose answer is not needed."""
         for lane, part in self._split(event).items():
-            self._lanes[lane].post(part)
+            for piece in pieces(part, RUNS_PER_EVENT):
+                self._lanes[lane].post(piece)
 
     def submit(self, event: Event) -> Mapping[int, Answer]:
         """Hand over an event. Each lane's future ends once its part is stored, with the core's answer."""
-        return {lane: self._lanes[lane].submit(part) for lane, part in self._split(event).items()}
+        return {lane: self._submit(self._lanes[lane], part) for lane, part in self._split(event).items()}
+
+    def _submit(self, lane: Lane, event: Event) -> Answer:
+        answers = [lane.submit(piece) for piece in pieces(event, RUNS_PER_EVENT)]
+        return answers[0] if len(answers) == 1 else asyncio.ensure_future(_joined(answers))
 
     async def request(self, event: Event) -> Any:
         """Hand over an event of one job; return, once it is stored, the core's answer, or raise its error."""
@@ -223,3 +231,8 @@ class Lanes:
     def _expect(self, event: Placed) -> None:
         for placement in event.placements:
             self._launches.expect(placement, len({self.lane_of(run.job_id) for run in placement.runs}))
+
+
+async def _joined(answers: Sequence[Answer]) -> list[Any]:
+    """Return what the core has answered to the pieces of an event, in order."""
+    return [each for told in await asyncio.gather(*answers) for each in told or ()]

@@ -82,7 +82,7 @@ class SqliteJobs:
             write_workflow(db)
             write_secrets(db)
 
-        await self._writer.submit(write, job_id=job_id)
+        await self._writer.submit(write, job_id=job_id, ahead=True)
 
     async def add_config(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
         """Store a further version of the config, and secrets that are new in it.

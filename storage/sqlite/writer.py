@@ -3,6 +3,10 @@
 A single thread writes. A write that fails has no effect and fails alone: the transaction runs without
 savepoints, and where a write in it raises, it is rolled back and all writes run again, each in its savepoint.
 
+A write may go ahead: the next transaction begins with it and takes little else, so that whoever waits for it
+waits for no large writes that came before. Writes of one job keep their order all the same: none goes ahead
+of an earlier one, and none overtakes one that goes ahead.
+
 Where the file cannot be written, as on a full disk, `trouble` says so until a write of some size succeeds.
 Such a write is tried regularly: an idle cluster makes no other.
 """
@@ -31,6 +35,9 @@ Write = Callable[[sqlite3.Connection], T]
 """Runs within a transaction. Where it raises, its changes are undone and the caller gets the error."""
 
 _ROWS_PER_TRANSACTION = 20_000
+_ROWS_BESIDE_AHEAD = 1_000
+"""Of writes that do not go ahead, in a transaction with some that do. These rows take a few milliseconds, as
+a commit of their own would."""
 TRIAL_SECONDS = 2.0
 """Time between two trial writes."""
 TRIAL = "trial" + 256 * 1024 * "."
@@ -47,6 +54,7 @@ class _Queued:
     write: Write[Any]
     rows: int
     term: Term | None
+    job_id: JobId | None
     future: asyncio.Future[Any]
 
 
@@ -67,6 +75,10 @@ class Writer:
         self._room = asyncio.Semaphore(max_queued)
         self._thread = ThreadPoolExecutor(1, "storage-writer")
         self._queue: deque[_Queued] = deque()
+        self._ahead: deque[_Queued] = deque()
+        """What the next transaction begins with."""
+        self._passed_over = False
+        """Whether the last transaction left out what was queued first, for writes that went ahead."""
         self._writing = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -80,17 +92,20 @@ class Writer:
         self.trouble = ""
         """Why nothing can be written at present; empty where writes succeed."""
 
-    async def submit(self, write: Write[T], rows: int = 1, job_id: JobId | None = None) -> T:
+    async def submit(
+        self, write: Write[T], rows: int = 1, job_id: JobId | None = None, ahead: bool = False
+    ) -> T:
         """Return the result of a write once it is on disk. `rows` is its approximate size.
 
-        `job_id` is the job of all rows that it changes, if it is of one.
+        `job_id` is the job of all rows that it changes, if it is of one. `ahead`: it is small, somebody waits
+        for it, and it may come before queued writes that are not of this job.
 
         Waits while too many writes are queued. Raises what the write raised, Fenced where the term is over,
         Unavailable where nothing can be written.
         """
         self._fence()
         term = self._term if job_id is None or self._shards is None else self._term_of(job_id, self._shards)
-        return await self._enqueue(write, rows, term)
+        return await self._enqueue(write, rows, term, job_id, ahead)
 
     def _term_of(self, job_id: JobId, shards: Mapping[int, Term]) -> Term:
         shard = shard_of(job_id)
@@ -134,17 +149,29 @@ class Writer:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
         self._thread.shutdown()
 
-    async def _enqueue(self, write: Write[T], rows: int, term: Term | None) -> T:
+    async def _enqueue(
+        self,
+        write: Write[T],
+        rows: int,
+        term: Term | None,
+        job_id: JobId | None = None,
+        ahead: bool = False,
+    ) -> T:
         async with self._room:
             if self._closed:
                 raise Unavailable("the store is closed")
             future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-            self._queue.append(_Queued(write, rows, term, future))
+            queue = self._ahead if ahead and not self._waits(job_id) else self._queue
+            queue.append(_Queued(write, rows, term, job_id, future))
             self._start()
             return await future
 
+    def _waits(self, job_id: JobId | None) -> bool:
+        """Return whether a write of the job is queued, which must come first."""
+        return any(queued.job_id == job_id for queued in self._queue)
+
     def _start(self) -> None:
-        if not self._writing and self._queue:
+        if not self._writing:
             self._writing = True
             self._idle.clear()
             # In the next iteration of the loop, so that writes submitted in this one are included.
@@ -158,15 +185,17 @@ class Writer:
         running.add_done_callback(partial(self._complete, batch))
 
     def _take(self) -> list[_Queued]:
-        batch = [self._queue.popleft()]
-        rows = batch[0].rows
-        while self._queue and rows + self._queue[0].rows <= _ROWS_PER_TRANSACTION:
-            batch.append(self._queue.popleft())
-            rows += batch[-1].rows
+        batch: list[_Queued] = []
+        _move(self._ahead, batch, _ROWS_PER_TRANSACTION, least=1)
+        if self._ahead:  # what is queued must not overtake it
+            return batch
+        most = _ROWS_BESIDE_AHEAD if batch and not self._passed_over else _ROWS_PER_TRANSACTION
+        moved = _move(self._queue, batch, most, least=0 if batch and not self._passed_over else 1)
+        self._passed_over = bool(self._queue) and not moved
         return batch
 
     def _complete(self, batch: Sequence[_Queued], running: asyncio.Future[list[Any]]) -> None:
-        if self._queue:
+        if self._queue or self._ahead:
             self._next_transaction()
         else:
             self._writing = False
@@ -207,6 +236,16 @@ class Writer:
                 log.debug("trial write: %s", error)
         self._trial = None
         log.info("the database can be written again")
+
+
+def _move(queue: deque[_Queued], batch: list[_Queued], most: int, least: int) -> int:
+    """Move writes of `most` rows to the end of a batch, and at least `least` writes; return how many."""
+    moved = rows = 0
+    while queue and (moved < least or rows + queue[0].rows <= most):
+        batch.append(queue.popleft())
+        rows += batch[-1].rows
+        moved += 1
+    return moved
 
 
 def commit(db: sqlite3.Connection, batch: Sequence[_Queued], terms: NewestTerms) -> list[Any]:

@@ -10,7 +10,14 @@ from typing import Any
 import grpc
 import pytest
 
-from peloton.new_calls import HELD_SECONDS, MOST_ITERATIONS, QUIET_ITERATIONS, NewCalls
+from peloton.new_calls import (
+    HELD_SECONDS,
+    MANY_CALLS,
+    MANY_SECONDS,
+    MOST_ITERATIONS,
+    QUIET_ITERATIONS,
+    NewCalls,
+)
 
 CALLS = 100
 
@@ -96,3 +103,29 @@ async def test_the_loop_runs_until_no_call_begins(calls: int, fewest: int, most:
     await new_calls.let_in(HELD_SECONDS * 0.6)
     assert iterations.seen > seen + QUIET_ITERATIONS
     counting.cancel()
+
+
+def test_many_calls_are_so_many_within_a_short_time() -> None:
+    now = 0.0
+    new_calls = NewCalls(lambda: now)
+    for _ in range(MANY_CALLS - 1):
+        assert not new_calls.many
+        new_calls.note()
+    assert not new_calls.many
+    now = MANY_SECONDS
+    new_calls.note()
+    assert new_calls.many
+    now += 0.001
+    assert not new_calls.many, "the first of them began too long ago"
+
+
+@pytest.mark.parametrize(("rate", "many"), [(9.0, False), (11.0, True)])
+def test_it_is_the_rate_of_calls_that_makes_them_many(rate: float, many: bool) -> None:
+    now = 0.0
+    new_calls = NewCalls(lambda: now)
+    for _ in range(100):
+        now += 1 / rate
+        new_calls.note()
+    assert new_calls.many is many
+    now += MANY_SECONDS
+    assert not new_calls.many, "they have ended"
