@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jobmgr.engine.engine import Engine
 from peloton.model.job import JobSpec
 from peloton.model.limits import over_limits
+from peloton.model.pool import PoolConfig
 from peloton.model.spans import spans
 from peloton.offload import run_by_size
 from peloton.wire.payload import job_config
@@ -21,16 +22,19 @@ class SpecWarnings:
         self._engine = engine
         self._images = images
 
-    async def v0(self, spec: JobSpec) -> list[str]:
-        """Return the warnings about a job, with the paths of the v0 API."""
-        return await self._of(spec, v1alpha=False)
+    async def v0(self, spec: JobSpec, pools: Sequence[PoolConfig] | None = None) -> list[str]:
+        """Return the warnings about a job, with the paths of the v0 API.
+
+        `pools` are those of the store, for a caller who has just read them.
+        """
+        return await self._of(spec, pools, v1alpha=False)
 
     async def v1alpha(self, spec: JobSpec) -> list[str]:
         """Return the warnings about a job, with the paths of the v1alpha API."""
-        return await self._of(spec, v1alpha=True)
+        return await self._of(spec, None, v1alpha=True)
 
-    async def _of(self, spec: JobSpec, v1alpha: bool) -> list[str]:
-        pools = await self._engine.store.pools.all()
+    async def _of(self, spec: JobSpec, given: Sequence[PoolConfig] | None, v1alpha: bool) -> list[str]:
+        pools = await self._engine.store.pools.all() if given is None else given
 
         def found() -> list[str]:
             config = job_config(spec.payload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from jobmgr.engine.engine import Engine
@@ -29,6 +29,7 @@ from peloton.identity.principal import current
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.plural import plural
+from peloton.model.pool import PoolConfig
 from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
@@ -82,7 +83,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             answer.error.invalidJobId.CopyFrom(job_pb2.InvalidJobId(id=_id(job_id), message=str(error)))
             return answer
         try:
-            spec, secrets = await self._new_spec(job_id, request)
+            pools = await self._engine.store.pools.all()
+            spec, secrets = await self._new_spec(job_id, request, pools)
             await self._engine.create_job(job_id, spec, secrets.contents)
         except InvalidArgument as error:
             answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
@@ -92,15 +94,18 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             )
         else:
             answer.jobId.value = job_id
-            answer.warnings.extend(await self._warnings.v0(spec))
+            answer.warnings.extend(await self._warnings.v0(spec, pools))
         return answer
 
     async def plan_spec(self, config: job_pb2.JobConfig) -> JobSpec:
         """Return the spec that Create would store, for a plan. Raises InvalidArgument."""
-        spec, _ = await self._new_spec(self._new_id(), job_pb2.CreateRequest(config=config))
+        pools = await self._engine.store.pools.all()
+        spec, _ = await self._new_spec(self._new_id(), job_pb2.CreateRequest(config=config), pools)
         return spec
 
-    async def _new_spec(self, job_id: JobId, request: job_pb2.CreateRequest) -> tuple[JobSpec, Prepared]:
+    async def _new_spec(
+        self, job_id: JobId, request: job_pb2.CreateRequest, pools: Sequence[PoolConfig]
+    ) -> tuple[JobSpec, Prepared]:
         """Validate a new job. Raises InvalidArgument."""
         size, given = size_of(request.config), with_priority(request.config, self._classes)
         config = await run_by_size(size, validated, given)
@@ -110,7 +115,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         if secrets.refs and config.HasField("schedule"):
             wanted = "left out in a job with a schedule: each of its runs is a job of its own, without them"
             raise InvalidArgument("secrets", plural(len(secrets.refs), "secret"), wanted)
-        check_pool(config.respoolID.value, await self._engine.store.pools.all())
+        check_pool(config.respoolID.value, pools)
         await find_dependencies(self._engine, job_id, config)
         now = self._clock.wall()
         config.changeLog.CopyFrom(

@@ -4,7 +4,7 @@ read when the call returns."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -18,9 +18,11 @@ from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2_grpc
 from peloton.clock import SystemClock
+from peloton.model.pool import PoolConfig
 from peloton.private.jobmgrsvc import jobmgrsvc_pb2_grpc
 from peloton.rpc.server import RpcServer
 from storage.config import SqliteSettings
+from storage.interface import Pools
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_services.configs import POOLS, job
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
@@ -94,3 +96,17 @@ async def test_unknown_jobs(real: Served) -> None:
         await real.jobs.Delete(job_pb2.DeleteRequest(id=job_id()))
     with status(grpc.StatusCode.NOT_FOUND):
         await real.jobs.Refresh(job_pb2.RefreshRequest(id=job_id()))
+
+
+async def test_a_creation_reads_the_pools_once(real: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a busy loop a read takes some 10 ms."""
+    pools: Pools = real.engine.store.pools
+    read, reads = pools.all, []
+
+    async def counted() -> Sequence[PoolConfig]:
+        reads.append(1)
+        return await read()
+
+    monkeypatch.setattr(pools, "all", counted)
+    assert not (await real.create()).HasField("error")
+    assert len(reads) == 1
