@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobmgr.clients.matching import AgentsClient, MatchingClient
+from jobmgr.clients.trials import TrialsClient
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
@@ -13,6 +14,7 @@ from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.scope import scoped
+from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.exec import ExecService
 from jobmgr.services.private.feasibility import FeasibilityService
@@ -126,8 +128,16 @@ def services(
     whether these are several.
     """
     tokens = access is None or access.enough
+    trials = TemplateTrials(TrialsClient(hostmgrs))
     jobs = JobManager(
-        engine, workflows, clock, enable_secrets=enable_secrets, images=images, tokens=tokens, classes=classes
+        engine,
+        workflows,
+        clock,
+        enable_secrets=enable_secrets,
+        images=images,
+        tokens=tokens,
+        classes=classes,
+        trials=trials,
     )
     updates = UpdateService(engine, workflows, clock, tokens, classes)
     stateless = JobService(
@@ -138,6 +148,7 @@ def services(
         images=images,
         tokens=tokens,
         classes=classes,
+        trials=trials,
     )
     http = AgentHttp(access=agents)
     sandboxes = Sandboxes(lambda cluster: AgentsClient(hostmgrs.of(cluster)), http)

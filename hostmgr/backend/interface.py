@@ -90,6 +90,13 @@ class Backend(Protocol):
         """Destroy a persistent volume, and free its disk, on the offer that holds it."""
         ...
 
+    async def try_task(self, launch: Launch) -> str:
+        """Return why a task would be refused wherever it goes; empty where that is not known. Launch nothing.
+
+        Raises Unavailable.
+        """
+        ...
+
     def decline(self, offer_ids: Iterable[str]) -> None:
         """Decline offers."""
         ...

@@ -179,6 +179,11 @@ class HostManager:
         if TRACES.on:
             self._traced.launched(runs, hostname)
 
+    async def try_task(self, launch: Launch) -> str:
+        """Return why the cluster would refuse a task; empty: it would not. Raises Unavailable."""
+        self.require_connection()
+        return await self.backend.try_task(launch)
+
     def kill(self, runs: Iterable[MesosTaskId], maintenance: bool = False) -> None:
         """Kill runs, known here or not. Raises Unavailable without a connection."""
         self.require_connection()

@@ -30,13 +30,13 @@ from hostmgr.kubernetes.core.nodes import node_of
 from hostmgr.kubernetes.core.pods import pod_of
 from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
-from hostmgr.kubernetes.manifest import PodRules, claim_of, has_template, pod_manifest, secret_of
+from hostmgr.kubernetes.manifest import TRIAL, PodRules, claim_of, has_template, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
 from hostmgr.kubernetes.problems import eviction_problems, template_problems
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
 from hostmgr.kubernetes.secrets import SecretSweeper
-from hostmgr.kubernetes.trial import TemplateTrial
+from hostmgr.kubernetes.trial import TemplateTrial, tried
 from hostmgr.kubernetes.volumes import ClaimFollower
 from hostmgr.kubernetes.writing import Described, PodWriter
 from peloton.clock import Clock
@@ -300,6 +300,15 @@ class KubernetesBackend:
         self._require_connection()
         self._core.destroy_volume(volume.entry.volume)
         self._wake.set()
+
+    async def try_task(self, launch: Launch) -> str:
+        """Ask the API server by a dry run whether it takes the pod of a task. Raises Unavailable."""
+        self._require_connection()
+        try:
+            pod = pod_manifest(launch, TRIAL, self._pods)
+        except InvalidArgument as error:
+            return str(error)
+        return await tried(self._client, self._rules.namespace, pod)
 
     def decline(self, offer_ids: Iterable[str]) -> None:
         """Forget offers; what they hold is offered anew. Raises Unavailable."""

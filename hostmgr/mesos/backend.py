@@ -26,10 +26,10 @@ from hostmgr.mesos.host_names import HostNames
 from hostmgr.mesos.maintenance import MaintenanceCalls
 from hostmgr.mesos.operations import OperationPlan
 from hostmgr.mesos.statuses import killed_with_framework, status_from
-from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, TaskInfos
+from hostmgr.mesos.taskinfo import LONGEST_GRACE_SECONDS, TaskInfos, task_info
 from hostmgr.mesos.translate import ResourceTemplates, offer_from
 from mesos.v1.mesos_pb2 import Resource
-from peloton.errors import Unavailable
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.calls import Call, Calls
 from peloton.mesos.connection import Handler, MesosDriver
 from peloton.mesos.detector import MasterAddress
@@ -120,6 +120,14 @@ class MesosBackend:
             for taken in new
             for operation in volumes.created(self._templates.resource(taken), taken, self._principal)
         ]
+
+    async def try_task(self, launch: Launch) -> str:
+        """Return why there is no TaskInfo of a task; a master is asked by a launch only."""
+        try:
+            task_info(launch, "", ())
+        except InvalidArgument as error:
+            return str(error)
+        return ""
 
     def decline(self, offer_ids: Iterable[str]) -> None:
         """Write one DECLINE. Raises Unavailable."""

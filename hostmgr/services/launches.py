@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ from google.protobuf.message import DecodeError
 from hostmgr.drivers.manager import HostManager
 from peloton.api.v0.task import task_pb2
 from peloton.errors import Fenced, InvalidArgument, Refused, Unavailable
-from peloton.model.ids import MesosTaskId
+from peloton.model.ids import MesosTaskId, mesos_task_id
 from peloton.model.plural import plural
+from peloton.model.resources import milli
 from peloton.model.task import Launch
+from peloton.model.volume import VolumeMount
 from peloton.private.hostmgr.launching import launching_pb2 as pb
 from peloton.private.hostmgr.launching import launching_pb2_grpc
 from peloton.rpc.checks import checked
@@ -20,6 +23,10 @@ from peloton.rpc.claimed import Shards, require_runs, shards
 from peloton.wire.launch import LaunchConfig, volume_from
 
 MOST_HOSTS = 100
+FIRST_PORT = 31_000
+MOST_TRIALS = 20
+_NOBODY = mesos_task_id("00000000-0000-4000-8000-000000000000", 0, 1)
+"""The run of tasks that are tried."""
 _LAUNCHED = pb.Outcome(result=pb.Outcome.RESULT_LAUNCHED)
 
 
@@ -38,6 +45,16 @@ class LaunchOnHosts(launching_pb2_grpc.LaunchServiceServicer):
         outcomes = [self._launch(host, configs, mine) for host in request.hosts]
         await self._manager.room()
         return pb.LaunchTasksResponse(outcomes=outcomes)
+
+    async def TryTasks(self, request: pb.TryTasksRequest, context: Any) -> pb.TryTasksResponse:
+        """Return why tasks would be refused. Raises InvalidArgument for too many, and Unavailable."""
+        count = len(request.configs)
+        if count > MOST_TRIALS:
+            raise InvalidArgument("configs", plural(count, "config"), f"at most {MOST_TRIALS}")
+        configs = _Configs(request.configs)
+        launches = [_trial(configs.at(place)) for place in range(count)]
+        refusals = await asyncio.gather(*map(self._manager.try_task, launches))
+        return pb.TryTasksResponse(refusals=refusals)
 
     def _launch(self, host: pb.HostLaunch, configs: _Configs, mine: Shards) -> pb.Outcome:
         try:
@@ -94,6 +111,15 @@ class _Configs:
             raise InvalidArgument(path, plural(len(raw), "byte"), "an encoded TaskConfig") from None
         checked(config, raw)
         return LaunchConfig.of(config, path)
+
+
+def _trial(config: LaunchConfig) -> Launch:
+    """Return the launch of a task that is tried, with ports and a volume that it will not have."""
+    ports = {name: FIRST_PORT + place for place, name in enumerate(config.ports)}
+    wanted, volume = config.config.volume, None
+    if wanted.containerPath:
+        volume = VolumeMount(_NOBODY, milli(wanted.sizeMB), wanted.containerPath, create=True)
+    return config.launch(_NOBODY, ports, volume)
 
 
 def _launches(host: pb.HostLaunch, configs: _Configs) -> Iterator[Launch]:

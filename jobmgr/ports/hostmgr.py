@@ -254,6 +254,21 @@ class LeavingHosts(Protocol):
         ...
 
 
+MOST_TRIALS = 20
+"""Configs of one call."""
+
+
+class Trials(Protocol):
+    """What clusters say to tasks that are not launched."""
+
+    async def try_tasks(self, configs: Sequence[bytes]) -> Sequence[str]:
+        """Return for each encoded config of a task, MOST_TRIALS at most, why no cluster takes it.
+
+        Empty: one takes it, or cannot be asked. Raises Unimplemented for host managers of older versions.
+        """
+        ...
+
+
 class AgentAddress(NamedTuple):
     """An agent of Mesos, and where it answers."""
 

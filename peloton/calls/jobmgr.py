@@ -54,6 +54,7 @@ GET_MAINTENANCES = rpc(HostHistoryServiceStub, lambda stub: stub.GetMaintenances
 LIST_HOLDS = rpc(HoldServiceStub, lambda stub: stub.ListHolds)
 RENEW_HOLDS = rpc(HoldServiceStub, lambda stub: stub.RenewHolds)
 LAUNCH_TASKS = rpc(LaunchServiceStub, lambda stub: stub.LaunchTasks)
+TRY_TASKS = rpc(LaunchServiceStub, lambda stub: stub.TryTasks)
 PASS_EVENTS = rpc(PassingServiceStub, lambda stub: stub.PassEvents)
 RECONCILE_TASKS = rpc(ReconcileServiceStub, lambda stub: stub.ReconcileTasks)
 WAIT_FOR_READINGS = rpc(SamplingServiceStub, lambda stub: stub.WaitForReadings)

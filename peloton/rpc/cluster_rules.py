@@ -25,9 +25,10 @@ from peloton.model.cluster import cluster_of
 from peloton.model.shortage import Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.launching import launching_pb2
 from peloton.private.hostmgr.matching import matching_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2
-from peloton.rpc.clusters import FanOut, Rule, Rules
+from peloton.rpc.clusters import FanOut, Rule, Rules, described, gathered
 from peloton.wire.feasibility import shortage_to
 
 Q = TypeVar("Q", bound=Message)
@@ -240,6 +241,20 @@ async def _host_pools(fan: FanOut[Q, P], request: Q) -> P:
     return merged_pools(answers[name] for name in sorted(answers))
 
 
+async def _try_tasks(
+    fan: FanOut[launching_pb2.TryTasksRequest, launching_pb2.TryTasksResponse],
+    request: launching_pb2.TryTasksRequest,
+) -> launching_pb2.TryTasksResponse:
+    """Return why no cluster takes a task; one that does not answer may take it."""
+    answers = await gathered({name: fan.one(name, request) for name in sorted(fan.names)})
+    whole = launching_pb2.TryTasksResponse()
+    for place in range(len(request.configs)):
+        told = {name: "" if each is None else each.refusals[place] for name, each in answers.items()}
+        texts = [f"{described(name)}: {text}" for name, text in told.items()]
+        whole.refusals.append("; ".join(texts) if all(told.values()) else "")
+    return whole
+
+
 def _hostname(item: Any) -> str:
     return str(item.hostname)
 
@@ -256,6 +271,7 @@ RULES.add(placement.RESERVE_FOR_GANGS, _reserve_for_gangs)
 RULES.add(jobmgr.GET_MAINTENANCES, _all)
 RULES.add(jobmgr.LAUNCH_TASKS, _of_host)
 RULES.add(jobmgr.MATCH_HOSTS, _match_hosts)
+RULES.add(jobmgr.TRY_TASKS, _try_tasks)
 RULES.add(resmgr.GET_DRAINING_HOSTS, _all)
 RULES.add(resmgr.GET_HOST_GAINS, _host_gains)
 RULES.add(resmgr.GET_HOST_POOL_CAPACITY, _all)

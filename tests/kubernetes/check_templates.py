@@ -84,6 +84,19 @@ async def test_what_a_job_adds(system: RealKubernetes, admin: ApiClient) -> None
         assert pod["metadata"]["annotations"]["example.com/a"] == "1"
 
 
+async def test_a_template_of_a_job_is_tried_before_its_launch(system: RealKubernetes) -> None:
+    system.pods = PodRules(NAMESPACE, "process", job_fields=("metadata", "spec"))
+    async with leading(system) as leader:
+        for template, told in (
+            ("metadata: {annotations: {example.com/a: b}}", ""),
+            ("spec: {runtimeClassName: nosuch}", 'RuntimeClass "nosuch" not found'),
+            ("spec: {priorityClassName: nosuch}", "no PriorityClass with name nosuch was found"),
+            ("spec: {runtimeClasName: nosuch}", 'unknown field "spec.runtimeClasName"'),
+        ):
+            refusal = await leader.backend.try_task(templated(leader, template))
+            assert told in refusal and bool(told) is bool(refusal), refusal
+
+
 @pytest.mark.parametrize(
     ("template", "told"),
     [

@@ -17,6 +17,7 @@ from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.reach import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.spec_warnings import SpecWarnings
+from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -63,7 +64,9 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         images: bool = True,
         tokens: bool = True,
         classes: PriorityClasses = NO_CLASSES,
+        trials: TemplateTrials | None = None,
     ) -> None:
+        self._trials = trials or TemplateTrials()
         self._engine = engine
         self._workflows = workflows
         self._clock = clock
@@ -117,6 +120,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             raise InvalidArgument("secrets", plural(len(secrets.refs), "secret"), wanted)
         check_pool(config.respoolID.value, pools)
         await find_dependencies(self._engine, job_id, config)
+        await self._trials.check(config)
         now = self._clock.wall()
         config.changeLog.CopyFrom(
             peloton_pb2.ChangeLog(version=1, createdAt=now, updatedAt=now, updatedBy=current().name)

@@ -12,6 +12,7 @@ from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
 from jobmgr.services.common.spec_warnings import SpecWarnings
+from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.common.view import JobView, view
 from jobmgr.services.v1alpha import repeats
 from jobmgr.services.v1alpha.job_reads import JobReads
@@ -35,7 +36,7 @@ from peloton.wire.job import config_payload, job_spec
 from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
 from peloton.wire.v1alpha.job_status import entity_version, version_to
 from peloton.wire.v1alpha.patch import patched
-from peloton.wire.v1alpha.paths import v1alpha_error
+from peloton.wire.v1alpha.paths import v1alpha_error, v1alpha_path
 from peloton.wire.v1alpha.workflow import closed, create_options, restart_options, update_options
 from peloton.wire.validation.job import check_pool
 from peloton.wire.validation.v1alpha import check_spec
@@ -61,7 +62,9 @@ class JobService(JobReads):
         images: bool = True,
         tokens: bool = True,
         classes: PriorityClasses = NO_CLASSES,
+        trials: TemplateTrials | None = None,
     ) -> None:
+        self._trials = trials or TemplateTrials()
         super().__init__(engine, workflows, clock)
         self._new_id = new_id
         self._classes = classes
@@ -344,6 +347,10 @@ class JobService(JobReads):
             check_pool(config.respoolID.value, await self._engine.store.pools.all())
         except InvalidArgument as error:
             raise v1alpha_error(_secret_error(error)) from None
+        try:
+            await self._trials.check(config)
+        except InvalidArgument as error:  # the words of the cluster stay as they are
+            raise InvalidArgument(v1alpha_path(error.field), error.value, error.expected) from None
         if type_ is not JobType.SERVICE:
             config.changeLog.CopyFrom(
                 v0_peloton.ChangeLog(

@@ -14,12 +14,14 @@ from hostmgr.services.holds import HoldService
 from hostmgr.services.launches import LaunchOnHosts
 from hostmgr.services.reconcile import ReconcileTasks
 from jobmgr.clients.hostmgr import HostmgrClient
+from jobmgr.clients.trials import TrialsClient
 from jobmgr.core.launch_answers import LaunchResult
 from jobmgr.core.state.instructions import Launch, Release
-from jobmgr.ports.hostmgr import HeldKill, Hold, Hostmgr, LaunchedTask, StreamBroken
+from jobmgr.ports.hostmgr import MOST_TRIALS, HeldKill, Hold, Hostmgr, LaunchedTask, StreamBroken
 from mesos.v1 import mesos_pb2
+from peloton.api.v0.task import task_pb2
 from peloton.calls.jobmgr import INIT_STREAM
-from peloton.errors import Conflict, Unavailable
+from peloton.errors import Conflict, PelotonError, Unavailable
 from peloton.membership.interface import Role
 from peloton.model.ids import Run, task_id
 from peloton.model.shard import SHARDS, shard_of
@@ -274,6 +276,22 @@ async def test_kills_for_maintenance_reach_the_cluster_manager_as_such() -> None
         assert made.maintained() == [f"{JOB}-0-1", f"{JOB}-1-1"]
         assert await made.port.kill(runs) is None
         assert made.maintained() == [] and len(made.killed()) == 4, "Mesos kills in any case"
+
+
+async def test_tasks_are_tried_and_not_launched() -> None:
+    plain = task_pb2.TaskConfig(
+        ports=[task_pb2.PortConfig(name="http")],
+        volume=task_pb2.PersistentVolumeConfig(containerPath="data", sizeMB=7),
+    )
+    templated = task_pb2.TaskConfig(podTemplate="spec: {hostIPC: true}")
+    async with serving() as made:
+        trials = TrialsClient(made.client)
+        first, second = await trials.try_tasks([plain.SerializeToString(), templated.SerializeToString()])
+        assert first == "" and second.endswith("is not allowed: Mesos has no pods")
+        assert await trials.try_tasks([plain.SerializeToString()] * MOST_TRIALS) == [""] * MOST_TRIALS
+        with pytest.raises(PelotonError, match="at most 20"):
+            await trials.try_tasks([b""] * (MOST_TRIALS + 1))
+        assert not made.launched()
 
 
 async def test_no_host_drains(hostmgr: Neighbour) -> None:

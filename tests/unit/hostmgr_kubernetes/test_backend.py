@@ -371,6 +371,19 @@ async def test_a_job_that_may_set_nothing_is_refused_without_a_pod(server: Serve
     assert not server.api.pods()
 
 
+async def test_a_task_is_tried_without_a_pod(server: Server) -> None:
+    server.pods = replace(server.pods, job_fields=("spec.runtimeClassName",))
+    async with leading(server) as leader:
+        task = leader.task("x")
+        task.payload.podTemplate = "spec: {runtimeClassName: gvisor}"  # type: ignore[attr-defined]
+        assert not await leader.backend.try_task(task)
+        server.api.judge = lambda pod: f"no class {pod['spec']['runtimeClassName']}"
+        assert await leader.backend.try_task(task) == "no class gvisor"
+        task.payload.podTemplate = "spec: {hostIPC: true}"  # type: ignore[attr-defined]
+        assert "podTemplate.spec.hostIPC: True is not one of" in await leader.backend.try_task(task)
+        assert not server.api.pods()
+
+
 # Secrets.
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
-from peloton.calls import operators, placement, resmgr
+from peloton.calls import jobmgr, operators, placement, resmgr
 from peloton.calls.rpc import Rpc
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
 from peloton.membership.interface import Address, Member, Membership, Role
@@ -19,6 +19,7 @@ from peloton.model.host import HostMatch
 from peloton.model.shortage import Lack, Shortage
 from peloton.private.hostmgr.feasibility import feasibility_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.private.hostmgr.launching import launching_pb2
 from peloton.private.hostmgr.reservations import reservations_pb2
 from peloton.rpc.cluster_rules import RULES
 from peloton.rpc.clusters import ClusterClient, Clusters, Reach
@@ -105,6 +106,22 @@ def test_a_host_name_tells_the_cluster() -> None:
     assert cluster_of("host") == "" and cluster_of("east/host") == "east"
     assert mesos_hostname("host") == mesos_hostname("east/host") == "host"
     assert is_cluster_name("us-east.1") and not any(map(is_cluster_name, ("", "a/b", "-a", "a" * 64)))
+
+
+def refusing(text: str) -> Callable[[str, Any], Any]:
+    return lambda method, request: launching_pb2.TryTasksResponse(refusals=[text, ""])
+
+
+async def test_a_task_is_refused_where_all_clusters_refuse_it() -> None:
+    request = launching_pb2.TryTasksRequest(configs=[b"a", b"b"])
+
+    async def refusals(other: Callable[[str, Any], Any]) -> list[str]:
+        both = {"east": Hostmgr(refusing("no class")), "west": Hostmgr(other)}
+        return list((await client(Members(*both), both).call(jobmgr.TRY_TASKS, request)).refusals)
+
+    assert await refusals(refusing("no pods")) == ["east: no class; west: no pods", ""]
+    assert await refusals(refusing("")) == ["", ""]
+    assert await refusals(away) == ["", ""], "it may take it"
 
 
 async def test_a_single_cluster_is_called_as_it_is() -> None:
