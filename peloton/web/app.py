@@ -42,7 +42,7 @@ from peloton.web.metrics import STREAMS, Measured
 from peloton.web.pages import Found, Moved, Page
 from peloton.web.requests import Parts, auth_of, parts, render
 from peloton.web.sessions import ByProxy, LoggedIn, Sessions
-from peloton.web.templating import STATIC, Templates
+from peloton.web.templating import STATIC
 from peloton.web.views import PAGES, ROUTES
 from peloton.web.views.login import login_url, own_page
 from peloton.web.views.terminal.bridge import Terminals
@@ -87,9 +87,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
         routes=served,
         middleware=[
             Middleware(Measured, routes=served),
-            Middleware(
-                security.Guard, names=names, deny=_denied(made.templates), open_to_programs=OPEN_TO_PROGRAMS
-            ),
+            Middleware(security.Guard, names=names, deny=_denied(made), open_to_programs=OPEN_TO_PROGRAMS),
             Middleware(LoggedIn, sessions=sessions, name_of=partial(_name_of, made)),
             Middleware(_Defects),
         ],
@@ -145,12 +143,15 @@ class _Static(StaticFiles):
         return response
 
 
-def _denied(templates: Templates) -> Callable[[Scope, int, str], Awaitable[ASGIApp]]:
+def _denied(made: Parts) -> Callable[[Scope, int, str], Awaitable[ASGIApp]]:
     """Return what answers requests that are refused before any handler sees them."""
 
     async def deny(scope: Scope, status: int, why: str) -> ASGIApp:
+        # Under a name that is not ours, links lead to the same refusal.
+        navigation = made.hub.reader.navigation if status != 421 else ()
         variables = {"status": status, "heading": "This was refused", "text": why, "page": None, "nav": ""}
-        return HTMLResponse(templates.page("error.html", {**variables, "navigation": (), "user": ""}), status)
+        html = made.templates.page("error.html", {**variables, "navigation": navigation, "user": ""})
+        return HTMLResponse(html, status)
 
     return deny
 

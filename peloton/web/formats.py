@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
+
+from markupsafe import Markup, escape
 
 from peloton.model import amounts
 from peloton.model.plural import plural
@@ -113,7 +116,17 @@ def marked(text: str) -> Sequence[tuple[str, bool]]:
     return [(part, bool(at % 2)) for at, part in enumerate(parts) if part]
 
 
+_AFTER = re.compile(r"(?<=[/.])(?=[^/.])|(?<=[a-z0-9])(?=[A-Z])")
+"""Where a path or a name may go on in the next line: behind its separators, and before its words."""
+
+
+def breakable(text: str) -> Markup:
+    """Return a path as HTML that narrow windows break between its parts, and not within them."""
+    return Markup("<wbr>").join(escape(part) for part in _AFTER.split(text))
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "breakable": breakable,
     "number": amounts.short,
     "amount": amounts.rounded,
     "part_of": amounts.part_of,

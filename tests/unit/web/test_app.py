@@ -130,6 +130,14 @@ def test_a_post_needs_the_token() -> None:
     assert (given.status_code, given.text) == (200, "ä b")
 
 
+def test_a_refused_form_is_answered_with_a_page_that_leads_on() -> None:
+    client = browser(application(FakeCluster()))
+    refused = client.post("/login", data={"name": "a"})
+    assert refused.status_code == 403 and '<a href="/jobs">Jobs</a>' in refused.text
+    elsewhere = client.get("/jobs", headers={"host": "evil.example"})
+    assert elsewhere.status_code == 421 and "/jobs" not in elsewhere.text
+
+
 def test_a_post_of_another_site_is_refused_even_with_the_token() -> None:
     client = browser(application(FakeCluster(), routes=POSTS))
     data = {"name": "a", "csrf": token(client)}

@@ -9,11 +9,18 @@ import pytest
 from peloton.model.amounts import short
 from peloton.model.states import TaskState
 from peloton.web.charts import Series, chart, nice
-from peloton.web.formats import ago, seconds_of, state_of, with_query
+from peloton.web.formats import ago, breakable, seconds_of, state_of, with_query
 
 
 def test_a_time_is_relative_to_now() -> None:
     assert (ago(100, 100), ago(40, 100), ago(100, 30)) == ("now", "1 min ago", "in 1 min")
+
+
+def test_a_path_breaks_between_its_parts() -> None:
+    assert breakable("/api/peloton.api.v0.job.JobManager/Get") == (
+        "/<wbr>api/<wbr>peloton.<wbr>api.<wbr>v0.<wbr>job.<wbr>Job<wbr>Manager/<wbr>Get"
+    )
+    assert breakable("/a<b>/x") == "/<wbr>a&lt;b&gt;/<wbr>x"
 
 
 def test_a_time_of_the_wire_is_read() -> None:

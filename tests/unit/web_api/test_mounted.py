@@ -31,5 +31,5 @@ def test_the_page_lists_every_method() -> None:
     page = client.get("/api", headers={"Accept": "text/html"})
     assert page.status_code == 200
     for service, method in public_methods():
-        assert f"<code>/api/{service}/{method}</code>" in page.text
+        assert f"<code>/api/{service}/{method}</code>" in page.text.replace("<wbr>", "")
     assert client.get("/api/openapi.json").json()["openapi"] == "3.1.0"
