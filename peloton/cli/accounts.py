@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 HOUR, MB_HOURS_PER_GB = 3600, 3600 * 1024
 NANOSECONDS = 1_000_000_000
+SMALLEST_HOURS = 0.01
+"""Less than this is not told as a number, nor is a share of it."""
 EXACT = (
     *("held_cpu", "held_gpu", "held_memory"),
     *("used_cpu", "used_memory"),
@@ -76,12 +78,12 @@ def _cells(amounts: Amounts) -> list[str]:
 
 
 def _with_used(held: float, used: float) -> list[str]:
-    share = f" ({percent(used, held)})" if held > 0 else ""
+    share = f" ({percent(used, held)})" if held >= SMALLEST_HOURS else ""
     return [_hours(held), f"{_hours(used) or 0}{share}" if held else ""]
 
 
 def _hours(value: float) -> str:
-    return short(value) if abs(value) >= 0.01 else "< 0.01" if value > 0 else ""
+    return short(value) if abs(value) >= SMALLEST_HOURS else f"< {SMALLEST_HOURS}" if value > 0 else ""
 
 
 def _exact(value: float) -> str:

@@ -7,7 +7,7 @@ import select
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Protocol
 
@@ -17,6 +17,8 @@ from peloton.client.discovery import NoLeader
 from peloton.model.amounts import duration
 from peloton.model.plural import plural
 
+GAP = "   "
+"""Between the parts of the head line."""
 RETRY_SECONDS = 120.0
 """How long a failing read is repeated where nobody sits before a terminal."""
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
@@ -146,8 +148,20 @@ def repeat(
 
 
 def _page(text: str, note: str, title: str, seconds: float) -> str:
-    head = f"{title}   every {duration(seconds)}   {time.strftime('%H:%M:%S')}   q: leave"
-    return "\n".join([f"{head}   {note}".rstrip(), "", text])
+    parts = [*title.split(GAP), f"every {duration(seconds)}", time.strftime("%H:%M:%S"), "q: leave"]
+    head = wrapped([*parts, *([note] if note else [])], shutil.get_terminal_size().columns)
+    return "\n".join([*head, "", text])
+
+
+def wrapped(parts: Sequence[str], columns: int) -> list[str]:
+    """Return parts of a line in as many lines as a terminal needs: what is longer than it would be cut."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(GAP) + len(part) <= columns:
+            lines[-1] += GAP + part
+        else:
+            lines.append(part)
+    return lines
 
 
 def collected(session: Session, run: Callable[[], Any]) -> str:

@@ -67,7 +67,7 @@ def top(session: Session, view: str, job_id: str | None, interval: float, times:
     On a terminal, p, j, h and, with --job, t change what is shown and q ends it. Elsewhere it is printed
     again and again.
     """
-    from peloton.cli.screen import collected, opened, repeat
+    from peloton.cli.screen import GAP, collected, opened, repeat
 
     if view == "tasks" and not job_id:
         raise click.UsageError("top tasks: --job JOB says whose tasks")
@@ -84,7 +84,7 @@ def top(session: Session, view: str, job_id: str | None, interval: float, times:
         return collected(session, show)
 
     with opened() as screen:
-        title = "   ".join(["peloton top", *(f"{key}: {name}" for key, name in by_key.items())])
+        title = GAP.join(["peloton top", *(f"{key}: {name}" for key, name in by_key.items())])
         return repeat(
             screen, read, title, interval, times=times, on_key=lambda key: _set(shown, by_key.get(key))
         )

@@ -255,3 +255,14 @@ def test_a_call_that_takes_long_says_so_on_a_terminal(monkeypatch: pytest.Monkey
     with waiting.waiting("jobmgr: Get"):
         time.monotonic()
     assert quiet.getvalue() == ""
+
+
+def test_the_head_line_of_a_screen_takes_the_lines_that_it_needs() -> None:
+    parts = ["peloton top", "p: pools", "j: jobs", "h: hosts", "every 2 s", "12:00:00", "q: leave"]
+    assert screen.wrapped(parts, 40) == [
+        "peloton top   p: pools   j: jobs",
+        "h: hosts   every 2 s   12:00:00",
+        "q: leave",
+    ]
+    assert screen.wrapped(parts, 200) == ["   ".join(parts)]
+    assert screen.wrapped(["a long part"], 5) == ["a long part"]

@@ -161,7 +161,7 @@ def test_accounts_show_what_of_the_held_hours_was_used(run: Run, daemons: FakeDa
     assert lines == [
         "Pool Core Hours Used GB Hours Used GPU Hours Lost Core Hours",
         "/a 10 2.5 (25%) 10 1.25 (12%) 1",
-        "deleted pool p-1 < 0.01 0 (0%) < 0.01 0 (0%) < 0.01",
+        "deleted pool p-1 < 0.01 0 < 0.01 0 < 0.01",
     ]
     (request,) = daemons.requests("ListAccounts")
     assert list(request.by) == [request.POOL] and not request.until and not request.seconds
