@@ -51,14 +51,23 @@ def account(job: CachedJob, at: int) -> Amounts:
     spans: dict[int, int] = {}
     needs: dict[int, Resources] = {}
     used_cpu = used_memory = 0
-    specs, samples = job.specs, job.samples
+    live, specs, sample_of = _LIVE, job.specs, job.samples.get
+    version, spec = job.spec.version, job.spec
+    # People wait for this. Of up to 100,000 instances nearly all need what their version's default does.
     for instance, task in enumerate(job.tasks):
-        if task.state not in _LIVE or not task.start_time:
+        start = task.start_time
+        if not start or task.state not in live:
             continue
-        need = specs[task.config_version].task(instance).resources
-        needs[id(need)] = need
-        spans[id(need)] = spans.get(id(need), 0) + max(at - task.start_time, 0)
-        sample = samples.get(instance)
+        if task.config_version != version:
+            version = task.config_version
+            spec = specs[version]
+        need = spec.task(instance).resources if spec.overrides else spec.default.resources
+        key = id(need)
+        if key not in needs:
+            needs[key], spans[key] = need, 0
+        if at > start:
+            spans[key] += at - start
+        sample = sample_of(instance)
         if sample is not None and sample.run == task.run:
             used_cpu += sample.last.cpu
             used_memory += round(sample.memory_seconds * MICRO)
