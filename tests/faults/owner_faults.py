@@ -1,4 +1,7 @@
-"""Faults of job managers that share the work: any one of them is killed, frozen, or leaves in order."""
+"""Faults of job managers that share the work.
+
+Any one of them is killed, frozen, cut off from ZooKeeper, leaves in order, or joins.
+"""
 
 from __future__ import annotations
 
@@ -86,6 +89,38 @@ class FreezeOwner(OwnerFault):
 
 
 @dataclass(frozen=True, slots=True)
+class CutOffOwner(OwnerFault):
+    """It alone does not reach ZooKeeper, past the end of its session, and goes on running."""
+
+    needs: frozenset[str] = SHARED | ZOOKEEPER
+
+    def happen(self, at: FaultContext, name: str) -> None:
+        session = at.testbed.setup.session_seconds
+        proxy = at.testbed.zookeepers[name]
+        proxy.down = True
+        proxy.cut()
+        try:
+            at.wait(1.5 * session, 2.5 * session)
+        finally:
+            proxy.down = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoiningOwner(OwnerFault):
+    """One that has left before joins: each of the others gives some of its shards up meanwhile."""
+
+    def strike(self, at: FaultContext) -> None:
+        settled(at.testbed)
+        name = at.random.choice(sorted(owners(at.testbed)))
+        at.testbed.stop(name)
+        settled(at.testbed, at.testbed.setup.sharing - 1)
+        with _calls_about_others(at, name, owners(at.testbed)):
+            at.wait(0.2, 1)
+            at.testbed.start(name)
+            settled(at.testbed)
+
+
+@dataclass(frozen=True, slots=True)
 class Among(FaultWithin):
     """A fault of others, among owners or with simulated agents, too."""
 
@@ -114,19 +149,23 @@ def owners(testbed: Testbed) -> dict[str, Owned]:
     return {_named(testbed, each): Owned(each.address, _shards(each)) for each in _listed(testbed).owners}
 
 
-def settled(testbed: Testbed) -> None:
-    """Wait until each job manager owns a fair part, and nothing moves. Raise TimeoutError."""
-    until(lambda: _is_fair(testbed), SETTLE_SECONDS, "all shards owned, in fair parts")
+def settled(testbed: Testbed, count: int | None = None) -> None:
+    """Wait until each of `count` job managers owns a fair part, and nothing moves. Raise TimeoutError.
+
+    Without a count all of them do.
+    """
+    several = testbed.setup.sharing if count is None else count
+    until(lambda: _is_fair(testbed, several), SETTLE_SECONDS, "all shards owned, in fair parts")
 
 
-def _is_fair(testbed: Testbed) -> bool:
+def _is_fair(testbed: Testbed, several: int) -> bool:
     try:
         found = _listed(testbed)
     except (grpc.RpcError, DiscoveryError):
         return False
     counts = sorted(each.count for each in found.owners)
     rests = not any(each.going or each.leaving for each in found.owners)
-    whole = len(counts) == testbed.setup.sharing and sum(counts) == SHARDS
+    whole = len(counts) == several and sum(counts) == SHARDS
     return rests and whole and counts[-1] - counts[0] <= 1
 
 
@@ -155,18 +194,19 @@ def _calls_about_others(at: FaultContext, name: str, before: Mapping[str, Owned]
     """Call another job manager while the body runs.
 
     Note how long calls take about jobs of those that nothing happens to, and when the shards of the one that
-    something happens to are answered for again.
+    something happens to are answered for again, if it has any.
     """
     others = {each: owned for each, owned in before.items() if each != name}
     kept = frozenset[int]().union(*(owned.shards for owned in others.values()))
     over = threading.Event()
     targets = [owned.address for owned in others.values()]
     threads = [
-        threading.Thread(target=_ask_on, args=(targets, list(_ids_in(kept)), over, at.others), daemon=True),
-        threading.Thread(
-            target=_until_all_answer, args=(at, targets[0], before[name].shards, over), daemon=True
-        ),
+        threading.Thread(target=_ask_on, args=(targets, list(_ids_in(kept)), over, at.others), daemon=True)
     ]
+    if name in before:
+        lost = before[name].shards
+        ask = threading.Thread(target=_until_all_answer, args=(at, targets[0], lost, over), daemon=True)
+        threads.append(ask)
     for each in threads:
         each.start()
     try:
@@ -234,6 +274,8 @@ def of_owners(others: Mapping[str, Fault]) -> Mapping[str, Fault]:
         "kill-owner": KillOwner(),
         "freeze-owner": FreezeOwner(),
         "leave-owner": LeavingOwner(),
+        "cut-off-owner": CutOffOwner(),
+        "join-owner": JoiningOwner(),
     }
     return {
         **faults,

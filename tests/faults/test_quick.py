@@ -45,7 +45,7 @@ ROUNDS = {
 FIRST = ("kills", "services")
 """The rounds of `make test`."""
 FAILOVER = "mesos-failover"
-OWNERS = ("kill-owner", "freeze-owner", "leave-owner")
+OWNERS = ("kill-owner", "freeze-owner", "leave-owner", "cut-off-owner", "join-owner")
 SHARING = 3
 SIMULATED = 50
 

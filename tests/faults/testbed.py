@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -98,8 +98,10 @@ class _Cluster(Cluster):
         actions: Path,
         started: Callable[[_Cluster], None],
         containers: Containers | None = None,
+        zookeepers: Mapping[str, Proxy] | None = None,
     ) -> None:
         super().__init__(directory)
+        self._zookeepers = zookeepers or {}
         self.actions = actions
         self._started = started
         self._containers = containers
@@ -109,9 +111,16 @@ class _Cluster(Cluster):
         return tuple(
             replace(part, flags=(*part.flags, *flags))
             if part.kind == "mesos-agent"
-            else replace(part, settings=_of_one_kind(part.settings))
+            else replace(part, settings=self._by_proxy(part.name, _of_one_kind(part.settings)))
             for part in super().components()
         )
+
+    def _by_proxy(self, name: str, settings: Tree) -> Tree:
+        """With the way to ZooKeeper that this component has for itself, where it has one."""
+        if name not in self._zookeepers:
+            return settings
+        own = {"servers": self._zookeepers[name].address}
+        return {**settings, "membership": {**settings["membership"], **own}}
 
     def _command(self, part: Component) -> list[str]:
         argv = super()._command(part)
@@ -164,6 +173,8 @@ class Testbed:
         self.mesos = Proxy("127.0.0.1", 0, lambda: UpdateMangler(random.Random(seed), self.chances))
         self.store: Proxy | None = None
         self.zookeeper: ZooKeeperServer | None = None
+        self.zookeepers: dict[str, Proxy] = {}
+        """The way to ZooKeeper of each job manager that shares the work, by its name."""
         self.cassandra: CassandraServer | None = None
         self.containers: Containers | None = None
         self.probes: dict[str, Probe] = {}
@@ -197,7 +208,7 @@ class Testbed:
         if self.setup.image:
             self.containers = Containers(self.setup.image, self.folder)
             self._stack.callback(self.containers.remove)
-        self.cluster = _Cluster(directory, self.actions.folder, self._aim, self.containers)
+        self.cluster = _Cluster(directory, self.actions.folder, self._aim, self.containers, self.zookeepers)
         self._stack.callback(self.cluster.down)
         self.cluster.up(settings)
         self.client = self.new_client("faults")
@@ -252,6 +263,10 @@ class Testbed:
         if not self.setup.zookeeper:
             return {}
         self.zookeeper = self._stack.enter_context(zookeeper_server(self.folder / "zookeeper"))
+        for number in range(self.setup.sharing):
+            proxy = self.zookeepers[f"jobmgr{number}"] = Proxy("127.0.0.1", self.zookeeper.port)
+            proxy.start()
+            self._stack.callback(proxy.close)
         session = self.setup.session_seconds
         tree = {"kind": "zookeeper", "servers": self.zookeeper.address, "session_seconds": session}
         return {"membership": tree}
