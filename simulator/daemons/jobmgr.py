@@ -76,8 +76,6 @@ class Jobmgr:
         """Called with each job that has ended; with a service that is stopped perhaps more than once."""
         self.early = False
         """Whether a request is answered before it is stored. This and what follows are bugs to plant."""
-        self.checks_terms = True
-        """Whether it makes certain that it leads before it acts on runs that it does not know."""
         self.acts_early = False
         """Whether instructions are carried out before the decisions behind them are stored."""
         self._kernel = universe.kernel
@@ -173,7 +171,7 @@ class Jobmgr:
             _reply(batch, cycle)
         if self.acts_early:
             self._act(cycle)
-        unknown = bool(cycle.unknown) and self.checks_terms
+        unknown = bool(cycle.unknown)
         if not changes and not unknown:
             self._stored(cycle, batch)
             return

@@ -148,11 +148,6 @@ def _forgets_sla(jobmgr: Jobmgr) -> None:
     jobmgr.post = changed  # type: ignore[method-assign]
 
 
-def _trusts_itself(jobmgr: Jobmgr) -> None:
-    """Kill and acknowledge runs that it does not know, as if it led for certain."""
-    jobmgr.checks_terms = False
-
-
 MUTATIONS: Mapping[str, Mutate] = {
     "no-fence": _no_fence,
     "early-answer": _on(Jobmgr, _early),
