@@ -23,7 +23,7 @@ EARLY_SECONDS = 60.0
 PAUSE_SECONDS = 10.0
 """After a program that has failed, while its last token is still good."""
 MAX_OUTPUT_BYTES = 1024 * 1024
-MOST_TOLD = 300
+MOST_TOLD_CHARACTERS = 300
 """Characters of what a program says, in an error."""
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ async def _output(program: Program) -> bytes:
             process.kill()
             await process.wait()
     if process.returncode:
-        text = " ".join(told.decode("utf-8", "replace").split())[-MOST_TOLD:]
+        text = " ".join(told.decode("utf-8", "replace").split())[-MOST_TOLD_CHARACTERS:]
         raise Unavailable(f"the program for credentials {name}: exit code {process.returncode}: {text}")
     return output
 
