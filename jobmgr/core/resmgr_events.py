@@ -33,8 +33,12 @@ def on_pending_reasons(active: ActiveJobs, cycle: Cycle, event: PendingReasons) 
 
 
 def on_resmgr_changed(active: ActiveJobs, cycle: Cycle, event: ResmgrChanged) -> None:
-    """Compare the waiting runs of all jobs with what the new resmgr holds."""
+    """Compare the waiting runs of all jobs with what the new resmgr holds.
+
+    Those that are being enqueued are compared once that is answered: by the former resmgr, perhaps.
+    """
     for job_id, in_flight in active.jobs.items():
+        in_flight.doubted.update(i for i, op in in_flight.pending.items() if op in ENQUEUING)
         if any(in_flight.job.counts.get(state) for state in _BEFORE_LAUNCH):
             active.compare(job_id)
 
@@ -65,6 +69,9 @@ def on_enqueued(active: ActiveJobs, cycle: Cycle, event: Enqueued) -> None:
     change.move_all(fresh, Cause.ENQUEUED, reason="")
     for instance in current:
         active.actions.evaluate(change, instance)
+    if not change.in_flight.doubted.isdisjoint(current):
+        change.in_flight.doubted.difference_update(current)
+        active.compare(event.job_id)
     launched = [i for i in current if change.task(i).state in ON_HOST_TASK_STATES]
     if launched:  # ahead of resmgr, which counts them from now on
         states = ((Run(event.job_id, i, change.task(i).run), change.task(i).state) for i in launched)

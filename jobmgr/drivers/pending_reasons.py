@@ -34,7 +34,8 @@ class PendingReasonStream:
         if answer.leader != self._leader:
             if self._leader:
                 log.info("another resource manager leads: pending runs are compared with what it holds")
-                self._lanes.post(ResmgrChanged())
+            # Also of the first one: until it answered, runs may have been enqueued at its predecessor.
+            self._lanes.post(ResmgrChanged())
             self._leader = answer.leader
         self._stream = answer.stream
         self._last = answer.last

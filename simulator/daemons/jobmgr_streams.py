@@ -161,7 +161,8 @@ class Streams:
             return
         leader, self._reason_stream, self._reason_last, deltas = answer
         if leader != self._leader:
-            if self._leader and self.follows_leader:
+            # Where nothing fails, the first leader has no predecessor.
+            if (self._leader or not self._lane.universe.quiet) and self.follows_leader:
                 self._lane.post(ResmgrChanged())
             self._leader = leader
         if deltas:

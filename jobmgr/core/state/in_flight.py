@@ -37,6 +37,7 @@ class InFlight:
         "attempts",
         "compare",
         "comparing",
+        "doubted",
         "enqueuing",
         "gang_due",
         "gang_ends",
@@ -77,6 +78,9 @@ class InFlight:
         """Next instance to compare with what resmgr holds; None: no comparison is under way."""
         self.comparing = 0
         """Number of comparisons that resmgr has not answered."""
+        self.doubted: set[int] = set()
+        """Instances that were being enqueued when another resmgr began to lead: the answer may be of the
+        former one."""
         self.gang_due = recovered and job.spec.bound_members > 0
         """Whether the bound gang is to be examined: the run of a member ends, or may have ended."""
         self.gang_ends = False

@@ -154,6 +154,7 @@ async def test_runs_that_resmgr_holds_are_not_enqueued_again(store: Store) -> No
     world = World()
     world.hold = True
     await left(store, world, 6)
+    world.resmgr_stream = ""  # its name would cause a second comparison, before or after the first one ends
     compared = REGISTRY.get_sample_value("jobmgr_compared_runs_total") or 0.0
     gone = [world.queued.pop(f"{JOB}-{instance}") for instance in (1, 4)]
     engine = await next_leader(store)
@@ -165,14 +166,28 @@ async def test_runs_that_resmgr_holds_are_not_enqueued_again(store: Store) -> No
     assert REGISTRY.get_sample_value("jobmgr_compared_runs_total") == compared + 6
 
 
+async def test_runs_are_compared_with_the_first_resmgr_that_gives_its_name(store: Store) -> None:
+    """Its predecessor may have taken them after it had read the store."""
+    world = World()
+    world.hold = True
+    world.resmgr_stream = ""  # no reasons come, and no name of a leader
+    async with Running(Engine(store), world) as running:
+        await running.engine.create_job(JOB, spec(2))
+        await reach(running.engine, S.PENDING, 2)
+        assert not world.called("FindMissing")
+        world.queued.clear()
+        world.resmgr_stream = "resmgr-1"
+        await until(lambda: len(world.queued) == 2, "they are enqueued again")
+
+
 async def test_a_new_stream_of_the_same_resmgr_causes_no_comparison(store: Store) -> None:
     """A client that is too far behind gets a new stream."""
     world = World()
     world.hold = True
     async with Running(Engine(store), world) as running:
+        await until(lambda: len(_streams(world)) > 1, "resmgr is known before the job")
         await running.engine.create_job(JOB, spec(2))
         await reach(running.engine, S.PENDING, 2)
-        await until(lambda: world.called("WaitForDeltas"), "reasons are requested")
         world.resmgr_stream = "resmgr-1'"
         await until(lambda: _streams(world)[-1] == "resmgr-1'", "the new stream is read")
         await running.engine.lanes.flush()
@@ -253,3 +268,14 @@ def test_a_new_resmgr_causes_a_comparison_in_shares() -> None:
     assert compared(leader.run_cycle(ev.ResmgrChanged())) == [(0, 2, 1)]
     assert compared(leader.run_cycle()) == [(2, 3, 1)]
     assert compared(leader.run_cycle()) == []
+
+
+def test_what_the_former_resmgr_may_have_taken_is_compared_with_the_new_one() -> None:
+    """Its answer to an enqueue came after the news of its successor."""
+    leader = Leader(spec(2), {0: row(S.INITIALIZED), 1: row(S.RUNNING)}, share=10)
+    cycle = leader.run_cycle()
+    assert [each for each in cycle.instructions if isinstance(each, Enqueue)]
+    assert compared(leader.run_cycle(ev.ResmgrChanged())) == []
+    assert compared(leader.run_cycle(ev.Enqueued(JOB, [(0, 1)]))) == [(0, 1, 1)]
+    assert compared(leader.run_cycle(ev.Compared(JOB, []))) == []
+    assert leader.core.active.settled

@@ -34,6 +34,8 @@ FOUND_BY = {
 """The first seed that finds each planted bug, as `make simulate-faults ARGS=--mutations` looks for it."""
 FOUND_BY_ASKS = {"forgets-sla": 0, "forgets-updates": 10, "updates-all-at-once": 0}
 """The same for bugs that only plans with updates, drains and exchanged reservations find."""
+MENDED_WITH_ASKS = (364,)
+"""Seeds that failed: an enqueue was answered by the former resmgr, after its successor had read the store."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
@@ -48,6 +50,12 @@ def test_the_invariants_hold_whatever_fails(part: int) -> None:
 def test_services_keep_what_they_promise_whatever_fails(part: int) -> None:
     failure = first_failure(SEEDS_WITH_ASKS[part::2])
     assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
+
+
+@pytest.mark.parametrize("seed", MENDED_WITH_ASKS)
+def test_what_was_mended_of_services_holds(seed: int) -> None:
+    failure = attempt(draw(seed))
+    assert failure is None, failure.error
 
 
 @pytest.mark.parametrize("name", sorted(FOUND_BY_ASKS))
