@@ -36,13 +36,18 @@ LONGEST_FIRST = ("tests/contract/storage", "tests/faults", "tests/cluster", "tes
 
 The first two are minutes each, the modules of the third are up to one minute each."""
 ON_CASSANDRA = ("tests/contract/storage", "tests/integration/cassandra")
+ON_FIXED_PORTS = ("tests/cluster/test_deploy",)
+"""Tests of what is deployed on agents whose ports for daemons are the same in each (`bare_cluster`)."""
 
 
 class ModuleScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist does not export its types
-    """Keep the tests of one module in one worker, and those of one server: each worker starts its own."""
+    """Keep the tests of one module in one worker, those of one server, of which each worker starts its own,
+    and those that listen on the same ports."""
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
+        if module.startswith(ON_FIXED_PORTS):
+            return "fixed ports"
         return "cassandra" if module.startswith(ON_CASSANDRA) else module
 
 
