@@ -60,6 +60,7 @@ STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
     (ResourceExhausted, 429, "Too much at once"),
     (Unavailable, 503, "A part of the cluster does not answer"),
 )
+LOGGED_OUT = "your login has ended, or there was none, so nothing was done: log in, and send the form again"
 NAME_SECONDS = 60.0
 """How long the name of a token's user counts."""
 OPEN_TO_PROGRAMS = ("/api", "/logging-level")
@@ -169,9 +170,10 @@ async def _failed(request: Request, error: Exception) -> Response:
     if stranger and request.method in security.SAFE:
         return RedirectResponse(login_url(_address(request)), 303)
     login = login_url(_page_before(request)) if stranger else ""
+    text = LOGGED_OUT if stranger and auth_of(request) is None else str(error)
     for cls, status, heading in STATUSES:
         if isinstance(error, cls):
-            return _error(request, status, heading, str(error), login)
+            return _error(request, status, heading, text, login)
     return _error(request, 502, "A daemon failed", str(error))
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.schedule_runs import create_run
-from peloton.errors import NotFound
+from peloton.errors import InvalidArgument, NotFound
 from peloton.membership.shard_registry import Shards
 from peloton.private.jobmgr.sharing import sharing_pb2 as pb
 from peloton.private.jobmgr.sharing import sharing_pb2_grpc
 from peloton.sharding.claims import ranges_of
+
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999, in seconds since 1970."""
 
 
 class SharingService(sharing_pb2_grpc.SharingServiceServicer):
@@ -41,7 +44,12 @@ class SharingService(sharing_pb2_grpc.SharingServiceServicer):
         return answer
 
     async def StartRun(self, request: pb.StartRunRequest, context: object) -> pb.StartRunResponse:
-        """Create the run of a time of a schedule. Raises NotFound, and Unavailable for another's job."""
+        """Create the run of a time of a schedule.
+
+        Raises NotFound, InvalidArgument, and Unavailable for another's job.
+        """
+        if not 0 < request.time <= LAST_SECOND:
+            raise InvalidArgument("time", request.time, "seconds since 1970, up to the end of the year 9999")
         job = await self._engine.summary(request.job_id)
         await create_run(self._engine, job.job_id, job.spec, request.time)
         return pb.StartRunResponse()

@@ -120,6 +120,7 @@ def reader(kind: str) -> Callable[[Path], Any]:
         return settings(kind.removeprefix("settings of "))
     readers: Mapping[str, Callable[[Path], Any]] = {
         "": whole,
+        "job that Mesos does not take": whole,
         "part of a job": part_of_job,
         "part of a task": part_of_task,
         "of another scheduler": foreign,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 
+from jobmgr.engine.engine import Engine
+from jobmgr.services.private.sharing import LAST_SECOND, SharingService
 from peloton.api.v0.job import job_pb2
+from peloton.errors import InvalidArgument
 from peloton.model.pool import pool_paths
 from peloton.private.jobmgr.scheduling import scheduling_pb2 as pb
 from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
+from peloton.private.jobmgr.sharing.sharing_pb2 import StartRunRequest
 from tests.unit.jobmgr_services.configs import POOLS
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
 from tests.unit.jobmgr_services.test_with_engine import real
@@ -91,3 +95,11 @@ async def test_bounds(real: Served, field: str, text: str) -> None:
     answer = await real.create(f'schedule {{ cron: "@daily" {field} }}')
     assert isinstance(answer, job_pb2.CreateResponse)
     assert text in str(answer.error)
+
+
+@pytest.mark.parametrize("time", [0, LAST_SECOND + 1, 2**63 - 1])
+async def test_a_run_of_a_time_that_no_clock_shows_is_refused(time: int) -> None:
+    """Other job managers ask for runs; the engine is not reached."""
+    service = SharingService(cast(Engine, None), cast(Any, None), True)
+    with pytest.raises(InvalidArgument, match=f"time: {time} is not seconds since 1970"):
+        await service.StartRun(StartRunRequest(job_id=SECOND, time=time), None)

@@ -15,6 +15,7 @@ from peloton.calls.web import RoleRpc
 from peloton.client.auth import Auth, BasicAuth
 from peloton.errors import PermissionDenied, Unauthenticated
 from peloton.private.access import access_pb2
+from peloton.web.app import LOGGED_OUT
 from peloton.web.cluster import A, Calls, Q
 from peloton.web.pages import Page, Subject
 from peloton.web.sessions import Sessions
@@ -154,6 +155,7 @@ def test_who_sends_a_form_without_a_login_is_led_to_it_and_back_to_the_form(
     answer = client.post("/hostpools/create", data=form, headers={"referer": before})
     assert answer.status_code == 401
     assert f'href="/login?next={quote(after, safe="")}"' in answer.text
+    assert LOGGED_OUT in answer.text and "metadata" not in answer.text
 
 
 def test_where_nobody_is_asked_no_login_is_needed() -> None:
