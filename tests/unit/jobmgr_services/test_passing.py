@@ -143,7 +143,7 @@ async def test_identity_and_deadline_are_kept(two: tuple[Instance, Instance]) ->
     assert dict(sent).items() <= b.jobs.calls[0].items()
     left = b.jobs.left[0]
     assert left is not None
-    assert left <= 5
+    assert left <= 5.1  # gRPC rounds a timeout up to what its header can say, by up to 10 ms here
 
 
 async def test_a_call_is_passed_on_once(two: tuple[Instance, Instance]) -> None:
