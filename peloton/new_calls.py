@@ -23,7 +23,7 @@ HELD_SECONDS = 0.01
 MANY_CALLS = 20
 """A person at a terminal or a browser makes fewer; work goes on in large pieces beside them."""
 MANY_SECONDS = 2.0
-"""So many calls within this time are many."""
+"""MANY_CALLS within this time are many."""
 
 
 class NewCalls:
