@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
+
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
@@ -77,6 +80,18 @@ def compare(change: Change, share: int) -> int:
     _note(change, begin, end, run)
     in_flight.compare = None if end == count else end
     return end - first
+
+
+def compare_these(change: Change, instances: Iterable[int]) -> None:
+    """Note which of some tasks wait in resmgr, as far as jobmgr knows; they are compared in this cycle."""
+    waiting = [
+        (instance, change.task(instance).run)
+        for instance in sorted(instances)
+        if instance not in change.in_flight.pending and _waits(change, change.task(instance))
+    ]
+    for _, group in groupby(enumerate(waiting), key=lambda each: (each[1][0] - each[0], each[1][1])):
+        (_, (first, run)), *others = group
+        _note(change, first, first + 1 + len(others), run)
 
 
 def _is_idle(change: Change, task: TaskRuntime) -> bool:
