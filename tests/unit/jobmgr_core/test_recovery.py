@@ -286,7 +286,7 @@ def test_each_answer_to_a_large_enqueue_that_is_doubted_is_compared_alone() -> N
     size, piece = 100_000, 1000
     leader = Leader(spec(size), dict.fromkeys(range(size), row(S.INITIALIZED)), share=size)
     cycle = leader.run_cycle()
-    runs = [run for each in cycle.instructions if isinstance(each, Enqueue) for run, in each.gangs]
+    runs = [run for each in cycle.instructions if isinstance(each, Enqueue) for (run,) in each.gangs]
     assert len(runs) == size
     leader.run_cycle(ev.ResmgrChanged())
     asked = [
