@@ -240,7 +240,10 @@ class Engine:
         await self.lanes.request(StopRequested(job_id, None, by))
 
     async def move_schedule(self, job_id: JobId, state: ScheduleState) -> None:
-        """Store how far a schedule is. Raises Refused where the job does not follow it any more."""
+        """Store how far a schedule is.
+
+        Raises Refused where the job does not follow it any more, or where it was paused or resumed meanwhile.
+        """
         await self.lanes.request(ScheduleMoved(job_id, state))
 
     async def pause_schedule(self, job_id: JobId, pause: bool) -> None:
