@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.decisions import Relocated
 from jobmgr.core.state.events import (
     JobUpdated,
     PauseAsked,
     ReleaseRequested,
+    RelocationRequested,
     RestartRequested,
     ReuseRequested,
     ScheduleMoved,
@@ -187,6 +189,24 @@ class Engine:
         stored = await self.store_version(job_id, spec, secrets)
         await self.lanes.request(JobUpdated(job_id, stored, base))
         job_log.asked(job_id, f"updated to version {stored.version}")
+
+    async def relocate(self, job_id: JobId) -> Relocated:
+        """Let the next runs of a batch job go by its newest config; runs that wait begin anew.
+
+        Many instances take several cycles: where the call is cut off, it may be repeated. Raises NotFound,
+        and Refused where the job has ended, or is being stopped.
+        """
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, "move")
+        taken, anew = 0, 0
+        while True:
+            some: Relocated = await self.lanes.request(RelocationRequested(job_id, author()))
+            taken, anew = taken + some.taken, anew + some.anew
+            if some.taken < self.limits.rows_per_cycle:
+                break
+        if taken:
+            job_log.asked(job_id, f"moved, {anew} of {taken} instances begin anew")
+        return Relocated(taken, anew)
 
     async def release(self, job_id: JobId, instances: Sequence[int]) -> list[int]:
         """Take instances out of a batch job, live ones after their end; return those not released before.
