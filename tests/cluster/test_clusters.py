@@ -22,6 +22,7 @@ from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, harness_of, wait_for
 from .freezing import frozen
+from .moving_jobs import batch_goes_by_its_next_runs, service_goes_batch_by_batch_and_back
 
 SECONDS = 120
 SLEEP = "exec sleep 600"
@@ -130,6 +131,14 @@ def test_a_task_goes_where_its_constraint_says_and_its_output_is_found(harness: 
     assert harness.ended(job_id, SECONDS).state == job_pb2.SUCCEEDED
     assert hosts_of(harness, job_id) <= EAST
     assert output(harness, job_id) == "from east\n"
+
+
+def test_a_batch_job_moves_by_its_next_runs(harness: Harness) -> None:
+    batch_goes_by_its_next_runs(harness, "east", cores=8)
+
+
+def test_a_service_moves_batch_by_batch_and_back(harness: Harness) -> None:
+    service_goes_batch_by_batch_and_back(harness, "east")
 
 
 def test_maintenance_of_a_host_moves_its_task_and_comes_to_an_end(harness: Harness) -> None:

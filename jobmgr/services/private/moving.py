@@ -18,7 +18,7 @@ from peloton.model.constraint import Constraint
 from peloton.model.destination import Destination
 from peloton.model.job import JobSpec
 from peloton.model.payload import ApiVersion
-from peloton.model.resources import ZERO
+from peloton.model.resources import ZERO, Resources
 from peloton.model.states import ON_HOST_TASK_STATES, JobType
 from peloton.model.workflow import WorkflowOptions
 from peloton.offload import run_by_size
@@ -33,7 +33,8 @@ TRIES = 5
 """To store a version, where other updates come first."""
 AT_A_TIME = 10
 """Without an SLA one instance of so many is in flight."""
-_ANY_HOST = HostNeeds(ZERO, 0, False, None)
+_ANY_HOST = HostNeeds(ZERO, 0, False, None), HostNeeds(Resources.of(gpu=1), 0, False, None)
+"""Hosts with GPUs may be kept for tasks that need one."""
 MovedSpec = Callable[[JobView, Constraint | None], Awaitable[JobSpec]]
 """Returns the next version of a service's spec, with a constraint on clusters in place of the one before."""
 
@@ -75,8 +76,9 @@ class MoveService(moving_pb2_grpc.MoveServiceServicer):
         """Return what hosts of the destination have. Raises InvalidArgument where there is none."""
         if to.cluster is None:
             return None
-        found = await self._hosts.matches([_ANY_HOST], "", 0.0)
-        clusters = {cluster_of(host) for host in (found[1][0].hosts if found else ())}
+        found = await self._hosts.matches(_ANY_HOST, "", 0.0)
+        matches = found[1] if found else ()
+        clusters = {cluster_of(host) for match in matches for host in match.hosts | match.disconnected}
         if to.cluster not in clusters:
             known = ", ".join(sorted(name or "one without a name" for name in clusters)) or "none"
             raise InvalidArgument("cluster", to.cluster, f"a cluster with hosts: {known}")

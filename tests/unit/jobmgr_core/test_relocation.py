@@ -27,13 +27,12 @@ FEW = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask
 def leader(made: JobSpec, *states: TaskState) -> Leader:
     """A leader of a job whose config of version 2 no instance has."""
     rows = {i: replace(row(state), host="h" if state is S.RUNNING else "") for i, state in enumerate(states)}
-    led = Leader(replace(made, version=2), JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 2, 1), rows, older=(made,))
+    led = Leader(
+        replace(made, version=2), JobRuntime(JobState.RUNNING, JobState.SUCCEEDED, 2, 1), rows, older=(made,)
+    )
     for _ in range(2):
         led.run_cycle()
     return led
-
-
-
 
 
 def relocate(led: Leader) -> object:
@@ -126,7 +125,7 @@ async def test_jobs_that_have_ended_or_are_being_stopped_are_refused(store: Stor
         await engine.create_job(JOB, spec(1))
         await reach(engine, S.RUNNING, 1)
         await engine.stop(JOB, None)
-        with pytest.raises(Refused, match="is being stopped|has ended"):
+        with pytest.raises(Refused, match=r"is being stopped|has ended"):
             await engine.relocate(JOB)
         await ended(engine)
         with pytest.raises(Refused, match="cannot move a job that has ended"):

@@ -20,8 +20,10 @@ TASK = LabelConstraint(Kind.TASK, Condition.LESS_THAN, ("cluster", "east"), 1)
 LEAVES: st.SearchStrategy[Constraint] = st.sampled_from([EAST, WEST, SSD, TASK])
 TREES = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3).map(lambda parts: AndConstraint(tuple(parts)))
-    | st.lists(st.sampled_from([SSD, TASK]), max_size=2).map(lambda parts: OrConstraint(tuple(parts))),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: AndConstraint(tuple(parts)))
+        | st.lists(st.sampled_from([SSD, TASK]), max_size=2).map(lambda parts: OrConstraint(tuple(parts)))
+    ),
     max_leaves=6,
 )
 
@@ -72,7 +74,9 @@ def test_the_cluster_without_a_name_is_none_of_the_others() -> None:
 
     assert Destination("").constraint({""}) is None
     assert Destination("").constraint({"", "east"}) == none_of("east")
-    assert Destination("").constraint({"west", "", "east"}) == AndConstraint((none_of("east"), none_of("west")))
+    assert Destination("").constraint({"west", "", "east"}) == AndConstraint(
+        (none_of("east"), none_of("west"))
+    )
 
 
 def test_clusters_within_an_or_are_left_to_the_author() -> None:
