@@ -46,6 +46,7 @@ from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
+from peloton.model.plural import plural
 from peloton.model.schedule import ScheduleState
 from peloton.model.shard import shard_of
 from peloton.model.states import JobState, JobType
@@ -205,7 +206,7 @@ class Engine:
             if some.taken < self.limits.rows_per_cycle:
                 break
         if taken:
-            job_log.asked(job_id, f"moved, {anew} of {taken} instances begin anew")
+            job_log.asked(job_id, f"move {plural(taken, 'instance')}, {anew} of them waiting")
         return Relocated(taken, anew)
 
     async def release(self, job_id: JobId, instances: Sequence[int]) -> list[int]:
