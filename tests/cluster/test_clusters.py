@@ -168,7 +168,7 @@ def test_the_commands_of_the_page(
     assert "3/3 done" in run("shop", "--to", "east", "--follow")
     assert {pod.status.host for pod in job.list()} <= EAST
     assert "goes to the cluster without a name, 1 instance at a time" in run(
-        "web", "--to-unnamed", "--follow"
+        "shop", "--to-unnamed", "--follow"
     )
     assert {pod.status.host for pod in job.list()} <= OWN
     assert "may go to any cluster" in run("shop", "--anywhere", "--follow", "--batch-size", "0")
