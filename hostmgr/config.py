@@ -124,6 +124,24 @@ class SandboxSettings(Settings):
         return self
 
 
+class ForeignPodSettings(Settings):
+    """Pods that others make for Peloton to schedule."""
+
+    enabled: bool = False
+    """Whether pods with `schedulerName: peloton` are queued, in the pool that their annotation `peloton/pool`
+    names, and bound. hostmgr needs the rights of deploy/kubernetes/foreign-pods.yaml."""
+    namespaces: dict[str, str] = Field(default_factory=dict)
+    """The paths of the pools of pods without that annotation, by namespaces: {team-a: /team-a/batch}."""
+
+    @field_validator("namespaces")
+    @classmethod
+    def _paths(cls, value: dict[str, str]) -> dict[str, str]:
+        for namespace, path in value.items():
+            if not path.startswith("/") or path == "/":
+                raise ValueError(f"{namespace}: {path!r} is not the path of a pool, such as /team/batch")
+        return value
+
+
 class KubernetesSettings(Settings):
     """A Kubernetes cluster in place of a Mesos master."""
 
@@ -164,6 +182,8 @@ class KubernetesSettings(Settings):
     """Most calls that create or delete pods at a time."""
     timeout: float = Field(30.0, gt=0)
     """Longest time of a call of the API server, in seconds."""
+    foreign_pods: ForeignPodSettings = ForeignPodSettings()
+    """Pods of others with `schedulerName: peloton`, which Peloton queues and binds to nodes."""
     sandboxes: SandboxSettings = SandboxSettings()
     """Logs of tasks, and commands beside them."""
 

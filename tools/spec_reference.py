@@ -116,7 +116,7 @@ MEANINGS: Mapping[str, str] = {
 """What the comments do not say, by the full name of a message or a field."""
 SMALL = ("key", "value", "name")
 """Fields that the comment of their message explains."""
-NAMES_OF_SERVER = ("ChangeLog", "Revision", "PodName")
+NAMES_OF_SERVER = ("ChangeLog", "Revision", "PodName", "ForeignPod")
 """Messages that the server fills."""
 OF_SERVER = "Filled by the server"
 """Said of what a spec may leave out, and what the page therefore has no section of."""

@@ -16,6 +16,7 @@ from hostmgr.core.cluster_manager.events import Acknowledgement, BackendEvent, R
 from hostmgr.core.state.columns import Agent
 from hostmgr.core.state.offers import Offer, OfferedVolume
 from hostmgr.core.state.operations import HostOperation
+from peloton.model.foreign_pod import PodChanges, Told
 from peloton.model.ids import MesosTaskId
 from peloton.model.problems import Problem
 from peloton.model.task import Launch
@@ -55,6 +56,23 @@ class Listener(Protocol):
         ...
 
 
+class ForeignSource(Protocol):
+    """The pods of others that are to be queued and bound, where the cluster manager has some."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are any."""
+        ...
+
+    async def changes(self, stream: str, after: int, wait: float) -> PodChanges:
+        """Return what has changed after a change of a stream, waiting for up to `wait` seconds."""
+        ...
+
+    def tell(self, told: Iterable[Told]) -> None:
+        """Tell owners of pods what becomes of them."""
+        ...
+
+
 class Backend(Protocol):
     """A cluster manager.
 
@@ -64,6 +82,11 @@ class Backend(Protocol):
     @property
     def ready(self) -> bool:
         """Return whether calls can be made now."""
+        ...
+
+    @property
+    def foreign(self) -> ForeignSource | None:
+        """Return the pods of others; None where the cluster manager has none."""
         ...
 
     def attach(self, listener: Listener) -> None:

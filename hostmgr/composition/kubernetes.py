@@ -5,6 +5,7 @@ from __future__ import annotations
 from hostmgr.config import HostmgrSettings, KubernetesSettings
 from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
+from hostmgr.kubernetes.core.foreign import ForeignRules
 from hostmgr.kubernetes.core.nodes import parse_toleration
 from hostmgr.kubernetes.manifest import PodRules
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, SandboxRules
@@ -57,6 +58,7 @@ def kubernetes_backend(
         settings.concurrency,
         daemon.fence,
         sandboxes_of(daemon.settings, daemon.servers.tls),
+        ForeignRules(settings.foreign_pods.enabled, settings.foreign_pods.namespaces, settings.cluster),
     )
 
 

@@ -11,6 +11,7 @@ from hostmgr.services.claims import ClaimService
 from hostmgr.services.early_acknowledgements import EarlyAcknowledgements
 from hostmgr.services.events import EventStream
 from hostmgr.services.feasibility import Feasibility
+from hostmgr.services.foreign_pods import ForeignPodService
 from hostmgr.services.history import HistoryService
 from hostmgr.services.holds import HoldService, held_rooms
 from hostmgr.services.hosts import HostService, HostServiceV1Alpha
@@ -32,6 +33,7 @@ from peloton.private.eventstream.eventstream_pb2_grpc import add_EventStreamServ
 from peloton.private.eventstream.v1alpha.eventstreamsvc import eventstreamsvc_pb2_grpc
 from peloton.private.hostmgr.claims.claims_pb2_grpc import add_ClaimServiceServicer_to_server
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
+from peloton.private.hostmgr.foreign.foreign_pb2_grpc import add_ForeignPodServiceServicer_to_server
 from peloton.private.hostmgr.history.history_pb2_grpc import add_HostHistoryServiceServicer_to_server
 from peloton.private.hostmgr.holds.holds_pb2_grpc import add_HoldServiceServicer_to_server
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import add_InternalHostServiceServicer_to_server
@@ -64,6 +66,7 @@ SERVICES = names_of(
     add_HostHistoryServiceServicer_to_server,
     add_HostRegistryServiceServicer_to_server,
     add_HoldServiceServicer_to_server,
+    add_ForeignPodServiceServicer_to_server,
     add_HostServiceServicer_to_server,
     host_svc_v1alpha.add_HostServiceServicer_to_server,
 )
@@ -95,6 +98,7 @@ def services(
         service(add_PassingServiceServicer_to_server, EarlyAcknowledgements(manager.status_updates)),
         service(add_HostHistoryServiceServicer_to_server, HistoryService(parts.history, records)),
         service(add_HoldServiceServicer_to_server, HoldService(manager)),
+        service(add_ForeignPodServiceServicer_to_server, ForeignPodService(manager.backend)),
         service(add_ReconcileServiceServicer_to_server, ReconcileTasks(manager)),
         service(add_ReservationServiceServicer_to_server, ReservationService(manager, parts.planner)),
         service(add_SamplingServiceServicer_to_server, SamplingService(parts.sampler)),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from hostmgr.backend.interface import AgentMap, Listener
@@ -25,9 +25,11 @@ from hostmgr.core.cluster_manager.events import (
 from hostmgr.core.state.offers import Offer, OfferedVolume, need_of, take
 from hostmgr.core.state.operations import HostOperation, LaunchTasks
 from hostmgr.kubernetes.core.cluster import ClusterRules, KubernetesCluster
+from hostmgr.kubernetes.core.foreign import NO_PODS, ForeignRules
 from hostmgr.kubernetes.core.instructions import Turn
 from hostmgr.kubernetes.core.nodes import node_of
-from hostmgr.kubernetes.core.pods import pod_of
+from hostmgr.kubernetes.core.pods import Pod, pod_of
+from hostmgr.kubernetes.foreign import ForeignPods
 from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
 from hostmgr.kubernetes.manifest import TRIAL, PodRules, claim_of, has_template, pod_manifest, secret_of
@@ -47,9 +49,11 @@ from peloton.kubernetes.following import follow
 from peloton.kubernetes.reflector import Change, Changed, Removed, Replaced
 from peloton.kubernetes.tasks import until_first_ends
 from peloton.model.backoff import exponential
-from peloton.model.ids import MesosTaskId
+from peloton.model.foreign_pod import PodRef, may_be_of
+from peloton.model.ids import MesosTaskId, parse_mesos_task_id
 from peloton.model.problems import Problem
 from peloton.model.task import Launch
+from peloton.wire.pod_ref import foreign_pod
 
 TICK_SECONDS = 1.0
 LEASE_SECONDS = 10.0
@@ -76,6 +80,7 @@ class KubernetesBackend:
         concurrency: int = 32,
         fence: Callable[[], None] = lambda: None,
         sandboxes: SandboxRules = NOT_SERVED,
+        foreign: ForeignRules = NO_PODS,
     ) -> None:
         """`framework_id` is the stored one: the uid of the namespace; empty: none is known.
 
@@ -96,6 +101,7 @@ class KubernetesBackend:
         self._trial = TemplateTrial(client, self._core, pods, self._wake_up)
         self._sweeper = SecretSweeper(client, self._core, rules.namespace, fence)
         self._maintenance = NodeMaintenance(client, self._core, self._messages, fence)
+        self.foreign = ForeignPods(client, self._core, rules.namespace, foreign, clock, fence)
         self._listener: Listener | None = None
         self._wake = asyncio.Event()
         self._up = False
@@ -153,11 +159,11 @@ class KubernetesBackend:
     async def _connection(self) -> None:
         framework_id = await self._framework()
         nodes, pods = asyncio.Event(), asyncio.Event()
-        ours = {"fieldSelector": "spec.nodeName!="}
+        bound = {} if self.foreign.enabled else {"fieldSelector": "spec.nodeName!="}
         claims = ClaimFollower(self._client, self._core, self._rules.namespace, self._wake_up)
         followers = [
             follow(self._client, NODES, lambda change: self._on_node(change, nodes)),
-            follow(self._client, PODS, lambda change: self._on_pod(change, pods), **ours),
+            follow(self._client, PODS, lambda change: self._on_pod(change, pods), **bound),
             claims.run(),
         ]
         await until_first_ends(*followers, self._work(framework_id, (nodes, pods, claims.listed)))
@@ -192,6 +198,7 @@ class KubernetesBackend:
             self._writer.work(),
             self._sweeper.run(),
             self._trial.run(),
+            self.foreign.write_events(),
         )
 
     # What the API server reports.
@@ -208,15 +215,18 @@ class KubernetesBackend:
         self._wake.set()
 
     def _on_pod(self, change: Change, listed: asyncio.Event) -> None:
-        namespace = self._rules.namespace
         if isinstance(change, Replaced):
-            self._core.replace_pods(pod_of(each, namespace) for each in change.objects)
+            self._core.replace_pods(map(self._pod, change.objects))
             listed.set()
         elif isinstance(change, Changed):
-            self._core.put_pod(pod_of(change.object, namespace))
+            self._core.put_pod(self._pod(change.object))
         elif isinstance(change, Removed):
-            self._core.remove_pod(pod_of(change.object, namespace))
+            self._core.remove_pod(self._pod(change.object))
+        self.foreign.take(change)
         self._wake.set()
+
+    def _pod(self, wire: Mapping[str, Any]) -> Pod:
+        return pod_of(wire, self._rules.namespace, self.foreign.enabled)
 
     async def _take_turns(self) -> NoReturn:
         """Carry out what follows from events, calls and time."""
@@ -279,7 +289,11 @@ class KubernetesBackend:
         self._create(agent_id, launches)
 
     def _create(self, node: str, launches: Sequence[Launch]) -> None:
-        rules = self._pods
+        rules, bound = self._pods, list(map(self._bound_pod, launches))
+        for launch, pod in zip(launches, bound, strict=True):
+            if pod is not None:
+                self._core.launch(node, launch.mesos_task_id, launch.resources, pod=pod)
+        launches = [launch for launch, pod in zip(launches, bound, strict=True) if pod is None]
         described = [
             Described(
                 pod_manifest(each, node, rules),
@@ -294,6 +308,19 @@ class KubernetesBackend:
             self._writer.describe(run, each)
             self._core.launch(node, run, launch.resources, ports, launch.volume)
         self._wake.set()
+
+    def _bound_pod(self, launch: Launch) -> PodRef | None:
+        """Return the pod that a launch binds; None where it creates one. Raises InvalidArgument."""
+        pod, job_id = foreign_pod(launch.payload), parse_mesos_task_id(launch.mesos_task_id).job_id
+        if pod is None:
+            return None
+        held = self.foreign.get(pod.uid)
+        if not self.foreign.enabled or held is None:
+            wanted = "a pod that is there, and the setting kubernetes.foreign_pods of hostmgr"
+            raise InvalidArgument("foreignPod", f"{pod.namespace}/{pod.name}", wanted)
+        if not may_be_of(job_id, pod.uid, held.namespace, held.gang):
+            raise InvalidArgument("foreignPod", f"{pod.namespace}/{pod.name}", f"a pod of job {job_id}")
+        return PodRef(pod.cluster, held.namespace, held.name, held.uid)
 
     def destroy_volume(self, volume: OfferedVolume) -> None:
         """Delete the claim of a persistent volume, and so its storage. Raises Unavailable."""

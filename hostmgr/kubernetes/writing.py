@@ -13,6 +13,7 @@ from prometheus_client import Counter
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
 from hostmgr.kubernetes.core.instructions import (
+    Bind,
     Create,
     Delete,
     DeleteSecret,
@@ -20,7 +21,7 @@ from hostmgr.kubernetes.core.instructions import (
     Evict,
     Instruction,
 )
-from hostmgr.kubernetes.core.pods import PELOTON, pod_of
+from hostmgr.kubernetes.core.pods import PELOTON, RUN, Key, pod_of
 from hostmgr.kubernetes.core.states import RunState
 from hostmgr.kubernetes.core.volumes import claim_of
 from hostmgr.kubernetes.secrets import own
@@ -119,6 +120,8 @@ class PodWriter:
             self._measure()
             if isinstance(instruction, Create):
                 await self._create(instruction.run)
+            elif isinstance(instruction, Bind):
+                await self._bind(instruction)
             elif isinstance(instruction, Evict):
                 await self._evict(instruction)
             elif isinstance(instruction, DeleteSecret):
@@ -149,6 +152,49 @@ class PodWriter:
         self._core.created(pod_of(answer, self._namespace))
         if described.secret is not None:
             await own(self._client, self._namespace, answer)
+
+    async def _bind(self, instruction: Bind) -> None:
+        """Bind a pod of somebody else. The API server binds each once, so that a repetition does no harm."""
+        run = instruction.run
+        if not self._core.wanted(run):
+            await self._delete(Delete(run, instruction.uid, None, instruction.pod))
+            self._core.dropped(run)
+            return
+        path = self._pod_path(run, instruction.pod)
+        try:
+            await self._again("POST", f"{path}/binding", binding_of(instruction))
+        except ApiError as error:
+            if not await self._is_bound(path, instruction, error):
+                return
+        CALLS.labels("bind", "done").inc()
+        self._core.bound(instruction)
+
+    async def _is_bound(self, path: str, instruction: Bind, error: ApiError) -> bool:
+        """Return whether a pod is bound by its run in spite of an error; report else its end."""
+        CALLS.labels("bind", "refused").inc()
+        run, text = instruction.run, f"Kubernetes has not bound the pod: {error}"
+        if error.status in (_NOT_FOUND, _CONFLICT):
+            try:
+                found = await self._again("GET", path)
+            except ApiError as missing:
+                found, text = {}, f"the pod is gone: {missing}"
+            metadata = found.get("metadata") or {}
+            node = (found.get("spec") or {}).get("nodeName")
+            same = metadata.get("uid") == instruction.uid
+            if same and node and (metadata.get("annotations") or {}).get(RUN) == run:
+                return True
+            if not same or node or metadata.get("deletionTimestamp"):
+                other = f"somebody else has bound the pod to {node}"
+                text = other if same and node else "the pod was deleted before it was bound"
+                self._core.refused(run, RunState.FAILED, "", text)
+                return False
+        log.warning("the pod of %s was not bound: %s", run, error)
+        self._core.refused(run, RunState.LOST, "INVALID_OFFERS", text)
+        return False
+
+    def _pod_path(self, run: MesosTaskId, pod: Key | None) -> str:
+        """Return the path of a pod; without `pod`, of the one that is named as its run."""
+        return f"{self._path}/{run}" if pod is None else f"/api/v1/namespaces/{pod[0]}/pods/{pod[1]}"
 
     async def _create_claim(self, claim: dict[str, Any]) -> None:
         """Make a volume, of which an earlier try may have made the claim.
@@ -220,7 +266,7 @@ class PodWriter:
         if instruction.grace is not None:
             options["gracePeriodSeconds"] = instruction.grace
         try:
-            await self._again("DELETE", f"{self._path}/{instruction.run}", options)
+            await self._again("DELETE", self._pod_path(instruction.run, instruction.pod), options)
         except ApiError as error:
             if error.status not in (_NOT_FOUND, _CONFLICT, _GONE):  # it is gone, or another one
                 CALLS.labels("delete", "refused").inc()
@@ -238,7 +284,8 @@ class PodWriter:
             return
         self._fence()
         try:
-            await self._client.call("POST", f"{self._path}/{run}/eviction", self._eviction(run, uid))
+            path = self._pod_path(run, instruction.pod)
+            await self._client.call("POST", f"{path}/eviction", self._eviction(instruction))
         except Unavailable as error:
             self._core.eviction_refused(run, uid, str(error), answered=False)
         except ApiError as error:
@@ -252,12 +299,13 @@ class PodWriter:
             CALLS.labels("evict", "done").inc()
             self._core.evicted(run)
 
-    def _eviction(self, run: MesosTaskId, uid: str) -> dict[str, Any]:
+    def _eviction(self, instruction: Evict) -> dict[str, Any]:
+        namespace, name = instruction.pod or (self._namespace, instruction.run)
         return {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": run, "namespace": self._namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": instruction.uid}},
         }
 
     async def _again(self, method: str, path: str, body: object = None, **params: str) -> dict[str, Any]:
@@ -271,3 +319,19 @@ class PodWriter:
                     raise
                 await asyncio.sleep(PAUSE_SECONDS)
         raise AssertionError("the last try returns or raises")
+
+
+def binding_of(instruction: Bind) -> dict[str, Any]:
+    """Return the Binding of a pod: with the node it gets the annotation that names its run."""
+    namespace, name = instruction.pod
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": instruction.uid,
+            "annotations": {RUN: instruction.run},
+        },
+        "target": {"apiVersion": "v1", "kind": "Node", "name": instruction.node},
+    }

@@ -75,6 +75,11 @@ class MesosBackend:
         """Return whether calls can be made now."""
         return self._calls is not None and self._driver.ready
 
+    @property
+    def foreign(self) -> None:
+        """Return nothing: Mesos has no pods."""
+        return
+
     def attach(self, listener: Listener) -> None:
         """Set the receiver of events."""
         self._listener = listener

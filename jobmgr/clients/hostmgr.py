@@ -40,27 +40,33 @@ from peloton.calls.jobmgr import (
     RELEASE_HOST_OFFERS,
     RENEW_HOLDS,
     SHUTDOWN_EXECUTORS,
+    TELL_OWNERS,
     WAIT_FOR_EVENTS,
+    WAIT_FOR_PODS,
     WAIT_FOR_READINGS,
 )
 from peloton.calls.rpc import Caller
 from peloton.errors import InvalidArgument, PelotonError, Unimplemented
+from peloton.model.foreign_pod import PodChanges, Told
 from peloton.model.ids import Run, TaskId, mesos_task_id, parse_mesos_task_id, task_id
 from peloton.model.task import TaskSpec, TaskStatus
 from peloton.model.usage import Reading
 from peloton.model.volume import VolumeId
 from peloton.private.eventstream import eventstream_pb2
+from peloton.private.hostmgr.foreign import foreign_pb2
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.passing import passing_pb2
 from peloton.private.hostmgr.reconcile import reconcile_pb2
 from peloton.private.hostmgr.sampling import sampling_pb2
+from peloton.wire.foreign_pods import changes_from, told_to
 from peloton.wire.holds import room_to
 from peloton.wire.hosts import claim_to, volume_resource
 from peloton.wire.ids import agent_id, executor_id, run_id
 from peloton.wire.mesos import task_status
 
+TOLD_PER_CALL = 1000
 STREAM_CLIENT = "jobmgr"
 """Our name as a reader of the stream of statuses."""
 log = logging.getLogger(__name__)
@@ -199,6 +205,21 @@ class HostmgrClient(KillsClient, StreamClient, MatchingClient):
         """Destroy a volume. Raises NotFound where hostmgr knows no such volume."""
         request = hostsvc_pb2.DestroyVolumesRequest(volumes=[volume_resource(volume)])
         await self._client.call(DESTROY_VOLUMES, request, timeout=CALL_SECONDS, retry=False)
+
+    async def pods(self, stream: str, after: int, wait: float) -> PodChanges:
+        """Return what has become of the pods of others since an earlier answer."""
+        request = foreign_pb2.WaitForPodsRequest(stream_id=stream, after=after, wait_seconds=wait)
+        try:
+            answer = await self._client.call(WAIT_FOR_PODS, request, timeout=wait + CALL_SECONDS)
+        except Unimplemented:  # hostmgr is of an older version
+            await asyncio.sleep(wait)
+            return PodChanges("", 0, True, enabled=False)
+        return changes_from(answer)
+
+    async def tell_owners(self, told: Sequence[Told]) -> None:
+        """Tell owners of pods what becomes of them."""
+        for at in range(0, len(told), TOLD_PER_CALL):
+            await self._client.call(TELL_OWNERS, told_to(told[at : at + TOLD_PER_CALL]))
 
     async def readings(self, stream: str, begin: int, wait: float) -> ReadingBatch:
         """Return what agents have told since an offset."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.draining import DrainingHosts
+from jobmgr.drivers.foreign_pods import PodFollower
 from jobmgr.drivers.holds import HoldKeeper
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Concerns, Launcher
@@ -102,6 +103,7 @@ class HostDrivers:
             "event stream": while_open(read_statuses),
             "draining hosts": while_open(lambda opened: draining.run()),
             "usage": while_open(lambda opened: readings.run()),
+            "foreign pods": while_open(lambda opened: PodFollower(hostmgr, engine, cluster).run()),
             "daemon hosts": self._follower.follow(cluster, hostmgr),
             "destroy volumes": while_open(lambda opened: destroyer.run(outbox.destroy)),
         }

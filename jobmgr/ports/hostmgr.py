@@ -14,6 +14,7 @@ from jobmgr.core.launch_answers import LaunchAnswer
 from jobmgr.core.state.instructions import Launch, Release
 from peloton.errors import PelotonError
 from peloton.model.constraint import Constraint, Label
+from peloton.model.foreign_pod import PodChanges, Told
 from peloton.model.host import HostMatch
 from peloton.model.ids import Run, TaskId
 from peloton.model.job import JobSpec
@@ -291,5 +292,19 @@ class Agents(Protocol):
         ...
 
 
-class Hostmgr(Launches, Kills, Holds, Volumes, DrainingRuns, StatusEvents, Readings, HostMatches, Protocol):
+class ForeignPods(Protocol):
+    """Pods of others that are queued and bound."""
+
+    async def pods(self, stream: str, after: int, wait: float) -> PodChanges:
+        """Return what has become of them since an earlier answer."""
+        ...
+
+    async def tell_owners(self, told: Sequence[Told]) -> None:
+        """Tell their owners what becomes of them."""
+        ...
+
+
+class Hostmgr(
+    Launches, Kills, Holds, Volumes, DrainingRuns, StatusEvents, Readings, HostMatches, ForeignPods, Protocol
+):
     """What the drivers of a Mesos cluster need of it."""

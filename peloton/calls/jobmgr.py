@@ -5,6 +5,7 @@ from __future__ import annotations
 from peloton.calls.rpc import rpc
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import FeasibilityServiceStub
+from peloton.private.hostmgr.foreign.foreign_pb2_grpc import ForeignPodServiceStub
 from peloton.private.hostmgr.history.history_pb2_grpc import HostHistoryServiceStub
 from peloton.private.hostmgr.holds.holds_pb2_grpc import HoldServiceStub
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
@@ -50,6 +51,8 @@ SHUTDOWN_EXECUTORS = rpc(InternalHostServiceStub, lambda stub: stub.ShutdownExec
 INIT_STREAM = rpc(EventStreamServiceStub, lambda stub: stub.InitStream)
 WAIT_FOR_EVENTS = rpc(EventStreamServiceStub, lambda stub: stub.WaitForEvents)
 CHECK_GANGS = rpc(FeasibilityServiceStub, lambda stub: stub.CheckGangs)
+WAIT_FOR_PODS = rpc(ForeignPodServiceStub, lambda stub: stub.WaitForPods)
+TELL_OWNERS = rpc(ForeignPodServiceStub, lambda stub: stub.TellOwners)
 GET_MAINTENANCES = rpc(HostHistoryServiceStub, lambda stub: stub.GetMaintenances)
 LIST_HOLDS = rpc(HoldServiceStub, lambda stub: stub.ListHolds)
 RENEW_HOLDS = rpc(HoldServiceStub, lambda stub: stub.RenewHolds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from peloton.fast_init import fast_init
 from peloton.model.constraint import Constraint, Label
+from peloton.model.foreign_pod import PodRef
 from peloton.model.ids import JobId, MesosTaskId
 from peloton.model.payload import Opaque
 from peloton.model.resources import ZERO, Resources
@@ -58,6 +59,8 @@ class TaskSpec:
     workload: TaskWorkload = NO_TASK_WORKLOAD
     retry_rules: tuple[RetryRule, ...] = ()
     """The first that concerns the end of a run decides what follows it, in place of `max_failures`."""
+    pod: PodRef | None = None
+    """The pod of somebody else that it stands for: once that was bound to a node, no run follows."""
 
     @property
     def stateful(self) -> bool:

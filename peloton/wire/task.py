@@ -13,6 +13,7 @@ from peloton.model.task import PodEvent, PortSpec, TaskRuntime, TaskSpec
 from peloton.model.volume import VolumeSpec
 from peloton.wire.constraint import constraint_from, labels_from
 from peloton.wire.meaning import fingerprint
+from peloton.wire.pod_ref import foreign_pod
 from peloton.wire.retry import retry_rules
 from peloton.wire.workload import task_workload
 
@@ -79,6 +80,7 @@ def task_spec(
         fingerprint=fingerprint(config, secrets) if compared else b"",
         workload=task_workload(config),
         retry_rules=retry_rules(config.restartPolicy.rules, f"{path}.restartPolicy.rules"),
+        pod=foreign_pod(config),
     )
 
 

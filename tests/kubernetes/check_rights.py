@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from hostmgr.core.agents.draining import Machine
 from hostmgr.kubernetes.backend import KubernetesBackend
@@ -19,7 +15,6 @@ from hostmgr.kubernetes.core.cluster import ClusterRules
 from hostmgr.kubernetes.manifest import PodRules, claim_of
 from hostmgr.kubernetes.sandboxes.logs import Logs
 from peloton.clock import SystemClock
-from peloton.kubernetes.access import Access, from_kubeconfig
 from peloton.kubernetes.client import ApiClient, ApiError
 from peloton.kubernetes.commands import running
 from peloton.model.pod_template import CONTAINER
@@ -29,97 +24,7 @@ from peloton.wire.secrets import add_secret
 from tests.contract.backend.recorder import Recorder
 from tests.contract.backend.systems import NAMESPACE, PORTS
 from tests.kubernetes.real import RealKubernetes
-
-FILE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac.yaml"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:peloton-hostmgr"
-SECONDS = 60.0
-FORBIDDEN, EXISTS = 403, 409
-Right = tuple[int, int, str]
-"""Number of the document in the file, number of its rule, verb."""
-
-
-def documents() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(FILE.read_text()))
-
-
-def rights() -> list[Right]:
-    return [
-        (number, rule, verb)
-        for number, document in enumerate(documents())
-        for rule, each in enumerate(document.get("rules") or ())
-        for verb in each["verbs"]
-    ]
-
-
-def named(right: Right) -> str:
-    number, rule, verb = right
-    document = documents()[number]
-    resource = document["rules"][rule]["resources"][0].replace("/", "-")
-    return f"{verb}-{resource}-{document['metadata'].get('namespace', 'everywhere')}"
-
-
-def path_of(document: dict[str, Any]) -> str:
-    """Return where objects of its kind are."""
-    kinds = {"Namespace": "/api/v1", "ServiceAccount": "/api/v1"}
-    namespace = document["metadata"].get("namespace")
-    within = f"/namespaces/{namespace}" if namespace else ""
-    return f"{kinds.get(document['kind'], RBAC)}{within}/{document['kind'].lower()}s"
-
-
-class Rights:
-    """A cluster on which hostmgr has the rights of the file."""
-
-    def __init__(self, system: RealKubernetes) -> None:
-        self.admin = from_kubeconfig(system.kubeconfig)
-        self.access = asyncio.run(self._grant())
-
-    async def _grant(self) -> Access:
-        async with ApiClient(self.admin) as client:
-            for document in documents():
-                try:
-                    await client.call("POST", path_of(document), document)
-                except ApiError as error:
-                    assert error.status == EXISTS, error
-            path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/peloton-hostmgr/token"
-            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-            token = (await client.call("POST", path, body))["status"]["token"]
-        return Access(self.admin.server, self.admin.tls, token, namespace=NAMESPACE)
-
-    async def set(self, right: Right, allowed: bool) -> None:
-        """Take a right away, or give it back; wait until that counts."""
-        number, rule, verb = right
-        document = copy.deepcopy(documents()[number])
-        given = document["rules"][rule]
-        if not allowed:
-            given["verbs"].remove(verb)
-            if not given["verbs"]:
-                document["rules"].remove(given)
-        resource, _, inner = given["resources"][0].partition("/")
-        asked = {
-            "verb": verb,
-            "resource": resource,
-            "subresource": inner,
-            "group": given["apiGroups"][0],
-            "namespace": document["metadata"].get("namespace", ""),
-            "name": (given.get("resourceNames") or [""])[0],
-        }
-        review = {"spec": {"user": ACCOUNT, "resourceAttributes": asked}}
-        async with ApiClient(self.admin) as client, asyncio.timeout(SECONDS):
-            await client.call("PUT", f"{path_of(document)}/{document['metadata']['name']}", document)
-            while True:
-                path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-                found = (await client.call("POST", path, review))["status"].get("allowed", False)
-                if found == allowed:
-                    return
-                await asyncio.sleep(0.02)
-
-    async def clear(self) -> None:
-        """Delete what a test has left, so that the next one has all nodes."""
-        async with ApiClient(self.admin) as client:
-            for kind in ("pods", "secrets", "persistentvolumeclaims"):
-                path, now = f"/api/v1/namespaces/{NAMESPACE}/{kind}", {"gracePeriodSeconds": 0}
-                await client.call("DELETE", path, now)
+from tests.kubernetes.rights import FILE, SECONDS, Right, Rights, is_refused, named, noted, rights
 
 
 @pytest.fixture(scope="module")
@@ -127,24 +32,14 @@ def granted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rights]:
     system = RealKubernetes(tmp_path_factory.mktemp("rights"))
     try:
         system.start()
-        yield Rights(system)
+        yield Rights(system, FILE)
     finally:
         system.stop()
 
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect what the API server refuses for want of a right."""
-    found: list[str] = []
-
-    class Noted(ApiError):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            if self.status == FORBIDDEN:
-                found.append(str(self))
-
-    monkeypatch.setattr("peloton.kubernetes.client.ApiError", Noted)
-    return found
+    return noted(monkeypatch)
 
 
 async def everything(rights: Rights) -> None:
@@ -257,19 +152,8 @@ async def test_hostmgr_has_the_rights_that_it_needs(granted: Rights, refused: li
     assert not refused
 
 
-@pytest.mark.parametrize("right", rights(), ids=named)
+@pytest.mark.parametrize("right", rights(FILE), ids=named)
 async def test_hostmgr_has_no_right_that_it_does_not_need(
     granted: Rights, refused: list[str], right: Right
 ) -> None:
-    await granted.set(right, allowed=False)
-    work = asyncio.ensure_future(everything(granted))
-    try:
-        async with asyncio.timeout(SECONDS):
-            while not refused and not work.done():  # noqa: ASYNC110 - nothing tells it
-                await asyncio.sleep(0.02)
-        assert refused, f"without it, nothing is refused: {work}"
-    finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        await granted.set(right, allowed=True)
-        await granted.clear()
+    await is_refused(granted, refused, right, everything(granted))

@@ -19,8 +19,8 @@ from peloton.kubernetes.programs import VERSIONS, Program, TokenProgram
 from peloton.model.states import TaskState
 from tests.contract.backend.recorder import Recorder
 from tests.contract.backend.systems import NAMESPACE, PORTS
-from tests.kubernetes.check_rights import Rights
 from tests.kubernetes.real import RealKubernetes
+from tests.kubernetes.rights import FILE, Rights
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]
 
 
 async def test_a_token_that_the_server_refuses_is_replaced(system: RealKubernetes, tmp_path: Path) -> None:
-    rights = await asyncio.to_thread(Rights, system)
+    rights = await asyncio.to_thread(Rights, system, FILE)
     answer = tmp_path / "answer"
     script = f"import pathlib; print(pathlib.Path({str(answer)!r}).read_text())"
 

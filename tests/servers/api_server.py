@@ -153,7 +153,7 @@ class ApiServer:
             raise Refusal(422, "Invalid", wrong)
         if query.get("dryRun") == "All":
             return JSONResponse(body, 201)
-        done = self._carry_out(method, key, body)
+        done = self._bind(key, body) if kind == "pods/binding" else self._carry_out(method, key, body)
         if method in self.after_effect:
             self.after_effect.remove(method)
             raise Refusal(503, "ServiceUnavailable", "the answer is lost")
@@ -174,6 +174,24 @@ class ApiServer:
         if method == "DELETE":
             return self._delete(key, body)
         return self.change(key, body) if method == "PATCH" else self.put(key, body)
+
+    def _bind(self, key: Key, binding: Object) -> Object:
+        """Bind a pod to a node, once."""
+        wire = self.objects.get(key)
+        if wire is None:
+            raise Refusal(404, "NotFound", f'pods "{key[2]}" not found')
+        uid, spec = binding["metadata"].get("uid"), wire.get("spec") or {}
+        if uid and uid != wire["metadata"]["uid"]:
+            raise Refusal(409, "Conflict", "the UID in the precondition does not match")
+        if wire["metadata"].get("deletionTimestamp"):
+            raise Refusal(409, "Conflict", f"pod {key[2]} is being deleted, cannot be assigned to a host")
+        if spec.get("nodeName"):
+            raise Refusal(409, "Conflict", f"pod {key[2]} is already assigned to node {spec['nodeName']}")
+        annotations = binding["metadata"].get("annotations") or {}
+        self.change(
+            key, {"metadata": {"annotations": annotations}, "spec": {"nodeName": binding["target"]["name"]}}
+        )
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _evict(self, key: Key, eviction: Object) -> Object:
         """Delete a pod, unless a PodDisruptionBudget forbids it."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from minicluster.ports import FreePorts
 from minicluster.servers.maven import Broken
 from minicluster.servers.zookeeper import HOST, command, configure, serves
-from tests.servers.freezing import freeze
 
 LONGEST_START = 60.0
 """Seconds."""
@@ -65,7 +64,7 @@ class ZooKeeperServer:
         self._end(signal.SIGTERM)
 
     def freeze(self) -> None:
-        freeze(self.pid)
+        os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from hostmgr.kubernetes.core.evictions import Evictions
 from hostmgr.kubernetes.core.instructions import (
+    Bind,
     Create,
     Delete,
     DeleteSecret,
@@ -37,6 +38,7 @@ from hostmgr.kubernetes.core.states import (
     removed,
 )
 from hostmgr.kubernetes.core.volumes import VolumeClaim, VolumeClaims
+from peloton.model.foreign_pod import PodRef
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.volume import VolumeMount
@@ -65,6 +67,8 @@ class _Launching:
     resources: Resources
     ports: frozenset[int]
     volume: VolumeMount | None
+    pod: PodRef | None = None
+    """The pod that is bound in place of a new one."""
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class KubernetesCluster:
         self.nodes: dict[str, Node] = {}
         self._volumes = VolumeClaims()
         self._pods: dict[Key, Pod] = {}
+        self._bound: dict[MesosTaskId, Key] = {}
+        """The pods of others by the runs that have bound them."""
         self._on: dict[str, set[Key]] = {}
         self._launching: dict[MesosTaskId, _Launching] = {}
         self._starting_on: dict[str, set[MesosTaskId]] = {}
@@ -128,7 +134,7 @@ class KubernetesCluster:
         for name in {node for node in self._on if node not in self.nodes} | self.lost:
             self._end_all_on(name)
         for run in self._failing:
-            if (pod := self._pods.get((self._rules.namespace, run))) is not None:
+            if (pod := self._pod_of(run)) is not None:
                 self._delete(pod)
 
     def disconnected(self) -> None:
@@ -220,7 +226,7 @@ class KubernetesCluster:
         """Delete all pods on a node that cannot end them itself."""
         for key in sorted(self._on.get(name, ())):
             pod = self._pods[key]
-            if pod.ours:
+            if pod.ours and not pod.foreign:  # those of others are left to Kubernetes' controllers
                 self._delete(pod, grace=0)
 
     # Persistent volumes.
@@ -267,7 +273,8 @@ class KubernetesCluster:
         before = self._pods.get(pod.key)
         if before is not None and before.uid != pod.uid:
             self.remove_pod(before)
-        self._forget_launch(pod.name if pod.ours else "")
+        pod = self._settled(pod)
+        self._forget_launch(pod.run if pod.ours else "")
         if pod.secret and pod.over and (before is None or not before.over):
             self._out.instructions.append(DeleteSecret(pod.name))
         self._pods[pod.key] = pod
@@ -283,14 +290,27 @@ class KubernetesCluster:
         if pod.ours:
             self._follow(pod)
 
+    def _settled(self, pod: Pod) -> Pod:
+        """Note which pod of somebody else has a run: the first that claims it, where several do."""
+        if pod.foreign and self._bound.setdefault(pod.run, pod.key) != pod.key:
+            return replace(pod, ours=False, bound_by="")
+        return pod
+
+    def _pod_of(self, run: MesosTaskId) -> Pod | None:
+        """Return the pod of a run; None where there is none."""
+        pod = self._pods.get(self._bound.get(run) or (self._rules.namespace, run))
+        return None if pod is None or not pod.ours else pod
+
     def remove_pod(self, pod: Pod) -> None:
         """Take over that a pod is gone; `pod` is its last form."""
+        pod = self._settled(pod)
         self._pods.pop(pod.key, None)
         self._on.get(pod.node, set()).discard(pod.key)
         self._dirty.add(pod.node)
         if not pod.ours:
             return
-        run = pod.name
+        run = pod.run
+        self._bound.pop(run, None)
         if pod.secret and not pod.over:
             self._out.instructions.append(DeleteSecret(run))
         reported = self._reported.pop(run, None)
@@ -304,31 +324,31 @@ class KubernetesCluster:
 
     def _last(self, pod: Pod, failing: str) -> RunStatus:
         """Return the end of a run whose pod is gone."""
-        killed = pod.name in self._killed
+        killed = pod.run in self._killed
         if failing and not killed:
-            return RunStatus(pod.name, RunState.FAILED, pod.node, LAUNCH_FAILED, failing, uid=pod.uid)
+            return RunStatus(pod.run, RunState.FAILED, pod.node, LAUNCH_FAILED, failing, uid=pod.uid)
         ended = judge(pod, killed) if pod.over else None
         if ended is None and not killed and (pod.node not in self.nodes or pod.node in self.lost):
             text = (
                 f"node {pod.node} is gone" if pod.node not in self.nodes else f"node {pod.node} is not ready"
             )
-            ended = RunStatus(pod.name, RunState.LOST, pod.node, "AGENT_REMOVED", text)
+            ended = RunStatus(pod.run, RunState.LOST, pod.node, "AGENT_REMOVED", text)
         return replace(ended or removed(pod, killed), uid=pod.uid)
 
     def _follow(self, pod: Pod) -> None:
         """Report what a change of a pod means for its run."""
-        status = judge(pod, pod.name in self._killed)
+        status = judge(pod, pod.run in self._killed)
         if status is None:
-            if pod.name not in self._failing:
-                self._failing[pod.name] = hopeless(pod)
+            if pod.run not in self._failing:
+                self._failing[pod.run] = hopeless(pod)
                 self._delete(pod)
             return
-        before = self._reported.get(pod.name)
+        before = self._reported.get(pod.run)
         if before is not None and before.state.terminal:
             return
         if status.state is RunState.STAGING:
             return
-        if pod.name in self._failing:
+        if pod.run in self._failing:
             return  # it fails when the pod is gone, whatever becomes of its container meanwhile
         if before is None or (before.state, before.healthy) != (status.state, status.healthy):
             if status.state.terminal and (before is None or before.state is not RunState.RUNNING):
@@ -367,11 +387,13 @@ class KubernetesCluster:
         resources: Resources,
         ports: Iterable[int] = (),
         volume: VolumeMount | None = None,
+        pod: PodRef | None = None,
     ) -> None:
-        """Launch a run; its room stands no more."""
-        self._launching[run] = _Launching(node, resources, frozenset(ports), volume)
+        """Launch a run, or bind the pod that it stands for; its room stands no more."""
+        self._launching[run] = _Launching(node, resources, frozenset(ports), volume, pod)
         self._starting_on.setdefault(node, set()).add(run)
-        self._out.instructions.append(Create(run))
+        bind = None if pod is None else Bind(run, (pod.namespace, pod.name), pod.uid, node)
+        self._out.instructions.append(bind or Create(run))
         self.void(node)
 
     def void(self, node: str) -> None:
@@ -389,10 +411,16 @@ class KubernetesCluster:
 
     def created(self, pod: Pod) -> None:
         """Take over that the pod of a run exists: it was created now, or by an earlier try."""
-        if pod.key not in self._pods and pod.name in self._launching:
+        if pod.key not in self._pods and pod.run in self._launching:
             self.put_pod(pod)
-        if pod.name in self._killed and pod.key in self._pods:
+        if pod.run in self._killed and pod.key in self._pods:
             self._delete(self._pods[pod.key])
+
+    def bound(self, instruction: Bind) -> None:
+        """Take over that a pod is bound by a run; the watch tells what becomes of it."""
+        run = instruction.run
+        if run in self._killed:
+            self._out.instructions.append(Delete(run, instruction.uid, None, instruction.pod))
 
     def refused(self, run: MesosTaskId, state: RunState, reason: str, message: str) -> None:
         """Take over that the API server has refused a pod; it does not exist."""
@@ -418,15 +446,15 @@ class KubernetesCluster:
 
     def evict(self, run: MesosTaskId) -> None:
         """End a run as soon as no PodDisruptionBudget forbids it; as `kill` where none can."""
-        pod = self._pods.get((self._rules.namespace, run))
-        if pod is None or not pod.ours or pod.over or run in self._failing or self._is_gone(pod.node):
+        pod = self._pod_of(run)
+        if pod is None or pod.over or run in self._failing or self._is_gone(pod.node):
             self.kill(run)
         elif self.evictions.begin(run, pod.uid, pod.node):
             self._evict(run, pod.uid)
 
     def _evict(self, run: MesosTaskId, uid: str) -> None:
         self._killed.add(run)
-        self._out.instructions.append(Evict(run, uid))
+        self._out.instructions.append(Evict(run, uid, self._bound.get(run)))
 
     def evicted(self, run: MesosTaskId) -> None:
         """Take over that the pod of a run is being deleted, or is gone."""
@@ -442,8 +470,8 @@ class KubernetesCluster:
     def kill(self, run: MesosTaskId) -> None:
         """End a run, which may wait for its eviction; of one that is not known the state is told."""
         self.evictions.end(run)
-        pod = self._pods.get((self._rules.namespace, run))
-        if pod is None or not pod.ours:
+        pod = self._pod_of(run)
+        if pod is None:
             if run in self._launching:
                 self._killed.add(run)
             else:
@@ -451,7 +479,7 @@ class KubernetesCluster:
             return
         if not pod.over:
             self._killed.add(run)
-            self._delete(pod, 0 if self._is_gone(pod.node) else None)
+            self._delete(pod, 0 if self._is_gone(pod.node) and not pod.foreign else None)
 
     def reconcile(self, runs: Sequence[MesosTaskId]) -> None:
         """Tell the states of runs; without runs, of all that are known."""
@@ -460,7 +488,7 @@ class KubernetesCluster:
                 self._answer(run)
         else:
             for pod in [pod for pod in self._pods.values() if pod.ours]:
-                self._answer(pod.name)
+                self._answer(pod.run)
 
     def acknowledge(self, run: MesosTaskId, uid: str, now: float) -> None:
         """Take over that the end of a run is stored; its pod is deleted after some time."""
@@ -468,15 +496,15 @@ class KubernetesCluster:
         if held is None or held[1].uid != uid:
             return
         del self._unacknowledged[run]
-        if (self._rules.namespace, run) in self._pods:
+        if (self._rules.namespace, run) in self._pods:  # pods of others are kept as their owners want it
             self._finished[run] = now
 
     def _answer(self, run: MesosTaskId) -> None:
         """Tell the state of a run; of one that is being launched, nothing is known yet."""
         if run in self._launching:
             return
-        pod = self._pods.get((self._rules.namespace, run))
-        if pod is not None and pod.ours:
+        pod = self._pod_of(run)
+        if pod is not None:
             status = judge(pod, run in self._killed)
             if status is not None:
                 self._out.statuses.append(replace(status, uid=""))
@@ -489,9 +517,9 @@ class KubernetesCluster:
             )
 
     def _delete(self, pod: Pod, grace: int | None = None) -> None:
-        if pod.name in self._failing and grace is None:
+        if pod.run in self._failing and grace is None:
             grace = 0 if pod.container.state != "running" else None
-        self._out.instructions.append(Delete(pod.name, pod.uid, grace))
+        self._out.instructions.append(Delete(pod.run, pod.uid, grace, pod.key if pod.foreign else None))
 
     # Time, and what follows.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hostmgr.kubernetes.core.pods import Key
 from hostmgr.kubernetes.core.ports import PortRange
 from hostmgr.kubernetes.core.states import RunStatus
 from peloton.model.ids import MesosTaskId
@@ -19,6 +20,16 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind the pod of somebody else to a node. Answered by `bound`, `refused` or `dropped`."""
+
+    run: MesosTaskId
+    pod: Key
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Delete the pod of a run, if it is still the one with this uid. Its end is seen by the watch."""
 
@@ -26,6 +37,8 @@ class Delete:
     uid: str
     grace: int | None = None
     """Seconds; None: as the pod says; 0: at once, without its node."""
+    pod: Key | None = None
+    """None: the one that is named as the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,8 @@ class Evict:
 
     run: MesosTaskId
     uid: str
+    pod: Key | None = None
+    """None: the one that is named as the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +72,7 @@ class DeleteVolume:
     uid: str
 
 
-Instruction: TypeAlias = Create | Delete | Evict | DeleteSecret | DeleteVolume
+Instruction: TypeAlias = Create | Bind | Delete | Evict | DeleteSecret | DeleteVolume
 
 
 @dataclass(frozen=True, slots=True)

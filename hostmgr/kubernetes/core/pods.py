@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from hostmgr.kubernetes.core.quantities import requested
+from peloton.errors import InvalidArgument
+from peloton.model.foreign_pod import SCHEDULER, may_be_of
+from peloton.model.ids import MesosTaskId, parse_mesos_task_id
 from peloton.model.pod_template import CONTAINER, MANAGED_BY
 from peloton.model.resources import ZERO, Resources
 
 PELOTON = "peloton"
 """The value of the label of pods that are runs (Kubernetes: "Recommended Labels")."""
+RUN, GANG = "peloton/run", "peloton/gang"
+"""Annotations of pods of others: the run by which one was bound to its node, and the gang that it is of."""
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+"""The label with the PodGroup of a pod (Kubernetes SIGs: coscheduling)."""
 _OVER = frozenset({"Succeeded", "Failed"})
 Key = tuple[str, str]
 """Namespace and name."""
@@ -58,6 +65,18 @@ class Pod:
     """Whether a Secret of its name was made for it."""
     claims: frozenset[str] = frozenset()
     """PersistentVolumeClaims that it uses."""
+    bound_by: MesosTaskId = ""
+    """The run by which the pod of somebody else was bound to its node; it is ours, too, then."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else has made it, and Peloton has bound it."""
+        return bool(self.bound_by)
+
+    @property
+    def run(self) -> MesosTaskId:
+        """Return the run of a pod that is ours: its name, unless it was only bound."""
+        return self.bound_by or self.name
 
     @property
     def key(self) -> Key:
@@ -70,11 +89,16 @@ class Pod:
         return self.phase in _OVER
 
 
-def pod_of(wire: Mapping[str, Any], namespace: str) -> Pod:
-    """Return a pod of the API; ours are in `namespace`. Raises ValueError for an amount that is none."""
+def pod_of(wire: Mapping[str, Any], namespace: str, foreign: bool = False) -> Pod:
+    """Return a pod of the API; ours are in `namespace`. Raises ValueError for an amount that is none.
+
+    With `foreign` those of others that were bound by a run are ours, too.
+    """
     metadata, spec, status = wire["metadata"], wire.get("spec") or {}, wire.get("status") or {}
     labels = metadata.get("labels") or {}
-    ours = metadata["namespace"] == namespace and labels.get(MANAGED_BY) == PELOTON
+    made = metadata["namespace"] == namespace and labels.get(MANAGED_BY) == PELOTON
+    bound_by = _bound_by(wire) if foreign and is_foreign(wire, namespace) else ""
+    ours = made or bool(bound_by)
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
     return Pod(
         metadata["namespace"],
@@ -90,10 +114,37 @@ def pod_of(wire: Mapping[str, Any], namespace: str) -> Pod:
         bool(metadata.get("deletionTimestamp")),
         conditions.get("DisruptionTarget") == "True",
         any("livenessProbe" in each for each in spec.get("containers") or ()),
-        _container(status.get("containerStatuses") or ()) if ours else Container(),
-        ours and metadata["name"] in _secrets(spec),
-        frozenset(_claims(spec)) if ours else frozenset(),
+        _container(status.get("containerStatuses") or (), made) if ours else Container(),
+        made and metadata["name"] in _secrets(spec),
+        frozenset(_claims(spec)) if made else frozenset(),
+        bound_by,
     )
+
+
+def is_foreign(wire: Mapping[str, Any], namespace: str) -> bool:
+    """Return whether somebody else has made a pod for Peloton to bind. `namespace` has only pods of ours."""
+    scheduler = (wire.get("spec") or {}).get("schedulerName")
+    return bool(scheduler == SCHEDULER and wire["metadata"]["namespace"] != namespace)
+
+
+def gang_of(wire: Mapping[str, Any]) -> str:
+    """Return the name of the gang that a pod of somebody else is of; empty: it stands alone."""
+    metadata = wire["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    return str(annotations.get(GANG) or labels.get(POD_GROUP) or "")
+
+
+def _bound_by(wire: Mapping[str, Any]) -> MesosTaskId:
+    """Return the run by which a pod was bound; empty where it was not, or where it cannot be of that run."""
+    metadata = wire["metadata"]
+    run = (metadata.get("annotations") or {}).get(RUN, "")
+    if not run or not (wire.get("spec") or {}).get("nodeName"):
+        return ""
+    try:
+        job_id = parse_mesos_task_id(run).job_id
+    except InvalidArgument:
+        return ""
+    return run if may_be_of(job_id, metadata["uid"], metadata["namespace"], gang_of(wire)) else ""
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -163,8 +214,10 @@ def _ports(spec: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(number for number in numbers if number)
 
 
-def _container(statuses: Iterable[Mapping[str, Any]]) -> Container:
-    found = next((each for each in statuses if each.get("name") == CONTAINER), None)
+def _container(statuses: Iterable[Mapping[str, Any]], made: bool) -> Container:
+    """Return the container of a pod that we have made, or the one of another that tells most of its end."""
+    named = (each for each in statuses if each.get("name") == CONTAINER)
+    found = next(named, None) if made else max(statuses, key=_telling, default=None)
     for state, body in ((found or {}).get("state") or {}).items():
         body = body or {}
         return Container(
@@ -178,3 +231,9 @@ def _container(statuses: Iterable[Mapping[str, Any]]) -> Container:
             (body.get("startedAt") or "") if state == "terminated" else "",
         )
     return Container()
+
+
+def _telling(status: Mapping[str, Any]) -> int:
+    """Return how much a container tells of the end of its pod: most, where it has failed."""
+    ended = (status.get("state") or {}).get("terminated")
+    return 0 if ended is None else 2 if ended.get("exitCode") else 1

@@ -98,12 +98,15 @@ def judge(pod: Pod, killed: bool) -> RunStatus | None:
         return _ended(pod, killed)
     if hopeless(pod) and not killed and not pod.deleting:
         return None
+    if pod.foreign:  # its containers may start again: its phase counts
+        running = pod.phase == "Running"
+        return RunStatus(pod.run, RunState.RUNNING if running else RunState.STARTING, pod.node)
     if pod.container.state == "running":
         healthy = pod.container.ready if pod.checked else None
-        return RunStatus(pod.name, RunState.RUNNING, pod.node, at=pod.container.at, healthy=healthy)
+        return RunStatus(pod.run, RunState.RUNNING, pod.node, at=pod.container.at, healthy=healthy)
     if pod.container.state:
-        return RunStatus(pod.name, RunState.STARTING, pod.node)
-    return RunStatus(pod.name, RunState.STAGING, pod.node)
+        return RunStatus(pod.run, RunState.STARTING, pod.node)
+    return RunStatus(pod.run, RunState.STAGING, pod.node)
 
 
 def begun(pod: Pod) -> RunStatus | None:
@@ -111,13 +114,13 @@ def begun(pod: Pod) -> RunStatus | None:
     container = pod.container
     if not container.began or container.reason in NOT_EXECUTED or container.reason == STATUS_UNKNOWN:
         return None
-    return RunStatus(pod.name, RunState.RUNNING, pod.node, at=container.began)
+    return RunStatus(pod.run, RunState.RUNNING, pod.node, at=container.began)
 
 
 def hopeless(pod: Pod) -> str:
-    """Return why a pod's container never starts; empty where it may."""
+    """Return why a pod's container never starts; empty where it may, and for pods of others."""
     container = pod.container
-    if container.state != "waiting" or container.reason not in NEVER_STARTS:
+    if container.state != "waiting" or container.reason not in NEVER_STARTS or pod.foreign:
         return ""
     return _joined(NEVER_STARTS[container.reason], container.message)
 
@@ -125,20 +128,20 @@ def hopeless(pod: Pod) -> str:
 def removed(pod: Pod, killed: bool) -> RunStatus:
     """Return the status of a run whose pod is gone before it was seen to end."""
     if killed:
-        return RunStatus(pod.name, RunState.KILLED, pod.node, message=_how(pod.container))
+        return RunStatus(pod.run, RunState.KILLED, pod.node, message=_how(pod.container))
     if pod.disrupted:
-        return RunStatus(pod.name, RunState.LOST, pod.node, DRAINING, _DISRUPTED)
-    return RunStatus(pod.name, RunState.KILLED, pod.node, message=_DELETED)
+        return RunStatus(pod.run, RunState.LOST, pod.node, DRAINING, _DISRUPTED)
+    return RunStatus(pod.run, RunState.KILLED, pod.node, message=_DELETED)
 
 
 def _ended(pod: Pod, killed: bool) -> RunStatus:
     container, at = pod.container, pod.container.at
     if killed:
-        return RunStatus(pod.name, RunState.KILLED, pod.node, message=_how(container), at=at)
+        return RunStatus(pod.run, RunState.KILLED, pod.node, message=_how(container), at=at)
     if pod.phase == "Succeeded":
-        return RunStatus(pod.name, RunState.FINISHED, pod.node, message=_how(container), at=at)
+        return RunStatus(pod.run, RunState.FINISHED, pod.node, message=_how(container), at=at)
     state, reason, message = _failure(pod)
-    return RunStatus(pod.name, state, pod.node, reason, message, at)
+    return RunStatus(pod.run, state, pod.node, reason, message, at)
 
 
 def _failure(pod: Pod) -> tuple[RunState, str, str]:

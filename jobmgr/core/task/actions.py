@@ -349,11 +349,13 @@ class TaskActions(TaskDeadlines):
     def evict(self, change: Change, instance: int, reason: TerminationReason, message: str) -> None:
         """End a run that can be evicted; no failure is counted.
 
-        The next run follows, unless the run is preempted and the task's spec says that it stays killed then.
+        The next run follows, unless the run is preempted and the task's spec says that it stays killed then,
+        or its pod is somebody else's.
         """
         task = change.task(instance)
         preempted = reason is TerminationReason.PREEMPTED_RESOURCES
-        if preempted and change.task_spec(instance).kill_on_preempt:
+        spec = change.task_spec(instance)
+        if spec.pod is not None or (preempted and spec.kill_on_preempt):
             self._kill(change, instance, TaskState.PREEMPTING, Termination(reason), message, message)
             return
         change.revise(

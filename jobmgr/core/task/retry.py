@@ -88,7 +88,12 @@ def stored_cause(task: TaskRuntime) -> EndCause:
 
 
 def runs_again(cause: EndCause, failures: int, spec: TaskSpec) -> bool:
-    """Return whether the next run follows one of a batch task; `failures` includes the run that ended."""
+    """Return whether the next run follows one of a batch task; `failures` includes the run that ended.
+
+    A pod of somebody else cannot run again: who has made it makes another one.
+    """
+    if spec.pod is not None and cause is not EndCause.NOT_STARTED:
+        return False
     attempts = min(spec.max_failures, MAX_FAILURES)
     if cause is EndCause.SUCCESS:
         return False

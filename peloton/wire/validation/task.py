@@ -39,6 +39,8 @@ def check_task(config: task_pb2.TaskConfig, path: str, job_type: int) -> None:
     _check_preemption(config.preemptionPolicy, f"{path}.preemptionPolicy", job_type)
     _check_volume(config, f"{path}.volume")
     pod_template(config.podTemplate, f"{path}.podTemplate")
+    if config.HasField("foreignPod"):
+        raise InvalidArgument(f"{path}.foreignPod", "a pod", "left out: Peloton alone makes jobs of pods")
     if config.HasField("constraint"):
         constraint_from(config.constraint, f"{path}.constraint")
         _check_terms(config.constraint, f"{path}.constraint")

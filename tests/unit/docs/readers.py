@@ -10,6 +10,7 @@ import yaml
 
 from archiver.config import ArchiverSettings
 from hostmgr.config import HostmgrSettings
+from hostmgr.kubernetes.core.foreign import ForeignRules, foreign_of
 from jobmgr.config import JobmgrSettings
 from minicluster.settings import read_cluster
 from peloton.client.clusters import zookeeper_of
@@ -101,6 +102,15 @@ def trace(file: Path) -> None:
     assert read_jobs(file)
 
 
+def pod(file: Path) -> None:
+    """Check that a pod is one that Peloton queues."""
+    wire = yaml.safe_load(file.read_text())
+    wire["metadata"] |= {"namespace": "team-a", "uid": ""}
+    found = foreign_of(wire, "peloton", ForeignRules(enabled=True))
+    assert found is not None
+    assert found.refusal == ""
+
+
 def settings(names: str) -> Callable[[Path], None]:
     """Return what checks settings of the daemons that are named."""
 
@@ -130,6 +140,7 @@ def reader(kind: str) -> Callable[[Path], Any]:
         "minicluster": read_cluster,
         "simulated cluster": read_simulated,
         "line of a trace": trace,
+        "pod of Kubernetes": pod,
     }
     return readers[kind]
 

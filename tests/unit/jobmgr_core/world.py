@@ -20,6 +20,7 @@ from peloton.calls.rpc import Rpc
 from peloton.errors import PelotonError
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
 from peloton.private.eventstream import eventstream_pb2
+from peloton.private.hostmgr.foreign import foreign_pb2
 from peloton.private.hostmgr.history import history_pb2
 from peloton.private.hostmgr.holds import holds_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
@@ -301,6 +302,11 @@ class World:
         """No agent tells what its runs use."""
         await asyncio.sleep(request.wait_seconds)
         return sampling_pb2.WaitForReadingsResponse()
+
+    async def WaitForPods(self, request: Any) -> Any:
+        """Nobody else makes pods for Peloton."""
+        await asyncio.sleep(request.wait_seconds)
+        return foreign_pb2.WaitForPodsResponse()
 
     async def PassEvents(self, request: Any) -> Any:
         assert request.stream_id == self.stream

@@ -1,0 +1,1 @@
+"""Jobs of pods that others have made on a cluster of Kubernetes."""

@@ -1,0 +1,174 @@
+"""What follows from the pods of others on a cluster: jobs, ends of jobs, and what owners are told.
+
+A pod is a job of one task, whose id is the uid of the pod; a gang is one job. Decided anew from all pods and
+all jobs of pods each time, so that every leader decides the same, and a repetition changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from peloton.model.foreign_pod import ForeignPod, Told, gang_job_id
+from peloton.model.ids import JobId, PoolId
+from peloton.model.plural import plural
+
+QUEUED, WAITING, NOT_QUEUED = "Queued", "Waiting", "NotQueued"
+"""Reasons of Events."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTask:
+    """A task that stands for a pod."""
+
+    uid: str
+    waits: bool
+    """Whether it is not on a host yet: what becomes of it there, its statuses tell."""
+    reason: str = ""
+    """Why it waits; empty where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodJob:
+    """An active job of pods."""
+
+    job_id: JobId
+    tasks: tuple[PodTask, ...]
+    """By instance."""
+    ending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job that is to be created."""
+
+    job_id: JobId
+    pool: PoolId
+    pods: tuple[ForeignPod, ...]
+    """By instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Tasks that are to be stopped."""
+
+    job_id: JobId
+    instances: tuple[int, ...] | None
+    """None: the whole job."""
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDecisions:
+    """What follows."""
+
+    create: tuple[NewJob, ...] = ()
+    stop: tuple[Stop, ...] = ()
+    tell: tuple[Told, ...] = ()
+    """What the owner of each pod that waits is to know now."""
+
+
+def decide(
+    pods: Mapping[str, ForeignPod],
+    jobs: Sequence[PodJob],
+    pools: Mapping[str, PoolId],
+    ended: Collection[JobId] = (),
+) -> PodDecisions:
+    """Decide about all pods of a cluster, by their uids, and all active jobs of these.
+
+    `pools` are the leaves of the tree by their paths. `ended` are jobs that were there, and are not any more.
+    """
+    queued = {task.uid for job in jobs for task in job.tasks}
+    told = [*_reasons(pods, jobs)]
+    create: list[NewJob] = []
+    for group in _groups(pod for uid, pod in pods.items() if pod.waits and uid not in queued):
+        why = _refusal(group, pools)
+        job_id = _job_id(group)
+        if not why and job_id in ended:
+            text = f"its job {job_id} has ended: delete the pod; Peloton queues another one"
+            why = {pod.uid: text for pod in group}
+        if why:
+            told += (Told(uid, NOT_QUEUED, text, warning=True) for uid, text in why.items())
+        elif group[0].gang and len(group) < group[0].gang_size:
+            told += _incomplete(group)
+        else:
+            create.append(NewJob(job_id, pools[group[0].pool], group))
+            told += _queued(group, job_id)
+    return PodDecisions(tuple(create), tuple(_stops(pods, jobs)), tuple(told))
+
+
+def _groups(waiting: Iterable[ForeignPod]) -> Iterator[tuple[ForeignPod, ...]]:
+    """Yield the gangs, of which each has at most as many pods as it says, and single pods.
+
+    Pods beyond the size of a gang are the next gang of its name, the oldest ones first.
+    """
+    gangs: dict[tuple[str, str], list[ForeignPod]] = {}
+    for pod in sorted(waiting, key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid)):
+        if pod.gang and pod.gang_size and not pod.refusal:
+            gangs.setdefault((pod.namespace, pod.gang), []).append(pod)
+        else:
+            yield (pod,)
+    for members in gangs.values():
+        size = members[0].gang_size
+        yield from (tuple(members[at : at + size]) for at in range(0, len(members), size))
+
+
+def _job_id(group: Sequence[ForeignPod]) -> JobId:
+    first = group[0]
+    if first.gang and not first.refusal:
+        return gang_job_id(first.namespace, first.gang, (pod.uid for pod in group))
+    return first.uid
+
+
+def _refusal(group: Sequence[ForeignPod], pools: Mapping[str, PoolId]) -> dict[str, str]:
+    """Return why pods are not queued, by their uids; empty where they are."""
+    first = group[0]
+    found: dict[str, str] = {}
+    for pod in group:
+        if pod.refusal:
+            found[pod.uid] = pod.refusal
+        elif pod.pool not in pools:
+            found[pod.uid] = f"there is no pool {pod.pool!r} that takes tasks: {_known(pools)}"
+        elif (pod.pool, pod.gang_size, pod.preemptible) != (first.pool, first.gang_size, first.preemptible):
+            found[pod.uid] = f"pool, gang-size or preemptible is not that of {first.name}, of the same gang"
+    return found
+
+
+def _known(pools: Mapping[str, PoolId]) -> str:
+    names = sorted(pools)
+    more = f", and {plural(len(names) - 5, 'other')}" if len(names) > 5 else ""
+    return f"those that do are {', '.join(names[:5])}{more}" if names else "no pool does yet"
+
+
+def _incomplete(group: Sequence[ForeignPod]) -> Iterator[Told]:
+    first = group[0]
+    text = f"{len(group)} of {plural(first.gang_size, 'pod')} of gang {first.gang} are there"
+    return (Told(pod.uid, WAITING, f"{text}: it is queued when all are") for pod in group)
+
+
+def _queued(group: Sequence[ForeignPod], job_id: JobId) -> Iterator[Told]:
+    first = group[0]
+    gang = f", with {plural(len(group), 'pod')} of gang {first.gang}" if first.gang else ""
+    return (Told(pod.uid, QUEUED, f"queued in pool {pod.pool} as job {job_id}{gang}") for pod in group)
+
+
+def _reasons(pods: Mapping[str, ForeignPod], jobs: Iterable[PodJob]) -> Iterator[Told]:
+    """Yield why pods wait in their queues."""
+    for job in jobs:
+        for task in job.tasks:
+            if task.waits and task.reason and task.uid in pods:
+                yield Told(task.uid, WAITING, task.reason)
+
+
+def _stops(pods: Mapping[str, ForeignPod], jobs: Iterable[PodJob]) -> Iterator[Stop]:
+    """Yield what is to be stopped, because its pods wait no more: all of a gang that has not begun."""
+    for job in jobs:
+        gone = [
+            instance
+            for instance, task in enumerate(job.tasks)
+            if task.waits and not (task.uid in pods and pods[task.uid].waits)
+        ]
+        if gone and not job.ending:
+            whole = all(task.waits for task in job.tasks)
+            which = "the pod" if len(job.tasks) == 1 else f"{plural(len(gone), 'pod')} of the gang"
+            yield Stop(job.job_id, None if whole else tuple(gone), f"the end of {which} before its start")
