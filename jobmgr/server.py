@@ -21,6 +21,7 @@ from jobmgr.services.private.feasibility import FeasibilityService
 from jobmgr.services.private.forecast import ForecastService
 from jobmgr.services.private.job_manager import JobManagerService
 from jobmgr.services.private.maintenance import MaintenanceService
+from jobmgr.services.private.moving import MoveService
 from jobmgr.services.private.plan import PlanService
 from jobmgr.services.private.scheduling import SchedulingService
 from jobmgr.services.private.sharing import SharingService
@@ -58,6 +59,7 @@ from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceS
 from peloton.private.jobmgr.exec.exec_pb2_grpc import add_ExecServiceServicer_to_server
 from peloton.private.jobmgr.forecast.forecast_pb2_grpc import add_ForecastServiceServicer_to_server
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
+from peloton.private.jobmgr.moving.moving_pb2_grpc import add_MoveServiceServicer_to_server
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
 from peloton.private.jobmgr.sharing.sharing_pb2_grpc import add_SharingServiceServicer_to_server
 from peloton.private.jobmgr.usage.usage_pb2_grpc import add_UsageServiceServicer_to_server
@@ -93,6 +95,7 @@ NAMES = (
         add_SchedulingServiceServicer_to_server,
         add_SharingServiceServicer_to_server,
         add_ForecastServiceServicer_to_server,
+        add_MoveServiceServicer_to_server,
     ),
 )
 
@@ -157,6 +160,7 @@ def services(
     watching = WatchService(engine, Watches(engine, workflows.status, clock) if watches is None else watches)
     volumes = Volumes(engine)
     maintenance = MaintenanceService(engine, MatchingClient(hostmgrs))
+    moves = MoveService(engine, workflows, clock, MatchingClient(hostmgrs), updates.moved, stateless.moved)
     served = (
         service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
         service(add_InstanceServiceServicer_to_server, InstanceService(engine)),
@@ -181,6 +185,7 @@ def services(
         service(add_ForecastServiceServicer_to_server, ForecastService(engine, clock)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
+        service(add_MoveServiceServicer_to_server, moves),
         service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from peloton.model.dependency import Dependency
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec, Sla
 from peloton.model.payload import ApiVersion, Payload
 from peloton.model.resources import Resources
+from peloton.model.schedule import Schedule
 from peloton.model.states import JobType, PlacementStrategy
 from peloton.model.task import TaskSpec
 
@@ -42,6 +44,10 @@ class SimJob:
     """Whether it is a service: its instances run until it is stopped."""
     max_unavailable: int = 0
     """Of a service: how many instances may be unavailable; 0: all."""
+    depends_on: tuple[Dependency, ...] = ()
+    """The jobs whose ends it waits for."""
+    schedule: Schedule | None = None
+    """When runs of it begin, each a job of its own."""
 
     def spec(self, pool_id: PoolId) -> JobSpec:
         """Return the job's config."""
@@ -63,6 +69,8 @@ class SimJob:
             overrides={},
             payload=_NOTHING,
             placement_strategy=PlacementStrategy.PACK_HOST,
+            depends_on=self.depends_on,
+            schedule=self.schedule,
         )
 
 

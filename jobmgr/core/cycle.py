@@ -15,6 +15,7 @@ from jobmgr.core.job.dependencies import on_dependency_seen, on_pause_asked, on_
 from jobmgr.core.job.dispatch import dispatch
 from jobmgr.core.job.evictions import on_draining, on_preempted
 from jobmgr.core.job.releases import on_release_requested, on_reuse_requested
+from jobmgr.core.job.relocation import on_relocation_requested
 from jobmgr.core.job.requests import (
     on_job_goal_requested,
     on_job_updated,
@@ -65,6 +66,7 @@ from jobmgr.core.state.events import (
     Placed,
     Preempted,
     ReleaseRequested,
+    RelocationRequested,
     ResmgrChanged,
     RestartRequested,
     ReuseRequested,
@@ -285,6 +287,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             return on_job_updated(active, cycle, event)
         case ReleaseRequested():
             return on_release_requested(active, cycle, event)
+        case RelocationRequested():
+            return on_relocation_requested(active, cycle, event)
         case ReuseRequested():
             return on_reuse_requested(active, cycle, event)
         case StopRequested():

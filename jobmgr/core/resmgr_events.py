@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobmgr.core.job.active_jobs import ActiveJobs
+from jobmgr.core.job.sweeps import compare_these
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
@@ -69,9 +70,10 @@ def on_enqueued(active: ActiveJobs, cycle: Cycle, event: Enqueued) -> None:
     change.move_all(fresh, Cause.ENQUEUED, reason="")
     for instance in current:
         active.actions.evaluate(change, instance)
-    if not change.in_flight.doubted.isdisjoint(current):
-        change.in_flight.doubted.difference_update(current)
-        active.compare(event.job_id)
+    doubted = change.in_flight.doubted.intersection(current)
+    if doubted:
+        change.in_flight.doubted -= doubted
+        compare_these(change, doubted)
     launched = [i for i in current if change.task(i).state in ON_HOST_TASK_STATES]
     if launched:  # ahead of resmgr, which counts them from now on
         states = ((Run(event.job_id, i, change.task(i).run), change.task(i).state) for i in launched)

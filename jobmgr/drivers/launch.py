@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from jobmgr.core.launch_answers import MAX_CALL_FAILURES, outcome
 from jobmgr.core.state.cache import CachedJob
@@ -24,9 +25,11 @@ from jobmgr.drivers.meetings import Meetings
 from jobmgr.drivers.retry import for_ever
 from jobmgr.drivers.secret_files import SecretFiles
 from jobmgr.drivers.system_labels import SystemLabels
+from jobmgr.engine.held_shards import Opened
 from jobmgr.engine.lanes import Lanes
 from jobmgr.engine.lockdown import Gate
 from jobmgr.engine.outbox import Queue
+from jobmgr.engine.split import split_placement
 from jobmgr.engine.task_access import NOTHING, TaskAccess
 from jobmgr.engine.transient import TRANSIENT, backoff
 from jobmgr.ports.hostmgr import LaunchedTask, Launches
@@ -35,6 +38,7 @@ from peloton.daemon.tracing import TRACES
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.resources import MILLI
+from peloton.model.shard import shard_of
 from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime, TaskSpec
 from peloton.model.volume import VolumeMount, VolumeState
@@ -53,7 +57,11 @@ log = logging.getLogger(__name__)
 
 
 class Placements:
-    """Pulls placements. The core decides which of their runs still wait."""
+    """Pulls placements. The core decides which of their runs still wait.
+
+    A call is never broken off: resmgr may have sent the answer by then, and would take it for delivered.
+    Where more shards are open another call begins, and this one goes on beside it.
+    """
 
     def __init__(self, resmgr: PlacedTasks, lanes: Lanes, gate: Gate) -> None:
         """Pull from `resmgr` while `gate` is open."""
@@ -62,11 +70,34 @@ class Placements:
         self._lanes = lanes
         self._stopped = False
         self._backlog = Backlog(RUNS_UNSTORED)
+        self._calls: set[asyncio.Task[None]] = set()
+        """Those under way."""
+        self._left: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
+        """Calls that nobody waits for any more. In the time of one no more shards open than there are."""
+        self._closed = False
 
-    async def run(self, resmgr: PlacedTasks | None = None) -> None:
-        """Pull placements for ever, from `resmgr`, or as before."""
-        self._resmgr = resmgr or self._resmgr
-        await for_ever("placements", self._step)
+    async def run(self, resmgr: PlacedTasks | None = None, opened: Opened | None = None) -> None:
+        """Pull placements for ever, from `resmgr`, or as before.
+
+        With `opened`, those count whose jobs are of these shards, as they are when the answer comes.
+        """
+        source = resmgr or self._resmgr
+        await for_ever("placements", lambda: self._step(source, opened))
+
+    async def run_left(self) -> NoReturn:
+        """Wait for the calls that `run` has left when it was cancelled; run for ever."""
+        try:
+            while True:
+                call = await self._left.get()
+                try:
+                    await asyncio.shield(call)
+                except PelotonError as error:
+                    log.warning("placements: %s", error)
+        finally:
+            self._closed = True
+            for call in self._calls:
+                call.cancel()
+            await asyncio.gather(*self._calls, return_exceptions=True)
 
     async def stop(self) -> None:
         """Hand over no more placements, and wait until all that were handed over are stored.
@@ -76,13 +107,38 @@ class Placements:
         self._stopped = True
         await self._backlog.empty()
 
-    async def _step(self) -> None:
+    async def _step(self, resmgr: PlacedTasks, opened: Opened | None) -> None:
         await self._gate.opened()
-        placements = await self._resmgr.placements(PLACEMENTS_PER_CALL, POLL_SECONDS)
+        call = asyncio.create_task(self._take(resmgr, opened), name="placements")
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        try:
+            await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if self._closed:
+                call.cancel()
+            elif not call.done():
+                self._left.put_nowait(call)
+            raise
+
+    async def _take(self, resmgr: PlacedTasks, opened: Opened | None) -> None:
+        placements = await resmgr.placements(PLACEMENTS_PER_CALL, POLL_SECONDS)
         if placements:
             await self._gate.opened()  # it may have been closed during the call
+        if opened is not None and not opened.whole:
+            placements = [own for each in placements if (own := self._own(each, set(opened.shards)))]
         if placements and not self._stopped:
             await self._hand_over(placements)
+
+    def _own(self, placement: Placement, shards: Collection[int]) -> Placement | None:
+        """Return the part of a placement whose jobs are of some shards; None where there is none.
+
+        What was taken of a shard that was dropped since has returned to resmgr, even if it is open again.
+        """
+        parts = split_placement(
+            placement, lambda job_id: int(shard_of(job_id) not in shards), self._lanes.job
+        )
+        return parts.get(0)
 
     async def _hand_over(self, placements: Sequence[Placement]) -> None:
         runs = sum(len(placement.runs) for placement in placements)

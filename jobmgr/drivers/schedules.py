@@ -66,7 +66,7 @@ class Schedules:
         try:
             return self._left(job) or await self._decide(job, schedule)
         except Refused:
-            return SOON_SECONDS  # it is being stopped
+            return SOON_SECONDS  # it is being stopped, or was paused or resumed meanwhile
         except PelotonError as error:
             log.warning("the schedule of job %s is tried again: %s", job_id, error)
             return RETRY_SECONDS

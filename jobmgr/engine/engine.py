@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.decisions import Relocated
 from jobmgr.core.state.events import (
     JobUpdated,
     PauseAsked,
     ReleaseRequested,
+    RelocationRequested,
     RestartRequested,
     ReuseRequested,
     ScheduleMoved,
@@ -44,6 +46,7 @@ from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
+from peloton.model.plural import plural
 from peloton.model.schedule import ScheduleState
 from peloton.model.shard import shard_of
 from peloton.model.states import JobState, JobType
@@ -188,6 +191,24 @@ class Engine:
         await self.lanes.request(JobUpdated(job_id, stored, base))
         job_log.asked(job_id, f"updated to version {stored.version}")
 
+    async def relocate(self, job_id: JobId) -> Relocated:
+        """Let the next runs of a batch job go by its newest config; runs that wait begin anew.
+
+        Many instances take several cycles: where the call is cut off, it may be repeated. Raises NotFound,
+        and Refused where the job has ended, or is being stopped.
+        """
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, "move")
+        taken, anew = 0, 0
+        while True:
+            some: Relocated = await self.lanes.request(RelocationRequested(job_id, author()))
+            taken, anew = taken + some.taken, anew + some.anew
+            if some.taken < self.limits.rows_per_cycle:
+                break
+        if taken:
+            job_log.asked(job_id, f"move {plural(taken, 'instance')}, {anew} of them waiting")
+        return Relocated(taken, anew)
+
     async def release(self, job_id: JobId, instances: Sequence[int]) -> list[int]:
         """Take instances out of a batch job, live ones after their end; return those not released before.
 
@@ -240,7 +261,10 @@ class Engine:
         await self.lanes.request(StopRequested(job_id, None, by))
 
     async def move_schedule(self, job_id: JobId, state: ScheduleState) -> None:
-        """Store how far a schedule is. Raises Refused where the job does not follow it any more."""
+        """Store how far a schedule is.
+
+        Raises Refused where the job does not follow it any more, or where it was paused or resumed meanwhile.
+        """
         await self.lanes.request(ScheduleMoved(job_id, state))
 
     async def pause_schedule(self, job_id: JobId, pause: bool) -> None:

@@ -37,6 +37,11 @@ class Opened:
         self._openings = openings
 
     @property
+    def whole(self) -> bool:
+        """Whether they are all shards, for as long as the engine lives."""
+        return self._held.whole
+
+    @property
     def shards(self) -> list[int]:
         """Return their numbers."""
         held = self._held

@@ -42,6 +42,7 @@ SERVICES: Mapping[str, Service] = {
     "task_access_svc": Service("jobmgr", "private.jobmgr.access.access", "TaskAccessServiceStub"),
     "exec_svc": Service("jobmgr", "private.jobmgr.exec.exec", "ExecServiceStub"),
     "usage_svc": Service("jobmgr", "private.jobmgr.usage.usage", "UsageServiceStub"),
+    "moving_svc": Service("jobmgr", "private.jobmgr.moving.moving", "MoveServiceStub"),
     "scheduling_svc": Service("jobmgr", "private.jobmgr.scheduling.scheduling", "SchedulingServiceStub"),
     "forecast_svc": Service("jobmgr", "private.jobmgr.forecast.forecast", "ForecastServiceStub"),
     "sharing_svc": Service("jobmgr", "private.jobmgr.sharing.sharing", "SharingServiceStub"),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from peloton.private.jobmgr.exec import exec_pb2_grpc
     from peloton.private.jobmgr.forecast import forecast_pb2_grpc
     from peloton.private.jobmgr.maintenance import maintenance_pb2_grpc
+    from peloton.private.jobmgr.moving import moving_pb2_grpc
     from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
     from peloton.private.jobmgr.sharing import sharing_pb2_grpc
     from peloton.private.jobmgr.usage import usage_pb2_grpc
@@ -65,6 +66,7 @@ class Services:
     jobmgr_private_svc: jobmgrsvc_pb2_grpc.JobManagerServiceStub
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceStub
+    moving_svc: moving_pb2_grpc.MoveServiceStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceStub
     exec_svc: exec_pb2_grpc.ExecServiceStub
     forecast_svc: forecast_pb2_grpc.ForecastServiceStub
@@ -108,6 +110,7 @@ class AsyncServices:
     jobmgr_private_svc: jobmgrsvc_pb2_grpc.JobManagerServiceAsyncStub
     task_access_svc: task_access_pb2_grpc.TaskAccessServiceAsyncStub
     maintenance_svc: maintenance_pb2_grpc.MaintenanceServiceAsyncStub
+    moving_svc: moving_pb2_grpc.MoveServiceAsyncStub
     scheduling_svc: scheduling_pb2_grpc.SchedulingServiceAsyncStub
     exec_svc: exec_pb2_grpc.ExecServiceAsyncStub
     forecast_svc: forecast_pb2_grpc.ForecastServiceAsyncStub

@@ -31,6 +31,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule"}
     ),
     "peloton.private.jobmgr.forecast.ForecastService": frozenset({"ListLiveJobs"}),
+    "peloton.private.jobmgr.moving.MoveService": frozenset({"MoveJob"}),
     "peloton.private.jobmgr.sharing.SharingService": frozenset({"ListOwners"}),
     "peloton.private.plan.PlanService": frozenset({"PlanJob"}),
     "peloton.private.problems.ProblemService": frozenset({"ListProblems"}),
@@ -80,6 +81,7 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
         {"ListSchedules", "PauseSchedule", "ResumeSchedule"}
     ),
+    "peloton.private.jobmgr.moving.MoveService": None,
     "peloton.private.resmgr.explain.ExplainService": None,
 }
 """Methods that are about jobs or pools, and check in which pools these are: roles that are bound to pools,

@@ -144,3 +144,24 @@ def _conflict(leaves: tuple[LabelConstraint, ...]) -> tuple[LabelConstraint, ...
         if high < low:
             return (upper,) if lower is None else (lower, upper)
     return ()
+
+
+def without(constraint: Constraint | None, kind: Kind, key: str) -> Constraint | None:
+    """Return the constraint without what it asks of the labels with a key; None where nothing is left.
+
+    Raises ValueError where a part of an OR is about them: what is left would mean something else.
+    """
+    if isinstance(constraint, AndConstraint):
+        parts = [left for part in constraint.parts if (left := without(part, kind, key)) is not None]
+        return parts[0] if len(parts) == 1 else AndConstraint(tuple(parts)) if parts else None
+    if isinstance(constraint, OrConstraint) and mentions(constraint, kind, key):
+        raise ValueError(f"{constraint} is about {key}")
+    return None if mentions(constraint, kind, key) else constraint
+
+
+def both(one: Constraint | None, other: Constraint | None) -> Constraint | None:
+    """Return that two constraints hold; None: anything does."""
+    if one is None or other is None:
+        return one or other
+    parts = one.parts if isinstance(one, AndConstraint) else (one,)
+    return AndConstraint((*parts, *(other.parts if isinstance(other, AndConstraint) else (other,))))

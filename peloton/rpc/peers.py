@@ -20,7 +20,9 @@ from peloton.rpc.tls import Tls
 
 PASSED = "peloton-passed"
 """Key of the metadata of a call that another instance passes on: it is not passed on again."""
-_OWN = frozenset({PASSED, ON_BEHALF, "user-agent", "content-type", "te"})
+GENERATION = "peloton-passed-by"
+"""Key of the generation of the table of shards by which it is passed on."""
+_OWN = frozenset({PASSED, GENERATION, ON_BEHALF, "user-agent", "content-type", "te"})
 """Keys that are of the connection, or made anew."""
 Sent = tuple[tuple[str, str | bytes], ...]
 """Metadata of a call."""
@@ -51,6 +53,12 @@ def passed(metadata: Iterable[tuple[str, str | bytes]] | None) -> bool:
     return any(key == PASSED for key, _ in metadata or ())
 
 
+def generation_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
+    """Return the generation of the table by which a call was passed on; 0 where that is not known."""
+    found = next((value for key, value in metadata or () if key == GENERATION), "")
+    return int(found) if isinstance(found, str) and found.isascii() and found.isdecimal() else 0
+
+
 class Peers:
     """The other instances, by the registry of the shards."""
 
@@ -78,6 +86,11 @@ class Peers:
         session = seen.table.shards[shard].owner
         info = seen.sessions.get(session)
         return None if info is None or session == self._session() else Owner(session, info.address.target)
+
+    def owns(self, shard: int) -> bool:
+        """Return whether this instance is the owner of a shard, by the table."""
+        session = self._session()
+        return bool(session) and self._registry.seen().table.shards[shard].owner == session
 
     def others(self) -> list[Owner]:
         """Return the other instances that own a shard.
@@ -172,8 +185,8 @@ class Peers:
                 call.cancel()
 
     def _sent(self, metadata: Sent) -> Sent:
-        """Return metadata with the note that the call is passed on."""
-        return (*metadata, (PASSED, self._instance))
+        """Return metadata with the note that the call is passed on, and by which table."""
+        return (*metadata, (PASSED, self._instance), (GENERATION, str(self.generation)))
 
 
 def _parser(answer: type[Any] | None) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from jobmgr.core.state.events import (
     JobGoalRequested,
     Launched,
     Now,
+    PauseAsked,
     StopRequested,
     WorkflowAction,
 )
@@ -29,9 +30,12 @@ from jobmgr.core.state.limits import Limits
 from peloton.errors import AlreadyExists, Fenced, NotFound, PelotonError, Unavailable
 from peloton.model.ids import JobId
 from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.schedule import ScheduleState
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import Workflow, WorkflowId
 from simulator.daemons.jobmgr_calls import Instructions
+from simulator.daemons.jobmgr_dependencies import Dependencies
+from simulator.daemons.jobmgr_schedules import Schedules
 from simulator.daemons.jobmgr_services import Services
 from simulator.daemons.jobmgr_streams import Streams
 from simulator.daemons.translate import NeedsOfTasks
@@ -59,6 +63,8 @@ class JobmgrOptions:
     """Whether it follows why tasks wait. No decision depends on the reasons."""
     drains: bool = False
     """Whether it follows which hosts are in maintenance."""
+    schedule_speed: float = 1.0
+    """How many seconds of a schedule pass in a second."""
 
 
 class Jobmgr:
@@ -92,6 +98,9 @@ class Jobmgr:
         self._instructions = Instructions(self, needs)
         self.streams = Streams(self, options.reasons, options.drains)
         self._services = Services(self, self._store)
+        fails, speed = not universe.quiet, options.schedule_speed
+        self.schedules = Schedules(self, self._kernel, self._store, speed, fails)
+        self._dependencies = Dependencies(self, self._kernel, self._store, fails)
         self.forgets_updates = False
         """Whether a new leader forgets the updates that run: a bug to plant."""
 
@@ -124,6 +133,8 @@ class Jobmgr:
             self.core.recover(job)
         self._ready = True
         self.streams.start()
+        self.schedules.start()
+        self._dependencies.start()
         self._wake()
 
     def _step_down(self) -> None:
@@ -144,6 +155,10 @@ class Jobmgr:
         """Return an active job."""
         work = self.core.active.jobs.get(job_id)
         return None if work is None else work.job
+
+    def jobs(self) -> Collection[CachedJob]:
+        """Return the active jobs."""
+        return [work.job for work in self.core.active.jobs.values()]
 
     def _wake(self) -> None:
         self._cycle_at(self._kernel.now)
@@ -209,6 +224,8 @@ class Jobmgr:
         for job in (*self.core.commit(cycle), *_stopped_services(cycle)):
             if self.on_end is not None:
                 self.on_end(job)
+            self.schedules.note_end(job.job_id)
+            self._dependencies.note_end(job.job_id)
         if not self.acts_early:
             self._act(cycle)
         if not self.early:
@@ -230,6 +247,13 @@ class Jobmgr:
     def on_create(self, caller: Caller, reply: Reply, job_id: JobId, spec: JobSpec) -> Any:
         """Store a new job and take it on. Raises AlreadyExists."""
         self._require_ready()
+        if self.early:
+            reply(None)
+        self.create(job_id, spec, reply)
+        return LATER
+
+    def create(self, job_id: JobId, spec: JobSpec, done: Callable[[Any], None]) -> None:
+        """Store a new job and take it on; `done` gets None, or AlreadyExists or another error."""
         now = self._kernel.wall(self.life)
         runtime = JobRuntime(
             state=JobState.INITIALIZED,
@@ -237,26 +261,44 @@ class Jobmgr:
             config_version=spec.version,
             creation_time=now,
             updated_at=now,
+            unmet=tuple(each.job_id for each in spec.depends_on),
+            schedule=None if spec.schedule is None else ScheduleState(seen=self.schedules.now()),
         )
 
-        def done(answer: Any) -> None:
+        def stored(answer: Any) -> None:
             if isinstance(answer, Fenced):
                 self._step_down()
             elif isinstance(answer, AlreadyExists | Unavailable):
                 self._adopt(job_id)
-                reply(answer)
+                done(answer)
             elif isinstance(answer, PelotonError):
-                reply(answer)
+                done(answer)
             else:
                 self._kernel.point(self.life, "after a job is stored")
                 self.core.create(job_id, spec, runtime, None)
+                self._wait(job_id, spec)
                 self._wake()
-                reply(None)
+                done(None)
 
-        if self.early:
-            reply(None)
-        self.submit_write(lambda: self._store.create(job_id, spec, runtime, None), done)
-        return LATER
+        self.submit_write(lambda: self._store.create(job_id, spec, runtime, None), stored)
+
+    def delete(self, job_id: JobId, done: Callable[[Any], None]) -> None:
+        """Delete a job that has ended."""
+
+        def deleted(answer: Any) -> None:
+            if isinstance(answer, Fenced):
+                self._step_down()
+            else:
+                done(answer)
+
+        self.submit_write(lambda: self._store.delete(job_id), deleted)
+
+    def _wait(self, job_id: JobId, spec: JobSpec) -> None:
+        """Follow the schedule of a new job, or the jobs whose ends it waits for."""
+        if spec.schedule is not None:
+            self.schedules.wake(job_id)
+        if spec.depends_on:
+            self._dependencies.look()
 
     def _adopt(self, job_id: JobId) -> None:
         """Take a job that may be stored although its creation failed."""
@@ -279,6 +321,18 @@ class Jobmgr:
             self.post(StopRequested(job_id, None), reply)
         else:
             self.post(JobGoalRequested(job_id, JobState.KILLED), reply)
+        return LATER
+
+    def on_pause(self, caller: Caller, reply: Reply, job_id: JobId, pause: bool) -> Any:
+        """Pause a schedule, or let it go on. Raises NotFound where it has ended."""
+        if self.active_job(job_id) is None:
+            raise NotFound(f"the schedule of job {job_id} has ended")
+
+        def stored(answer: Any) -> None:
+            self.schedules.wake(job_id)
+            reply(answer)
+
+        self.post(PauseAsked(job_id, pause, self.schedules.now()), stored)
         return LATER
 
     def on_update(self, caller: Caller, reply: Reply, spec: JobSpec, workflow: Workflow) -> Any:

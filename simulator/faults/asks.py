@@ -1,26 +1,33 @@
 """What a seed draws that is asked of services, hosts and pools while faults strike.
 
-An ask is one service with all that is asked of it, a host that is drained for a while, or an exchange of the
-pools' reservations. Asks are drawn apart from the rest: a seed without them has the same jobs and faults.
+An ask is one service with all that is asked of it, a host that is drained for a while, an exchange of the
+pools' reservations, a chain of jobs that wait for each other, or a schedule with its pauses. Asks are drawn
+apart from the rest: a seed without them has the same jobs and faults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+from peloton.model.dependency import Dependency, DependencyEnd
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
+from peloton.model.schedule import Overlap, Schedule
 from simulator.faults.fault import ROUGH_SECONDS
-from simulator.jobs import SimJob
+from simulator.jobs import SimJob, job_id_of
 
-SERVICE, DRAIN, EXCHANGE = "service", "drain", "exchange"
+SERVICE, DRAIN, EXCHANGE, CHAIN, SCHEDULE = "service", "drain", "exchange", "chain", "schedule"
 UPDATE, PAUSE, ABORT, RESTART = "update", "pause", "abort", "restart"
 FIRST_NUMBER = 1000
 """Jobs of asks have numbers from here on, behind those of the plan."""
 STOP_SECONDS = 420.0
 """When services are stopped: all that was asked of them has ended."""
+CHAIN_NUMBER, MOST_IN_CHAIN = 2000, 10
+"""Jobs of chains have numbers from here on, so many for each chain."""
+SCHEDULE_SPEED = 60.0
+"""Seconds of a schedule that pass in a second: a time is missed when it is five seconds late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +64,27 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A job of a chain: those that it waits for are in its config."""
+
+    job: SimJob
+    failing: int = 0
+    """How many runs of each instance fail before one succeeds."""
+    stop_at: float = 0.0
+    """When it is stopped; 0: it is not."""
+
+    def __str__(self) -> str:
+        job = self.job
+        waits = ", ".join(f"{each.name} {each.end.name}" for each in job.depends_on)
+        words = [f"{job.name} at {job.submit:.1f} s", f"instances: {job.instances}", f"after [{waits}]"]
+        words += ["fails"] if self.failing else []
+        words += [f"stopped at {self.stop_at:.1f} s"] if self.stop_at else []
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
-    """One of the three. Times are seconds since the start."""
+    """One of the five. Times are seconds since the start."""
 
     at: float
     kind: str
@@ -67,8 +93,16 @@ class Ask:
     host: int = 0
     seconds: float = 0.0
     """How long a host is drained, or reservations are exchanged."""
+    chain: tuple[Link, ...] = ()
+    stop_at: float = 0.0
+    """When a schedule is stopped."""
 
     def __str__(self) -> str:
+        if self.kind == CHAIN:
+            return "chain: " + "; ".join(map(str, self.chain))
+        if self.job is not None and self.job.schedule is not None:
+            steps = "".join(f", {step}" for step in self.steps)
+            return f"{self.job.schedule} at {self.at:.1f} s, stopped at {self.stop_at:.1f} s{steps}"
         if self.job is not None:
             steps = "".join(f", {step}" for step in self.steps)
             allowed = self.job.max_unavailable
@@ -97,7 +131,74 @@ def draw_asks(seed: int, hosts: int, pools: Sequence[PoolConfig]) -> tuple[Ask, 
         asks.append(
             Ask(random.uniform(5.0, ROUGH_SECONDS), EXCHANGE, seconds=random.choice([20.0, 60.0, 200.0]))
         )
-    return tuple(sorted(asks, key=lambda ask: ask.at))
+    asks.sort(key=lambda ask: ask.at)
+    return (*asks, *_draw_chains_and_schedules(seed, len(asks), pools))
+
+
+def chain_number(ask: int, position: int) -> int:
+    """Return the number of a job of a chain."""
+    return CHAIN_NUMBER + MOST_IN_CHAIN * ask + position
+
+
+def _draw_chains_and_schedules(seed: int, first: int, pools: Sequence[PoolConfig]) -> list[Ask]:
+    """Return what came later: it is drawn apart and numbered behind the others, so that these stay."""
+    random, asks = Random(f"chains and schedules {seed}"), list[Ask]()
+    if random.random() < 0.6:
+        asks.append(_chain(random, first, pools))
+    if random.random() < 0.6:
+        asks.append(_schedule(random, first + len(asks), pools))
+    return asks
+
+
+def _small_job(random: Random, name: str, at: float, pools: Sequence[PoolConfig]) -> SimJob:
+    return SimJob(
+        name=name,
+        submit=at,
+        pool=f"/{random.choice(pools).name}",
+        resources=Resources.of(0.5, 250, 10),
+        seconds=random.choice([0.5, 3.0, 10.0]),
+        instances=random.choice([1, 1, 2]),
+        gang=False,
+        priority=random.randint(0, 3),
+        preemptible=True,
+    )
+
+
+def _chain(random: Random, ask: int, pools: Sequence[PoolConfig]) -> Ask:
+    begin = at = random.uniform(0.0, 20.0)
+    links: list[Link] = []
+    for position in range(random.randint(2, 4)):
+        job = _small_job(random, f"link-{ask}-{position}", at, pools)
+        earlier = sorted(random.sample(range(position), min(position, random.choice([1, 1, 2]))))
+        waits = tuple(
+            Dependency(
+                job_id_of(chain_number(ask, number)),
+                links[number].job.name,
+                random.choice([DependencyEnd.SUCCEEDED, DependencyEnd.SUCCEEDED, DependencyEnd.ENDED]),
+            )
+            for number in earlier
+        )
+        stop_at = at + random.uniform(0.5, 30.0) if random.random() < 0.15 else 0.0
+        links.append(Link(replace(job, depends_on=waits), random.choice([0, 0, 0, 1]), stop_at))
+        at += random.uniform(0.0, 5.0)
+    return Ask(begin, CHAIN, chain=tuple(links))
+
+
+def _schedule(random: Random, ask: int, pools: Sequence[PoolConfig]) -> Ask:
+    at = random.uniform(0.0, 12.0)
+    schedule = Schedule(
+        random.choice(["*/2 * * * *", "*/5 * * * *", "*/10 * * * *"]),
+        overlap=random.choice([Overlap.SKIP, Overlap.QUEUE, Overlap.QUEUE, Overlap.REPLACE]),
+        catch_up=random.choice([0, 1, 3, 100]),
+        keep_runs=random.choice([1, 2, 5]),
+        keep_days=random.choice([0, 0, 1]),
+    )
+    job = replace(_small_job(random, f"schedule-{ask}", at, pools), schedule=schedule)
+    pauses = tuple(
+        Step(at + random.uniform(2.0, 40.0), PAUSE, seconds=random.choice([1.0, 8.0, 20.0]))
+        for _ in range(random.choice([0, 1, 1, 2]))
+    )
+    return Ask(at, SCHEDULE, job, pauses, stop_at=random.uniform(35.0, 95.0))
 
 
 def _service(random: Random, number: int, pools: Sequence[PoolConfig]) -> Ask:

@@ -11,8 +11,10 @@ from peloton.model.resources import KINDS, Resources
 from peloton.model.states import JobState, TaskState
 from resmgr.core.scheduler import Scheduler
 from simulator.daemons.resmgr import Resmgr
+from simulator.faults.dependents import DependentChecks
 from simulator.faults.elections import Elections
-from simulator.faults.plan import PlannedJob
+from simulator.faults.plan import Plan, PlannedJob
+from simulator.faults.schedules import ScheduleChecks
 from simulator.faults.services import ServiceChecks
 from simulator.faults.stored import check_acknowledged, check_intent, check_write
 from simulator.faults.violation import Violation
@@ -31,6 +33,7 @@ EVERY = 20
 class Case(Protocol):
     """What is checked."""
 
+    plan: Plan
     kernel: Kernel
     cluster: Cluster
     store: Store
@@ -50,6 +53,9 @@ class Checks:
         self._before: dict[str, tuple[int, ...]] = {}
         """What each pool was charged with before the cycle of admission that is under way."""
         self.services = ServiceChecks(world.store)
+        self.dependents = DependentChecks(world.store)
+        jumps = any(fault.kind == "clock" and fault.target == "jobmgr" for fault in world.plan.faults)
+        self.schedules = ScheduleChecks(world.store, world.kernel, not jumps)
         self.acknowledged: set[JobId] = set()
         """Jobs whose creation was acknowledged."""
         self.stopped: set[JobId] = set()
@@ -98,6 +104,8 @@ class Checks:
         """Check what is stored next: nobody succeeds who has not, and nothing is undone."""
         check_write(job_id, job, change)
         self.services.on_write(job_id, job, change)
+        self.dependents.on_write(job_id, job, change)
+        self.schedules.on_write(job_id, job, change)
         for instance, task in change.tasks.items():
             if task.state is TaskState.SUCCEEDED:
                 run = f"{job_id}-{instance}-{task.run}"
@@ -183,6 +191,7 @@ class Checks:
             stored = world.store.jobs[job_id]
             self._check_end(job_id, stored)
         self.services.end(self.acknowledged)
+        self.schedules.end(self.acknowledged)
         alive = [run.id for run in world.cluster.runs.values() if run.live]
         if alive:
             raise Violation(f"still alive at the end: {', '.join(sorted(alive))}")
@@ -201,6 +210,10 @@ class Checks:
         stopped = job_id in self.stopped
         asked = job_id in self._world.stops_asked
         if planned.job.service or (stopped and state is JobState.KILLED):
+            return
+        if self.dependents.in_vain(stored):
+            if state is not JobState.KILLED:
+                raise Violation(f"job {job_id} ({planned.job.name}) waits in vain, and is {state.name}")
             return
         expected = JobState.SUCCEEDED if planned.end is TaskState.SUCCEEDED else JobState.FAILED
         # Where a run is lost that would have failed, the next one may do well.

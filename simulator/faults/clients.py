@@ -12,7 +12,18 @@ from peloton.model.ids import JobId
 from peloton.model.job import JobSpec
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.workflow import Workflow, WorkflowId, WorkflowOptions, WorkflowState, WorkflowType
-from simulator.faults.asks import DRAIN, EXCHANGE, FIRST_NUMBER, PAUSE, RESTART, UPDATE, Ask, Step
+from simulator.faults.asks import (
+    DRAIN,
+    EXCHANGE,
+    FIRST_NUMBER,
+    PAUSE,
+    RESTART,
+    SCHEDULE,
+    SERVICE,
+    UPDATE,
+    Ask,
+    Step,
+)
 from simulator.faults.checks import Checks
 from simulator.faults.fault import ROUGH_SECONDS
 from simulator.faults.plan import Plan
@@ -62,11 +73,14 @@ class Clients:
     def start(self) -> None:
         """Set when all is asked for."""
         for ask, number in zip(self._case.plan.asks, self._case.plan.asked, strict=True):
-            if ask.job is not None:
+            if ask.kind == SERVICE:
                 job_id = job_id_of(FIRST_NUMBER + number)
                 for at, step in enumerate(ask.steps):
                     self._at(step.at, self._step, job_id, ask, step, f"update-{number}-{at}")
                 self._at(LAST_RESUME_SECONDS, self._resume_all, job_id)
+            elif ask.kind == SCHEDULE:
+                for step in ask.steps:
+                    self._at(step.at, self._pause, job_id_of(FIRST_NUMBER + number), step)
             elif ask.kind == DRAIN:
                 hostname = self._case.plan.hosts[ask.host].hostname
                 self._at(ask.at, self._case.cluster.drain, hostname)
@@ -152,6 +166,20 @@ class Clients:
             self._steer(job_id, workflow.id, WorkflowAction.RESUME)
         if running:
             self._at(self._kernel.now + RESUME_SECONDS, self._resume_all, job_id)
+
+    # Schedules.
+
+    def _pause(self, job_id: JobId, step: Step) -> None:
+        """Pause a schedule, and let it go on later."""
+        if job_id not in self._case.checks.acknowledged:
+            self._at(self._kernel.now + RETRY_SECONDS, self._pause, job_id, step)
+            return
+
+        def resume(_: Any) -> None:
+            again = ("jobmgr", "on_pause", (job_id, False), lambda _: None)
+            self._at(self._kernel.now + step.seconds, self._until, *again)
+
+        self._until("jobmgr", "on_pause", (job_id, True), resume)
 
     # Pools.
 

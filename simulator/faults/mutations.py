@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from jobmgr.core.state.cache import CachedJob
-from jobmgr.core.state.events import LaunchRefused, LaunchUncertain, WorkflowRequested
-from peloton.model.job import JobSpec
+from jobmgr.core.state.events import DependencySeen, LaunchRefused, LaunchUncertain, WorkflowRequested
+from peloton.model.job import JobRuntime, JobSpec
+from peloton.model.schedule import run_id
+from peloton.model.states import JobState
 from simulator.daemons.hostmgr import Hostmgr
 from simulator.daemons.jobmgr import Jobmgr
 from simulator.daemons.resmgr import Resmgr
@@ -148,6 +150,56 @@ def _forgets_sla(jobmgr: Jobmgr) -> None:
     jobmgr.post = changed  # type: ignore[method-assign]
 
 
+def _on_recovery(jobmgr: Jobmgr, change: Callable[[JobRuntime], JobRuntime]) -> None:
+    """Change what a new leader reads of jobs."""
+    recover = jobmgr.core.recover
+
+    def recovered(job: CachedJob) -> None:
+        job.runtime = change(job.runtime)
+        recover(job)
+
+    jobmgr.core.recover = recovered  # type: ignore[method-assign]
+
+
+def _forgets_dependencies(jobmgr: Jobmgr) -> None:
+    """Forget where the leader changes what jobs wait for."""
+    _on_recovery(jobmgr, lambda runtime: replace(runtime, unmet=()))
+
+
+def _any_end_will_do(jobmgr: Jobmgr) -> None:
+    """Take any end of a job that is waited for as a success."""
+    post = jobmgr.post
+
+    def changed(event: Any, done: Callable[[Any], None] | None = None) -> None:
+        if isinstance(event, DependencySeen):
+            event = replace(event, state=JobState.SUCCEEDED)
+        post(event, done)
+
+    jobmgr.post = changed  # type: ignore[method-assign]
+
+
+def _forgets_missed_times(jobmgr: Jobmgr) -> None:
+    """Begin with the present time of a schedule where the leader changes."""
+
+    def forgotten(runtime: JobRuntime) -> JobRuntime:
+        state = runtime.schedule
+        seen = jobmgr.schedules.now()
+        late = state is not None and state.seen < seen
+        return replace(runtime, schedule=replace(state, seen=seen)) if state is not None and late else runtime
+
+    _on_recovery(jobmgr, forgotten)
+
+
+def _runs_with_ids_of_the_term(jobmgr: Jobmgr) -> None:
+    """Create the runs of schedules with ids that another leader does not know."""
+    jobmgr.schedules.run_id = lambda job_id, time: run_id(run_id(job_id, jobmgr.term), time)
+
+
+def _creates_runs_early(jobmgr: Jobmgr) -> None:
+    """Create the run of a schedule before it is stored that it begins."""
+    jobmgr.schedules.creates_early = True
+
+
 MUTATIONS: Mapping[str, Mutate] = {
     "no-fence": _no_fence,
     "early-answer": _on(Jobmgr, _early),
@@ -165,7 +217,23 @@ MUTATIONS: Mapping[str, Mutate] = {
     "updates-all-at-once": _on(Jobmgr, _all_at_once),
     "forgets-updates": _on(Jobmgr, _forgets_updates),
     "forgets-sla": _on(Jobmgr, _forgets_sla),
+    "forgets-dependencies": _on(Jobmgr, _forgets_dependencies),
+    "any-end-will-do": _on(Jobmgr, _any_end_will_do),
+    "forgets-missed-times": _on(Jobmgr, _forgets_missed_times),
+    "runs-with-other-ids": _on(Jobmgr, _runs_with_ids_of_the_term),
+    "creates-runs-early": _on(Jobmgr, _creates_runs_early),
 }
 """By name."""
-OF_ASKS = frozenset({"updates-all-at-once", "forgets-updates", "forgets-sla"})
+OF_ASKS = frozenset(
+    {
+        "updates-all-at-once",
+        "forgets-updates",
+        "forgets-sla",
+        "forgets-dependencies",
+        "any-end-will-do",
+        "forgets-missed-times",
+        "runs-with-other-ids",
+        "creates-runs-early",
+    }
+)
 """Those that only plans with asks can find."""

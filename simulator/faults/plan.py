@@ -12,7 +12,16 @@ from random import Random
 from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
-from simulator.faults.asks import FIRST_NUMBER, STOP_SECONDS, Ask, draw_asks
+from simulator.faults.asks import (
+    CHAIN,
+    FIRST_NUMBER,
+    SCHEDULE,
+    SERVICE,
+    STOP_SECONDS,
+    Ask,
+    chain_number,
+    draw_asks,
+)
 from simulator.faults.fault import ROUGH_SECONDS, Fault, draw_faults
 from simulator.jobs import SimJob
 from simulator.world.agents import HostSpec
@@ -64,8 +73,21 @@ class Plan:
         return {
             FIRST_NUMBER + number: PlannedJob(ask.job, STOP_SECONDS)
             for number, ask in zip(self.asked, self.asks, strict=True)
-            if ask.job is not None
+            if ask.job is not None and ask.kind == SERVICE
         }
+
+    @property
+    def asked_jobs(self) -> dict[int, PlannedJob]:
+        """The services, the jobs of chains, and those with schedules, by number."""
+        found = self.services
+        for number, ask in zip(self.asked, self.asks, strict=True):
+            if ask.kind == CHAIN:
+                for position, link in enumerate(ask.chain):
+                    planned = PlannedJob(link.job, link.stop_at, link.failing)
+                    found[chain_number(number, position)] = planned
+            elif ask.kind == SCHEDULE and ask.job is not None:
+                found[FIRST_NUMBER + number] = PlannedJob(ask.job, ask.stop_at)
+        return found
 
     def without_asks(self) -> Plan:
         """Return the plan with its jobs and faults alone."""

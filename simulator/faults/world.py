@@ -24,6 +24,7 @@ from simulator.daemons.placement import Placement
 from simulator.daemons.resmgr import Resmgr
 from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
+from simulator.faults.asks import SCHEDULE_SPEED
 from simulator.faults.checks import Checks
 from simulator.faults.clients import FAILING, Clients
 from simulator.faults.elections import Elections, Startable
@@ -81,7 +82,7 @@ class FaultWorld:
         self.kernel = Kernel()
         random = Random(plan.seed ^ 0x5EED)
         self._random = random
-        planned = {**dict(zip(plan.numbers, plan.jobs, strict=True)), **plan.services}
+        planned = {**dict(zip(plan.numbers, plan.jobs, strict=True)), **plan.asked_jobs}
         self.jobs: dict[JobId, PlannedJob] = {job_id_of(number): job for number, job in planned.items()}
         self.stops_asked: set[JobId] = set()
         self._needs, self._placed = NeedsOfTasks(), NeedsOfPlacement()
@@ -120,6 +121,8 @@ class FaultWorld:
         self.cluster.on_end = self.checks.on_end
         self.cluster.on_acknowledged = self.checks.on_acknowledged
         self.store.on_write = self.checks.on_write
+        self.store.on_create = self.checks.schedules.on_create
+        self.store.on_delete = self.checks.schedules.on_delete
 
     # Processes.
 
@@ -172,7 +175,8 @@ class FaultWorld:
     # Runs.
 
     def _behaviour(self, run: MesosTaskId) -> Course:
-        planned = self.jobs[run[:36]]
+        job_id = run[:36]
+        planned = self.jobs[self.checks.schedules.schedule_of.get(job_id, job_id)]
         number = int(run.rpartition("-")[2])
         random = Random(f"{self.plan.seed} {run}")
         starts, seconds = random.uniform(0.05, 1.0), planned.job.seconds * random.uniform(0.5, 1.5)
@@ -197,6 +201,9 @@ class FaultWorld:
 
     def _create(self, job_id: JobId) -> None:
         planned = self.jobs[job_id]
+        if any(each.job_id not in self.checks.acknowledged for each in planned.job.depends_on):
+            self.kernel.after(1.0, self._user.life, self._create, job_id)
+            return
 
         def done(answer: Any) -> None:
             if answer is None or isinstance(answer, AlreadyExists):
@@ -307,7 +314,7 @@ class FaultWorld:
         """Return whether all jobs have ended, and everybody knows."""
         if len(self.checks.acknowledged) < len(self.jobs):
             return False
-        if any(not self.store.jobs[job_id].runtime.state.terminal for job_id in self.jobs):
+        if any(not job.runtime.state.terminal for job in self.store.jobs.values()):
             return False
         if any(run.live for run in self.cluster.runs.values()):
             return False
@@ -318,7 +325,7 @@ class FaultWorld:
 
 
 def _jobmgr_options(plan: Plan) -> JobmgrOptions:
-    return JobmgrOptions(_JOBMGR, drains=bool(plan.asks))
+    return JobmgrOptions(_JOBMGR, drains=bool(plan.asks), schedule_speed=SCHEDULE_SPEED)
 
 
 def _hostmgr_options(reconcile: float) -> HostmgrOptions:

@@ -74,6 +74,10 @@ class Store:
         """The newest term of each role that writes."""
         self.on_write: Callable[[JobId, StoredJob, Change], None] | None = None
         """Called with each job and the change of it that is about to be applied."""
+        self.on_create: Callable[[JobId, JobSpec], None] | None = None
+        """Called with each job that is about to be created."""
+        self.on_delete: Callable[[JobId, StoredJob], None] | None = None
+        """Called with each job that is deleted, as it was."""
         self.fencing = True
         """Whether writes of older terms are refused."""
 
@@ -133,6 +137,8 @@ class Store:
         """Store a new job. Raises AlreadyExists."""
         if job_id in self.jobs:
             raise AlreadyExists(f"job {job_id} exists")
+        if self.on_create is not None:
+            self.on_create(job_id, spec)
         self.jobs[job_id] = StoredJob({spec.version: spec}, runtime, {}, workflow)
         self.active[job_id] = None
 
@@ -171,9 +177,11 @@ class Store:
             self.active.pop(job_id, None)
 
     def delete(self, job_id: JobId) -> None:
-        """Delete a job."""
-        self.jobs.pop(job_id, None)
+        """Delete a job, if it is stored."""
+        job = self.jobs.pop(job_id, None)
         self.active.pop(job_id, None)
+        if job is not None and self.on_delete is not None:
+            self.on_delete(job_id, job)
 
     def task(self, job_id: JobId, instance: int) -> TaskRuntime:
         """Return a stored task. Raises NotFound."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from minicluster.cluster import Cluster
 from minicluster.overview import Status
 from peloton.client.discovery import ZooKeeperDiscovery
+from tests.servers.freezing import freeze
 
 
 def main(directory: str, action: str, *roles: str) -> int:
@@ -37,10 +38,10 @@ def main(directory: str, action: str, *roles: str) -> int:
 
 def _freeze(pid: int, database: Path) -> None:
     """Freeze a daemon outside of its writes: SQLite's lock would be frozen too, and nobody could lead."""
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     while _locked(database):
         os.kill(pid, signal.SIGCONT)
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
 
 
 def _locked(database: Path) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from minicluster.cluster import Cluster
+from tests.servers.freezing import freeze
 
 BUSY_SECONDS = 30.0
 
@@ -29,9 +30,9 @@ def frozen(cluster: Cluster, name: str) -> Iterator[int]:
 
 
 def _stop_between_writes(cluster: Cluster, pid: int) -> None:
-    """Send SIGSTOP while nobody else can be within a transaction."""
+    """Stop it while nobody else can be within a transaction."""
     uri = f"{cluster.layout.database.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
         database.execute("ROLLBACK")

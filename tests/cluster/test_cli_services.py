@@ -282,6 +282,7 @@ BESIDES: dict[tuple[str, ...], str] = {
     ("auth", "hash"): "tests/cluster/test_secure.py",
     ("run",): "tests/cluster/test_run.py",
     ("simulate",): "tests/unit/simulator/test_simulate.py",
+    ("job", "move"): "tests/cluster/test_clusters.py, tests/unit/cli/test_job_move.py",
     ("job", "members"): "tests/unit/cli/test_members.py, tests/cluster/test_gangs.py",
     ("mcp",): "tests/cluster/test_mcp.py",
     ("spark", "submit"): "tests/unit/cli/test_spark_submit.py, tests/workloads/check_spark.py",

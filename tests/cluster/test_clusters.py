@@ -15,6 +15,10 @@ from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as jobs_pb
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.cli.__main__ import main
 from peloton.client import LocalDiscovery, PelotonClient
 from peloton.client.discovery import InCluster
 from peloton.model.constraint import Condition, Kind, LabelConstraint
@@ -22,6 +26,8 @@ from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, harness_of, wait_for
 from .freezing import frozen
+from .moving_jobs import batch_goes_by_its_next_runs, service_goes_batch_by_batch_and_back
+from .service_job import ServiceJob
 
 SECONDS = 120
 SLEEP = "exec sleep 600"
@@ -130,6 +136,46 @@ def test_a_task_goes_where_its_constraint_says_and_its_output_is_found(harness: 
     assert harness.ended(job_id, SECONDS).state == job_pb2.SUCCEEDED
     assert hosts_of(harness, job_id) <= EAST
     assert output(harness, job_id) == "from east\n"
+
+
+def test_a_batch_job_moves_by_its_next_runs(harness: Harness) -> None:
+    batch_goes_by_its_next_runs(harness, "east", cores=8)
+
+
+def test_a_service_moves_batch_by_batch_and_back(harness: Harness) -> None:
+    service_goes_batch_by_batch_and_back(harness, "east")
+
+
+def test_the_commands_of_the_page(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """docs/operations.md, Move jobs: a service by its name, there and back, and a pool."""
+    for name, url in harness.cluster.urls().items():
+        monkeypatch.setenv(name, url)
+
+    def run(*words: str) -> str:
+        capfd.readouterr()
+        code = main(["job", "move", *words])
+        out, err = capfd.readouterr()
+        assert code == 0, (words, out, err)
+        return str(out)
+
+    def shop(spec: stateless_pb2.JobSpec) -> None:
+        spec.name = "shop"
+
+    job = ServiceJob(harness, 3, shop)
+    job.await_states(*[pod_pb2.POD_STATE_RUNNING] * 3)
+    assert "3/3 done" in run("shop", "--to", "east", "--follow")
+    assert {pod.status.host for pod in job.list()} <= EAST
+    assert "goes to the cluster without a name, 1 instance at a time" in run(
+        "shop", "--to-unnamed", "--follow"
+    )
+    assert {pod.status.host for pod in job.list()} <= OWN
+    assert "may go to any cluster" in run("shop", "--anywhere", "--follow", "--batch-size", "0")
+    printed = run("--pool", "/test", "--to", "east", "-f", "--rollbackOnFailure")
+    assert f"Job shop ({job.id.value}) goes to cluster east" in printed
+    version = job.get().job_info.status.version
+    job.jobs.StopJob(jobs_pb.StopJobRequest(job_id=job.id, version=version), timeout=SECONDS)
 
 
 def test_maintenance_of_a_host_moves_its_task_and_comes_to_an_end(harness: Harness) -> None:

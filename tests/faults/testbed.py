@@ -41,6 +41,7 @@ from tests.faults.status_filter import Rates, UpdateMangler
 from tests.faults.takeover import QUESTIONS, Takeover
 from tests.faults.triggers import Trigger, set_trigger
 from tests.servers.cassandra import CassandraServer, cassandra_server
+from tests.servers.freezing import freeze
 from tests.servers.store import settings_for
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
@@ -440,7 +441,11 @@ class Testbed:
         if self.containers is not None and self._contained(name):
             self.containers.signal(name, number)
         else:
-            self._process(name).signal(number)
+            process = self._process(name)
+            if number == signal.SIGSTOP:
+                freeze(process.pid)
+            else:
+                process.signal(number)
 
     def _process(self, name: str) -> Process:
         part = next(part for part in self.cluster.components() if part.name == name)

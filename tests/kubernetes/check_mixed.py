@@ -13,6 +13,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.model.constraint import Condition, Kind, LabelConstraint
 from peloton.wire.constraint import constraint_to
 from tests.cluster.conftest import Harness, harness_of, wait_for
+from tests.cluster.moving_jobs import batch_goes_by_its_next_runs, service_goes_batch_by_batch_and_back
 from tests.cluster.test_clusters import capacity, hosts_of
 from tests.kubernetes.real import RealKubernetes
 
@@ -66,3 +67,11 @@ def test_a_job_is_kept_to_one_of_them_by_a_constraint(mixed: Harness, there: boo
     job = mixed.create(config)
     assert mixed.ended(job, SECONDS).state == job_pb2.SUCCEEDED
     assert {host.startswith("k8s/") for host in hosts_of(mixed, job)} == {there}
+
+
+def test_a_batch_job_moves_to_kubernetes_by_its_next_runs(mixed: Harness) -> None:
+    batch_goes_by_its_next_runs(mixed, "k8s", cores=MESOS_CORES)
+
+
+def test_a_service_moves_to_kubernetes_batch_by_batch_and_back(mixed: Harness) -> None:
+    service_goes_batch_by_batch_and_back(mixed, "k8s")

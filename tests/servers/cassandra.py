@@ -15,6 +15,7 @@ from pathlib import Path
 from minicluster.ports import FreePorts
 from minicluster.servers.cassandra import HOST, Lasting, Server, command, configure, serves
 from minicluster.servers.maven import Broken
+from tests.servers.freezing import freeze
 
 USERNAME = PASSWORD = "cassandra"
 """The superuser that a new server makes."""
@@ -70,7 +71,7 @@ class CassandraServer:
         self._end(signal.SIGTERM)
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -18,6 +18,7 @@ from pathlib import Path
 from minicluster.ports import FreePorts
 from minicluster.servers.maven import Broken
 from minicluster.servers.zookeeper import HOST, command, configure, serves
+from tests.servers.freezing import freeze
 
 LONGEST_START = 60.0
 """Seconds."""
@@ -64,7 +65,7 @@ class ZooKeeperServer:
         self._end(signal.SIGTERM)
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        freeze(self.pid)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

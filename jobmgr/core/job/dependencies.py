@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.job.requests import stop_batch
 from jobmgr.core.state.change import Change
@@ -31,12 +29,18 @@ def on_dependency_seen(active: ActiveJobs, cycle: Cycle, event: DependencySeen) 
 
 
 def on_schedule_moved(active: ActiveJobs, cycle: Cycle, event: ScheduleMoved) -> Refused | None:
-    """Take how far a schedule is. Refused where the job does not follow it any more."""
+    """Take how far a schedule is.
+
+    Refused where the job does not follow it any more, or where a pause has begun or ended since that was
+    decided: times of the pause would get runs.
+    """
     change = active.change(cycle, event.job_id)
     if change is None or change.spec.schedule is None or change.goal in ENDING_JOB_GOALS:
         return Refused(f"job {event.job_id} follows no schedule any more")
-    now = _state(change)  # a pause may have begun or ended meanwhile
-    change.schedule = replace(event.state, paused=now.paused, seen=max(event.state.seen, now.seen))
+    now = _state(change)
+    if event.state.paused != now.paused or event.state.seen < now.seen:
+        return Refused(f"the schedule of job {event.job_id} was paused or resumed meanwhile")
+    change.schedule = event.state
     return None
 
 

@@ -11,7 +11,11 @@ from peloton.model.states import TaskState
 from peloton.model.task import TaskRuntime
 
 _TURNS = 4
-"""A gang that ends, whose runs all end at once, and that runs again, is whole in the third turn."""
+"""A gang that ends, whose runs all end at once, and that runs again, is whole in the third turn.
+
+Where nobody of an elastic gang runs again but extras, these are stopped in the third, and have ended in the
+fourth.
+"""
 
 
 def advance(active: ActiveJobs, change: Change) -> None:
@@ -42,6 +46,8 @@ def _take_turn(active: ActiveJobs, change: Change, tasks: list[TaskRuntime]) -> 
             active.actions.evaluate(change, instance)
         elif step is Step.STOP:
             _stop(active, change, instance, tasks[instance], gang.stage, why)
+    if gang.stage is Stage.READY and change.spec.workload.elastic:
+        change.in_flight.gang_due = True  # only extras may run again: users may have stopped the others
 
 
 def _begin(active: ActiveJobs, change: Change, instance: int, task: TaskRuntime, gang: Gang) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+
 from jobmgr.core.job.active_jobs import ActiveJobs
 from jobmgr.core.state.cache import NOT_CREATED
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Span
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.creation import first_runtime
-from jobmgr.core.task.gang import note_new
+from jobmgr.core.task.gang import note_new, round_begun
 from jobmgr.core.task.goal import RULES, Action, Goal, goal_of
 from jobmgr.core.task.volumes import give_up_unused
 from peloton.model.states import TaskState
@@ -28,12 +32,25 @@ def create(change: Change, share: int) -> int:
     missing = [i for i in range(first, end) if change.task(i) is NOT_CREATED]
     stopped = change.goal in ENDING_JOB_GOALS
     if missing:
-        change.create(missing, first_runtime(change, missing[0], stopped))
+        _create_missing(change, missing, first_runtime(change, missing[0], stopped))
     if not stopped:
         note_new(change)
         for instance in missing:
             in_flight.mark_ready(instance)
     return end - first
+
+
+def _create_missing(change: Change, missing: list[int], task: TaskRuntime) -> None:
+    """Create rows, those of members of a bound gang in the round of the members whose rows are stored.
+
+    A cycle in which the gang began its second round may have been stored in part.
+    """
+    begun = round_begun(change) if change.in_flight.recovered else task.run
+    late = change.spec.bound_members if begun > task.run else 0
+    if members := [i for i in missing if i < late]:
+        change.create(members, replace(task, run=begun, desired_run=begun))
+    if others := [i for i in missing if i >= late]:
+        change.create(others, task)
 
 
 def evaluate(active: ActiveJobs, change: Change, share: int) -> int:
@@ -77,6 +94,18 @@ def compare(change: Change, share: int) -> int:
     _note(change, begin, end, run)
     in_flight.compare = None if end == count else end
     return end - first
+
+
+def compare_these(change: Change, instances: Iterable[int]) -> None:
+    """Note which of some tasks wait in resmgr, as far as jobmgr knows; they are compared in this cycle."""
+    waiting = [
+        (instance, change.task(instance).run)
+        for instance in sorted(instances)
+        if instance not in change.in_flight.pending and _waits(change, change.task(instance))
+    ]
+    for _, group in groupby(enumerate(waiting), key=lambda each: (each[1][0] - each[0], each[1][1])):
+        (_, (first, run)), *others = group
+        _note(change, first, first + 1 + len(others), run)
 
 
 def _is_idle(change: Change, task: TaskRuntime) -> bool:

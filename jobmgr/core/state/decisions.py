@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Now
@@ -12,9 +13,19 @@ from peloton.model.ids import JobId, Run
 from peloton.model.task import TaskStatus
 from peloton.model.workflow import EntityVersion, WorkflowId
 
-Reply = list[int] | list[tuple[Run, TaskStatus]] | EntityVersion | PelotonError | None
+
+class Relocated(NamedTuple):
+    """Instances whose next runs go by the newest config."""
+
+    taken: int
+    """How many they are."""
+    anew: int
+    """How many of them waited: their next runs begin at once."""
+
+
+Reply = list[int] | list[tuple[Run, TaskStatus]] | EntityVersion | Relocated | PelotonError | None
 """The answer to an event: the instances that a request applies to, statuses of jobs that have ended, the
-version of a job, or why the request is refused."""
+version of a job, how many instances are relocated, or why the request is refused."""
 
 
 @dataclass(slots=True)

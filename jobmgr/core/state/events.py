@@ -63,6 +63,17 @@ class JobUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class RelocationRequested:
+    """Let the next runs of a batch job go by its newest config; runs that wait begin anew.
+
+    As many instances as a cycle has rows are taken, and at least a whole gang.
+    """
+
+    job_id: JobId
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StopRequested:
     """Stop instances; None: the whole job."""
 
@@ -343,6 +354,7 @@ class Sampled:
 
 JobEvent = (
     JobUpdated
+    | RelocationRequested
     | ReleaseRequested
     | ReuseRequested
     | StopRequested

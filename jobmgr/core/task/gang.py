@@ -220,6 +220,11 @@ def is_bound(change: Change, instance: int) -> bool:
     return spec.workload is not NO_JOB_WORKLOAD and instance < spec.bound_members
 
 
+def round_begun(change: Change) -> int:
+    """Return the number of the newest round that members of a bound gang are in; 1 where none has a row."""
+    return max((change.task(member).run for member in range(change.spec.bound_members)), default=1) or 1
+
+
 def note_end(change: Change, instance: int) -> None:
     """Note that a run ends, or has ended: where it is of a bound gang, the others are to follow."""
     if is_bound(change, instance):

@@ -24,7 +24,7 @@ from peloton.leaders import NOT_BEGUN, Failure
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.shard import SHARDS, shard_of
 from peloton.rpc.audit import READING
-from peloton.rpc.peers import Owner, PassedFailure, Peers, passed
+from peloton.rpc.peers import Owner, PassedFailure, Peers, generation_of, passed
 from peloton.rpc.server import Service
 
 GATHERED = frozenset(
@@ -213,20 +213,30 @@ class _Search:
         self._peers = peers
         self._shard = shard
         self._context = context
-        self._passed = passed(context.invocation_metadata())
+        metadata = context.invocation_metadata()
+        self._passed = passed(metadata)
+        self._known = generation_of(metadata)
+        """The generation of the table by which it was passed on."""
+        self._looked: tuple[int, Phase | None] = -1, None
+        """What the last look was at."""
         self._now = asyncio.get_running_loop().time
         rest = context.time_remaining()
         self._end = None if rest is None else self._now() + rest
         self._until = self._now() + min(LONGEST_SECONDS, LONGEST_SECONDS if rest is None else rest)
 
     async def found(self) -> Owner | None:
-        """Return the owner; None where it is this instance. Aborts the call where there is none in time."""
+        """Return the owner; None where it is this instance. Aborts the call where there is none in time.
+
+        One that was passed on waits here while this instance is the owner by the table, or has an older table
+        than the one by which it was passed on.
+        """
         while True:
+            self._looked = self._state()
             if self._held.phase(self._shard) in (Phase.OPEN, Phase.READING):
                 return None
-            if self._passed:
+            if self._passed and self._peers.generation >= self._known and not self._peers.owns(self._shard):
                 await self._give_up(f"shard {self._shard} is not owned here")
-            owner = self._peers.owner(self._shard)
+            owner = None if self._passed else self._peers.owner(self._shard)
             if owner is not None:
                 return owner
             await self._wait()
@@ -241,7 +251,11 @@ class _Search:
         """Return the seconds until the deadline; None where there is none."""
         return None if self._end is None else max(self._end - self._now(), 0.001)
 
+    def _state(self) -> tuple[int, Phase | None]:
+        return self._peers.generation, self._held.phase(self._shard)
+
     async def _wait(self) -> None:
+        """Wait for something else than what the last look was at, a moment at most."""
         left = self._until - self._now()
         if left <= 0:
             await self._give_up(f"shard {self._shard} has no owner that answers")
@@ -250,7 +264,9 @@ class _Search:
             asyncio.ensure_future(self._peers.changed(min(PAUSE_SECONDS, left))),
         ]
         try:
-            await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # both see each change from here on; what was before is seen by the state
+            if self._state() == self._looked:
+                await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in changes:
                 each.cancel()

@@ -8,13 +8,14 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
-from jobmgr.services.common.view import view
+from jobmgr.services.common.view import JobView, view
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as pb
 from peloton.api.v0.update.svc import update_svc_pb2_grpc
 from peloton.clock import Clock
 from peloton.errors import InvalidArgument, NotFound, StaleVersion
 from peloton.identity.principal import current
+from peloton.model.constraint import Constraint
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.priority import NO_CLASSES, PriorityClasses
@@ -24,6 +25,7 @@ from peloton.offload import run_by_size
 from peloton.required_fields import size_of
 from peloton.rpc.pages import Room, taken_by
 from peloton.wire.job import config_payload, job_spec
+from peloton.wire.moves import moved_config
 from peloton.wire.validation.job import validated
 from peloton.wire.workflow import options_from, update_cache, update_info
 
@@ -68,6 +70,10 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         answer = pb.CreateUpdateResponse()
         answer.updateID.value = begun.workflow_id
         return answer
+
+    async def moved(self, job: JobView, wanted: Constraint | None) -> JobSpec:
+        """Return the next version of a service's spec, with what it asks of clusters replaced."""
+        return await self._spec(job.spec, job.config, moved_config(job.config, wanted))
 
     async def _spec(self, old: JobSpec, config: job_pb2.JobConfig, new: job_pb2.JobConfig) -> JobSpec:
         """Return the checked spec. What the request leaves out of respoolID is as it was."""

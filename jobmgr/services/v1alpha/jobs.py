@@ -25,6 +25,7 @@ from peloton.clock import Clock
 from peloton.daemon.tracing import note_caller
 from peloton.errors import Conflict, InvalidArgument, NotFound, Refused, StaleVersion
 from peloton.identity.principal import current
+from peloton.model.constraint import Constraint
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec, Sla
 from peloton.model.priority import NO_CLASSES, PriorityClasses
@@ -33,6 +34,7 @@ from peloton.model.workflow import EntityVersion, WorkflowOptions, WorkflowType,
 from peloton.offload import run_by_size
 from peloton.required_fields import size_of
 from peloton.wire.job import config_payload, job_spec
+from peloton.wire.moves import moved_spec
 from peloton.wire.payload import spec_from_v1alpha, v1alpha_spec
 from peloton.wire.v1alpha.job_status import entity_version, version_to
 from peloton.wire.v1alpha.patch import patched
@@ -145,6 +147,15 @@ class JobService(JobReads):
                 raise
             return version_to(own), spec
         return version_to(begun.version), spec
+
+    async def moved(self, job: JobView, wanted: Constraint | None) -> JobSpec:
+        """Return the next version of a service's spec, with what it asks of clusters replaced."""
+
+        async def kept(config: job_pb2.JobConfig) -> Prepared:
+            return self._secrets.kept(job.spec.payload.secrets, config)
+
+        spec, _ = await self._next(job, moved_spec(v1alpha_spec(job.spec.payload), wanted), kept)
+        return spec
 
     async def GetReplaceJobDiff(
         self, request: pb.GetReplaceJobDiffRequest, context: Any

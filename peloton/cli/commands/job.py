@@ -11,6 +11,7 @@ import click
 
 from peloton.cli import references
 from peloton.cli.commands.job_ends import ENDS
+from peloton.cli.commands.job_move import move
 from peloton.cli.commands.members import members
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.specs import SPEC_COMMANDS
@@ -40,7 +41,7 @@ def job() -> None:
     """Create, watch, change and stop jobs."""
 
 
-for _command in (*ENDS, *ROLLING, *SPEC_COMMANDS, members, stateless):
+for _command in (*ENDS, *ROLLING, *SPEC_COMMANDS, members, move, stateless):
     job.add_command(_command)
 
 

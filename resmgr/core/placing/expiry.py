@@ -51,8 +51,17 @@ def _expire_gang(lifecycle: Lifecycle, gang: Gang, now: float) -> None:
         lifecycle.send_back(gang, now)
     elif _S.LAUNCHING in states:
         lifecycle.reasons.set_gang(gang, "the job manager did not launch it in time")
+        _abandon(lifecycle, gang)
         lifecycle.retry(gang, now)
     elif _S.PENDING in states:
         lifecycle.hasten(gang)
     elif _S.READY in states and gang.queue is None:
         lifecycle.ready[gang.type].add(gang)
+
+
+def _abandon(lifecycle: Lifecycle, gang: Gang) -> None:
+    """Abandon the placements of a gang that were handed out, unless other runs of theirs may be launched."""
+    for task in gang.tasks:
+        given = None if task.holder is None else task.holder.given(task.key)
+        if task.holder is not None and given is not None and task.holder.lose(given, [task.key]):
+            lifecycle.placements.abandon(given)

@@ -265,9 +265,13 @@ class Holder:
             self._handovers[each.offer_id] = each
             self._offers.update(dict.fromkeys(each.runs, each.offer_id))
 
+    def given(self, run: Run) -> Handover | None:
+        """Return the placement of a run that it may still launch."""
+        return self._handovers.get(self._offers.get(run, ""))
+
     def launched(self, run: Run) -> None:
         """Drop the run's placement: the launch has used its claim."""
-        given = self._handovers.get(self._offers.get(run, ""))
+        given = self.given(run)
         if given is not None:
             self.drop(given)
 

@@ -15,6 +15,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from minicluster.mesos.agent.cleanup import kill_tasks
+from tests.servers.freezing import freeze
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
 PATIENCE_SECONDS = 60.0
@@ -68,7 +69,10 @@ class Processes:
     async def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal; wait for the end of a process that cannot but die of it."""
         member = self.members[name]
-        member.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            freeze(member.process.pid)
+        else:
+            member.process.send_signal(number)
         if number == signal.SIGKILL:
             await member.process.wait()
 

@@ -22,6 +22,7 @@ from peloton.client import PelotonClient
 from peloton.membership.interface import Address, Role
 from peloton.membership.zookeeper import ZooKeeperMembership
 from peloton.rpc.client import Channels, LeaderClient
+from tests.servers.freezing import freeze
 from tests.servers.zookeeper import ZooKeeperServer
 
 from .conftest import Make, until
@@ -222,7 +223,7 @@ async def test_a_leader_frozen_past_its_session_does_nothing_more(
     async with grpc.aio.insecure_channel(both.leads.target) as channel, following(watching) as client:
         stale = respool_pb2_grpc.ResourceManagerStub(channel)
         assert (await stale.LookupResourcePoolID(LOOKUP)).id.value == both.leader
-        frozen.send_signal(signal.SIGSTOP)
+        freeze(frozen.pid)
         assert await who_answers(client) == both.follower
         written = len(processes.terms())
         asked = stale.LookupResourcePoolID(LOOKUP, timeout=60)

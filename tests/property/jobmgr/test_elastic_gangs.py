@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobmgr.core.state import events as ev
@@ -130,6 +130,7 @@ def test_rounds_begin_whole_and_changes_of_size_are_no_failures(order: list[Step
 
 
 @given(steps((*ROUGH, *CHANGES, *REQUESTS)), ENDS, st.integers(0, 3))
+@example(order=[("stop some", 368), ("restart some", 369), ("stop some", 216)], outcomes={}, attempts=2)
 @settings(max_examples=200, deadline=None)
 def test_rounds_never_meet_whatever_is_asked(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], attempts: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobmgr.core.state import events as ev
@@ -82,6 +82,7 @@ def test_a_gang_runs_again_as_one_until_it_succeeds(
 
 
 @given(steps((*ROUGH, *EVICTIONS, *REQUESTS)), ENDS, st.sampled_from(BINDING), st.integers(0, 2))
+@example([("stop some", 0), ("start some", 0), ("tear", 1)], {}, GangPolicy.RESTART_GANG, 0)
 @settings(max_examples=150, deadline=None)
 def test_members_of_two_rounds_never_live_together(
     order: list[Step], outcomes: dict[tuple[int, int], TaskState], policy: GangPolicy, attempts: int

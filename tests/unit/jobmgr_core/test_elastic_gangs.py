@@ -172,6 +172,16 @@ def test_a_gang_does_not_grow_any_more_when_a_member_has_succeeded() -> None:
     assert killed(cycle) == [] and launched(cycle) == []
 
 
+def test_extras_that_are_to_run_again_are_stopped_where_users_have_stopped_the_members_it_needs() -> None:
+    """It cannot begin another round: it ends, in place of waiting for ever."""
+    held = begin()
+    held.run_cycle(ev.StopRequested(JOB, [0, 1]), ev.RestartRequested(JOB, [2]))
+    last = held.run_cycle(ev.Withdrawn(JOB, ((0, 1), (1, 1)))).changes[JOB]
+    assert [last.task(instance).state for instance in range(MOST)] == [S.KILLED] * MOST
+    assert last.task(2).killed_for == last.task(3).killed_for == "its gang has ended without it"
+    assert last.runtime is not None and last.runtime.state is JobState.KILLED
+
+
 def test_a_job_succeeds_with_the_members_that_ran() -> None:
     held = leader(row(), row(S.SUCCEEDED), row(S.SUCCEEDED), waits(S.PENDING))
     job = held.core.active.jobs[JOB].job

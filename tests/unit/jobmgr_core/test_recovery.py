@@ -279,3 +279,19 @@ def test_what_the_former_resmgr_may_have_taken_is_compared_with_the_new_one() ->
     assert compared(leader.run_cycle(ev.Enqueued(JOB, [(0, 1)]))) == [(0, 1, 1)]
     assert compared(leader.run_cycle(ev.Compared(JOB, []))) == []
     assert leader.core.active.settled
+
+
+def test_each_answer_to_a_large_enqueue_that_is_doubted_is_compared_alone() -> None:
+    """Not all that waits again for each of them."""
+    size, piece = 100_000, 1000
+    leader = Leader(spec(size), dict.fromkeys(range(size), row(S.INITIALIZED)), share=size)
+    cycle = leader.run_cycle()
+    runs = [run for each in cycle.instructions if isinstance(each, Enqueue) for (run,) in each.gangs]
+    assert len(runs) == size
+    leader.run_cycle(ev.ResmgrChanged())
+    asked = [
+        span
+        for first in range(0, size, piece)
+        for span in compared(leader.run_cycle(ev.Enqueued(JOB, runs[first : first + piece])))
+    ]
+    assert asked == [(first, first + piece, 1) for first in range(0, size, piece)]

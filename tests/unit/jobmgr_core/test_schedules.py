@@ -7,19 +7,21 @@ from dataclasses import replace
 import pytest
 
 from jobmgr.core.schedule.decide import decide, deleted, next_expiry, started
+from jobmgr.core.state import events as ev
 from jobmgr.core.state.limits import Limits
 from jobmgr.engine.engine import Engine
 from jobmgr.services.common.crash_loops import explained
 from peloton.api.scheduling import scheduling_pb2
 from peloton.clock import ManualClock
 from peloton.errors import NotFound, Refused
-from peloton.model.job import JobSpec
+from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.schedule import Overlap, Schedule, ScheduleState, paused, resumed, run_id
 from peloton.model.states import JobState, TaskState
 from peloton.wire.job import job_runtime_to, job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config
 from tests.unit.jobmgr_core.steps import begin_term, ended
+from tests.unit.jobmgr_core.test_interrupted_leaders import Leader
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 MINUTELY = "* * * * *"
@@ -96,6 +98,31 @@ def test_nothing_begins_while_a_schedule_is_paused() -> None:
     assert decide(QUEUE, after, [], False, 291).state.starting == 120
     assert resumed(after, 400) is after
     assert paused(waits, 200) is waits
+
+
+def test_what_was_decided_before_a_pause_or_its_end_is_refused_afterwards() -> None:
+    """Else times of the pause got runs: it was stored after they had been decided about."""
+    state = ScheduleState(seen=60)
+    runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1, schedule=state)
+    leader = Leader(scheduled(Overlap.QUEUE), runtime, {})
+
+    def ask(event: ev.Event) -> tuple[object, ScheduleState | None]:
+        reply = leader.run_cycle(event).replies[0]
+        return reply, leader.core.active.jobs[JOB].job.runtime.schedule
+
+    decided = ev.ScheduleMoved(JOB, decide(QUEUE, state, [120], False, 130).state)
+    pause = ask(ev.PauseAsked(JOB, True, 110))
+    assert pause == (None, paused(state, 110))
+    refused, held = ask(decided)
+    assert isinstance(refused, Refused) and "was paused or resumed meanwhile" in str(refused)
+    assert held == paused(state, 110)
+    in_pause = ev.ScheduleMoved(JOB, replace(paused(state, 110), seen=120, skipped=120))
+    assert ask(ev.PauseAsked(JOB, False, 130)) == (None, replace(state, seen=130))
+    for late in (decided, in_pause):
+        refused, held = ask(late)
+        assert isinstance(refused, Refused) and held == replace(state, seen=130)
+    begun = decide(QUEUE, replace(state, seen=130), [180], False, 190).state
+    assert ask(ev.ScheduleMoved(JOB, begun)) == (None, begun)
 
 
 def test_a_run_that_was_to_begin_before_the_pause_is_begun() -> None:

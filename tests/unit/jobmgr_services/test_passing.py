@@ -12,17 +12,18 @@ import pytest
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import HeldShards
+from jobmgr.services.common import passing
 from jobmgr.services.common.passing import Passing
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.errors import Unavailable
 from peloton.identity.on_behalf import ON_BEHALF, written
-from peloton.leaders import NOT_BEGUN
+from peloton.leaders import NOT_BEGUN, Failure
 from peloton.membership.interface import Address
 from peloton.membership.shard_registry import SessionInfo, ShardRegistry, Shards
 from peloton.model.shard import SHARDS, shard_of
 from peloton.rpc.caller import Metadata
-from peloton.rpc.peers import PASSED, Peers
+from peloton.rpc.peers import PASSED, PassedFailure, Peers
 from peloton.rpc.server import RpcServer, service
 from peloton.sharding.table import Shard, ShardTable
 from tests.unit.jobmgr_core.sharing import job_in
@@ -33,21 +34,29 @@ _ADD = job_pb2_grpc.add_JobManagerServicer_to_server
 
 
 class Registry:
-    """Half of the shards are a's, half are b's."""
+    """What one instance sees. Half of the shards are a's, half are b's."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, int] = {}
         self.owners = {number: "ab"[number % 2 == 0] for number in range(SHARDS)}
+        self.generation = 1
+        self._change = asyncio.Event()
+
+    def give(self, shard: int, owner: str, generation: int) -> None:
+        """See that a shard has another owner."""
+        self.owners[shard], self.generation = owner, generation
+        self._change.set()
+        self._change = asyncio.Event()
 
     def seen(self) -> Shards:
-        table = ShardTable(tuple(Shard(self.owners[number], 1) for number in range(SHARDS)), 1)
+        table = ShardTable(tuple(Shard(self.owners[number], 1) for number in range(SHARDS)), self.generation)
         sessions = {
             name: SessionInfo(Address("here", "127.0.0.1", 1, port)) for name, port in self.addresses.items()
         }
         return Shards(table, 1, sessions)
 
     async def changed(self) -> None:
-        await asyncio.Event().wait()
+        await self._change.wait()
 
 
 class Jobs(job_pb2_grpc.JobManagerServicer):
@@ -112,8 +121,8 @@ class Instance:
 
 @pytest.fixture
 async def two() -> AsyncIterator[tuple[Instance, Instance]]:
-    registry = Registry()
-    a, b = Instance("a", registry), Instance("b", registry)
+    a, b = Instance("a", Registry()), Instance("b", Registry())
+    b.registry.addresses = a.registry.addresses
     for each in (a, b):
         await each.start()
     yield a, b
@@ -169,11 +178,63 @@ async def test_a_call_that_has_not_begun_is_made_at_the_next_owner(two: tuple[In
     """The table of the one who is called may be old: the other one is no owner any more, or not yet."""
     a, b = two
     b.held.drop(OTHERS)
+    b.registry.give(OTHERS, "a", 2)
     asked = asyncio.create_task(get(a, OTHERS))
     await asyncio.sleep(0.3)
     assert not asked.done()
     assert not b.jobs.calls
     a.held.begin(OTHERS)
+    assert await asked == "a"
+
+
+async def test_the_next_owner_answers_as_soon_as_it_has_begun(
+    two: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call waits there: who passes it on sees the table only, which does not change then."""
+    monkeypatch.setattr(passing, "PAUSE_SECONDS", 60.0)
+    a, b = two
+    b.held.drop(OTHERS)
+    asked = asyncio.create_task(get(a, OTHERS))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    b.held.begin(OTHERS)
+    assert await asked == "b"
+
+
+async def test_a_call_waits_where_the_table_of_its_next_owner_is_older(
+    two: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "PAUSE_SECONDS", 60.0)
+    a, b = two
+    a.held.drop(MINE)
+    a.registry.give(MINE, "b", 2)
+    asked = asyncio.create_task(get(a, MINE))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    b.registry.give(MINE, "b", 2)
+    b.held.begin(MINE)
+    assert await asked == "b"
+
+
+async def test_a_change_that_comes_while_a_call_is_on_its_way_is_not_missed(
+    two: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call comes back as not begun, and by then it is known here who owns the shard next."""
+    monkeypatch.setattr(passing, "PAUSE_SECONDS", 60.0)
+    a, b = two
+    refused = asyncio.Event()
+
+    async def refuse(self: Peers, *more: Any) -> Any:
+        refused.set()
+        await asyncio.sleep(0.05)
+        raise PassedFailure(Failure.NOT_BEGUN, grpc.StatusCode.UNAVAILABLE, "moved", ())
+
+    monkeypatch.setattr(Peers, "call", refuse)
+    asked = asyncio.create_task(get(a, OTHERS))
+    await refused.wait()
+    b.held.drop(OTHERS)
+    a.held.begin(OTHERS)
+    a.registry.give(OTHERS, "a", 2)
     assert await asked == "a"
 
 

@@ -199,6 +199,34 @@ def test_owners_hold_leases_whatever_the_term_of_the_leader() -> None:
     assert (world.of(OF_A), world.of(OF_B)) == (TaskState.LAUNCHING, TaskState.READY)
 
 
+def test_the_claim_of_a_placement_whose_launch_comes_too_late_is_abandoned() -> None:
+    """Its answer was lost, or its shard was being drained, and stayed: nobody else ends the claim."""
+    world = Shared()
+    other = job_in(LOWER, 1)
+    world.ready(OF_A, other)
+    world.place_on("h1", Run(OF_A, 0, 1), Run(other, 0, 1))
+    assert len(world.taken(A)) == 2
+    world.now += world.scheduler.lifecycle.limits.launching + 1
+    world.scheduler.leases.touch(A, world.now, owns=True)
+    world.scheduler.expire(world.now)
+    assert (world.of(OF_A), world.of(other)) == (TaskState.READY, TaskState.READY)
+    assert [each.offer_id for each in world.scheduler.take_abandoned()] == ["offer-h1"]
+
+
+def test_the_claim_of_a_placement_that_was_launched_in_part_is_not_abandoned() -> None:
+    world = Shared()
+    other = job_in(LOWER, 1)
+    world.ready(OF_A, other)
+    world.place_on("h1", Run(OF_A, 0, 1), Run(other, 0, 1))
+    world.taken(A)
+    world.scheduler.observe(Run(other, 0, 1), TaskState.LAUNCHED, world.now)
+    world.now += world.scheduler.lifecycle.limits.launching + 1
+    world.scheduler.leases.touch(A, world.now, owns=True)
+    world.scheduler.expire(world.now)
+    assert world.of(OF_A) is TaskState.READY
+    assert not world.scheduler.take_abandoned()
+
+
 async def test_preempted_tasks_go_to_who_names_their_shard(shell: Shell) -> None:
     await crowded(shell)
     assert len(await shell.driver.preempt()) == 1

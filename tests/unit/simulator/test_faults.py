@@ -8,9 +8,12 @@ import sys
 
 import pytest
 
+from peloton.model.states import JobState
+from simulator.faults import __main__ as faults_main
 from simulator.faults import mutations
-from simulator.faults.__main__ import main
-from simulator.faults.plan import draw
+from simulator.faults.__main__ import ALL, NONE, main
+from simulator.faults.asks import CHAIN, SCHEDULE
+from simulator.faults.plan import Plan, draw
 from simulator.faults.search import Failure, attempt, first_failure, shrink
 from simulator.faults.world import FaultWorld
 
@@ -32,10 +35,24 @@ FOUND_BY = {
     "unknown-runs-live": 17,
 }
 """The first seed that finds each planted bug, as `make simulate-faults ARGS=--mutations` looks for it."""
-FOUND_BY_ASKS = {"forgets-sla": 0, "forgets-updates": 10, "updates-all-at-once": 0}
-"""The same for bugs that only plans with updates, drains and exchanged reservations find."""
-MENDED_WITH_ASKS = (364,)
-"""Seeds that failed: an enqueue was answered by the former resmgr, after its successor had read the store."""
+FOUND_BY_ASKS = {
+    "any-end-will-do": 4,
+    "creates-runs-early": 0,
+    "forgets-dependencies": 4,
+    "forgets-missed-times": 26,
+    "forgets-sla": 0,
+    "forgets-updates": 10,
+    "runs-with-other-ids": 4,
+    "updates-all-at-once": 0,
+}
+"""The same for bugs that only plans with asks find."""
+MENDED_WITH_ASKS = (
+    (108, (5,), (0, 1, 3, 4, 5, 6), (0, 1, 2)),
+    (364, (0, 2, 3, 5, 7), (2,), (0, 1)),
+)
+"""Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
+about while the pause was being stored. 364: an enqueue was answered by the former resmgr, after its successor
+had read the store."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
@@ -52,9 +69,11 @@ def test_services_keep_what_they_promise_whatever_fails(part: int) -> None:
     assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
 
 
-@pytest.mark.parametrize("seed", MENDED_WITH_ASKS)
-def test_what_was_mended_of_services_holds(seed: int) -> None:
-    failure = attempt(draw(seed))
+@pytest.mark.parametrize(("seed", "faults", "jobs", "asks"), MENDED_WITH_ASKS)
+def test_what_was_mended_with_asks_holds(
+    seed: int, faults: tuple[int, ...], jobs: tuple[int, ...], asks: tuple[int, ...]
+) -> None:
+    failure = attempt(draw(seed).only(faults, jobs, asks))
     assert failure is None, failure.error
 
 
@@ -79,6 +98,68 @@ def test_asks_are_chosen_as_faults_and_jobs_are() -> None:
     bare = whole.without_asks()
     assert (bare.jobs, bare.faults, bare.services) == (whole.jobs, whole.faults, {})
     assert Failure(bare, "").line.endswith("--asks none")
+
+
+def _of_kind(seed: int, kind: str) -> Plan:
+    """The plan of a seed with its asks of a kind alone, and without faults."""
+    plan = draw(seed)
+    return plan.only([], [], [at for at, ask in enumerate(plan.asks) if ask.kind == kind])
+
+
+def test_chains_and_schedules_are_numbered_behind_the_other_asks() -> None:
+    """So that the lines of failures that were found before still name the same asks."""
+    for seed in range(40):
+        kinds = [ask.kind in (CHAIN, SCHEDULE) for ask in draw(seed).asks]
+        assert kinds == sorted(kinds)
+
+
+def test_a_schedule_has_its_runs_and_deletes_the_old_ones() -> None:
+    created = kept = 0
+    for seed in range(20):
+        world = FaultWorld(_of_kind(seed, SCHEDULE))
+        world.run()
+        runs = world.checks.schedules.schedule_of
+        created, kept = created + len(runs), kept + sum(run in world.store.jobs for run in runs)
+    assert 0 < kept < created
+
+
+def test_jobs_of_chains_wait_and_those_that_wait_in_vain_are_stopped() -> None:
+    ends = set()
+    for seed in range(20):
+        world = FaultWorld(_of_kind(seed, CHAIN))
+        world.run()
+        for job in world.store.jobs.values():
+            if job.specs[1].depends_on:
+                ends.add((job.runtime.state, world.checks.dependents.in_vain(job)))
+    assert {(JobState.SUCCEEDED, False), (JobState.KILLED, True)} <= ends
+
+
+@pytest.mark.parametrize(
+    ("asks", "tried"), [(None, {"one": False, "of asks": True}), (ALL, {"one": True, "of asks": True}),
+                        (NONE, {"one": False})],
+)  # fmt: skip
+def test_planted_bugs_are_looked_for_with_or_without_asks(
+    monkeypatch: pytest.MonkeyPatch, asks: str | None, tried: dict[str, bool]
+) -> None:
+    had: dict[str, bool] = {}
+
+    def found(seeds: range, mutate: object, name: str, with_asks: bool) -> Failure:
+        assert seeds == range(3, 5)
+        had[name] = with_asks
+        return Failure(draw(3), "Violation: it is found", mutation=name)
+
+    monkeypatch.setattr(faults_main, "first_failure", found)
+    monkeypatch.setattr(faults_main, "MUTATIONS", {"one": None, "of asks": None})
+    monkeypatch.setattr(faults_main, "OF_ASKS", {"of asks"})
+    arguments = ["--mutations", "--first", "3", "--seeds", "2", *(["--asks", asks] if asks else [])]
+    assert main(arguments) == 0
+    assert had == tried
+
+
+def test_the_asks_of_all_seeds_are_not_chosen_by_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--seeds", "2", "--asks", "1"])
+    assert "--asks 1: none or all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("seed", "faults", "jobs"), MENDED)

@@ -1,0 +1,138 @@
+"""Calls for placements: an answer that resmgr has sent is never lost, whatever shards open meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import pytest
+
+from jobmgr.core.state.events import Event, Placed, Placement
+from jobmgr.drivers.launch import Placements
+from jobmgr.engine.held_shards import HeldShards, Opened
+from jobmgr.engine.lanes import Lanes
+from jobmgr.engine.lockdown import Gate
+from jobmgr.ports.resmgr import PlacedTasks
+from peloton.errors import PelotonError
+from peloton.model.ids import JobId, Run
+from tests.unit.jobmgr_core.sharing import job_in
+from tests.unit.jobmgr_core.world import until
+
+FIRST, SECOND = job_in(1), job_in(2)
+
+
+class Resmgr:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[asyncio.Future[Sequence[Placement]]] = []
+
+    async def placements(self, limit: int, wait: float) -> Sequence[Placement]:
+        self.calls.append(asyncio.get_running_loop().create_future())
+        return await self.calls[-1]
+
+
+class Taken:
+    """Lanes that keep what they are given."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    def job(self, job_id: JobId) -> None:
+        return None
+
+    def submit(self, event: Event) -> Mapping[int, asyncio.Future[object]]:
+        assert isinstance(event, Placed)
+        self.runs += [run for placement in event.placements for run in placement.runs]
+        stored = asyncio.get_running_loop().create_future()
+        stored.set_result(None)
+        return {0: stored}
+
+
+class Shell:
+    """The driver, for an engine that has the shard of the first job."""
+
+    def __init__(self) -> None:
+        self.resmgr = Resmgr()
+        self.lanes = Taken()
+        self.held = HeldShards(whole=False)
+        self.open(1)
+        self.placements = Placements(
+            cast(PlacedTasks, self.resmgr), cast(Lanes, self.lanes), cast(Gate, AlwaysOpen())
+        )
+        self.running = [
+            asyncio.create_task(self.placements.run_left()),
+            asyncio.create_task(self.held.while_open(self._run)),
+        ]
+
+    async def _run(self, opened: Opened) -> None:
+        await self.placements.run(None, opened)
+
+    def open(self, shard: int) -> None:
+        self.held.begin(shard)
+        self.held.opened(self.held.reading)
+
+    async def asked(self, times: int) -> None:
+        await until(lambda: len(self.resmgr.calls) == times, f"{times} calls")
+
+    async def close(self) -> None:
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+
+class AlwaysOpen:
+    async def opened(self) -> None:
+        return None
+
+
+def placed(*jobs: JobId) -> list[Placement]:
+    return [Placement("host", "agent", "offer", (), tuple(Run(job_id, 0, 1) for job_id in jobs))]
+
+
+async def test_a_call_is_not_broken_off_where_more_shards_open() -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.open(2)
+    await shell.asked(2)
+    assert not shell.resmgr.calls[0].cancelled()
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.lanes.runs == [Run(FIRST, 0, 1)], "the placement is handed over")
+    shell.resmgr.calls[1].set_result(placed(SECOND))
+    await until(lambda: shell.lanes.runs[1:] == [Run(SECOND, 0, 1)], "the other one is, too")
+    await shell.close()
+
+
+async def test_what_was_asked_for_a_shard_that_was_dropped_since_does_not_count() -> None:
+    """It has returned to resmgr, which may have it placed elsewhere."""
+    shell = Shell()
+    await shell.asked(1)
+    shell.open(2)
+    await shell.asked(2)
+    shell.held.drop(2)
+    shell.open(2)
+    await shell.asked(3)
+    shell.resmgr.calls[1].set_result(placed(SECOND, FIRST))
+    await until(lambda: shell.lanes.runs == [Run(FIRST, 0, 1)], "only the first one is handed over")
+    await shell.close()
+
+
+async def test_a_call_that_is_left_and_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.open(2)
+    await shell.asked(2)
+    shell.resmgr.calls[0].set_exception(PelotonError("not now"))
+    await until(lambda: "not now" in caplog.text, "the failure is logged")
+    assert not any(task.done() for task in shell.running)
+    await shell.close()
+
+
+async def test_calls_end_with_the_driver() -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.open(2)
+    await shell.asked(2)
+    await shell.close()
+    await until(lambda: all(call.cancelled() for call in shell.resmgr.calls), "both calls are cancelled")
