@@ -72,6 +72,7 @@ class Dependencies:
             assert stored is None or isinstance(stored, StoredJob)
             state = None if stored is None else stored.runtime.state
             if state is None or state.terminal:
+                self._kernel.point(self._lane.life, "before an end is told")
                 self._lane.post(DependencySeen(job_id, on, state))
 
         self._store.read(self._lane.life, lambda: self._store.jobs.get(on), done)

@@ -1,8 +1,8 @@
 """What a seed draws that is asked of services, hosts and pools while faults strike.
 
 An ask is one service with all that is asked of it, a host that is drained for a while, an exchange of the
-pools' reservations, a chain of jobs that wait for each other, or a schedule with its pauses. Asks are drawn
-apart from the rest: a seed without them has the same jobs and faults.
+pools' reservations, a chain of jobs that wait for each other, a schedule with its pauses, or a crash at a
+point of these two. Asks are drawn apart from the rest: a seed without them has the same jobs and faults.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from peloton.model.dependency import Dependency, DependencyEnd
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
 from peloton.model.schedule import Overlap, Schedule
-from simulator.faults.fault import ROUGH_SECONDS
+from simulator.faults.fault import ROUGH_SECONDS, Fault
 from simulator.jobs import SimJob, job_id_of
 
-SERVICE, DRAIN, EXCHANGE, CHAIN, SCHEDULE = "service", "drain", "exchange", "chain", "schedule"
+SERVICE, DRAIN, EXCHANGE = "service", "drain", "exchange"
+CHAIN, SCHEDULE, CRASH = "chain", "schedule", "crash"
 UPDATE, PAUSE, ABORT, RESTART = "update", "pause", "abort", "restart"
 FIRST_NUMBER = 1000
 """Jobs of asks have numbers from here on, behind those of the plan."""
@@ -28,6 +29,16 @@ CHAIN_NUMBER, MOST_IN_CHAIN = 2000, 10
 """Jobs of chains have numbers from here on, so many for each chain."""
 SCHEDULE_SPEED = 60.0
 """Seconds of a schedule that pass in a second: a time is missed when it is five seconds late."""
+_POINTS = {
+    CHAIN: ("after a cycle is stored", "after a job is stored", "before an end is told"),
+    SCHEDULE: (
+        "after a cycle is stored",
+        "after a run is created",
+        "after a run is deleted",
+        "before a run is created",
+    ),
+}
+"""Points at which job managers crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One of the five. Times are seconds since the start."""
+    """One of the six. Times are seconds since the start."""
 
     at: float
     kind: str
@@ -96,8 +107,12 @@ class Ask:
     chain: tuple[Link, ...] = ()
     stop_at: float = 0.0
     """When a schedule is stopped."""
+    fault: Fault | None = None
+    """Of a crash at a point of chains or schedules."""
 
     def __str__(self) -> str:
+        if self.fault is not None:
+            return str(self.fault)
         if self.kind == CHAIN:
             return "chain: " + "; ".join(map(str, self.chain))
         if self.job is not None and self.job.schedule is not None:
@@ -147,7 +162,18 @@ def _draw_chains_and_schedules(seed: int, first: int, pools: Sequence[PoolConfig
         asks.append(_chain(random, first, pools))
     if random.random() < 0.6:
         asks.append(_schedule(random, first + len(asks), pools))
-    return asks
+    crashes = [_crashes(Random(f"crashes {seed} {ask.kind}"), ask) for ask in asks]
+    return [*asks, *(crash for some in crashes for crash in some)]
+
+
+def _crashes(random: Random, ask: Ask) -> list[Ask]:
+    """Return crashes of job managers, for two of three asks."""
+    times = sorted(random.uniform(min(ask.at, 30.0), ROUGH_SECONDS) for _ in range(random.choice([0, 1, 2])))
+    return [Ask(at, CRASH, fault=_crash(random, at, _POINTS[ask.kind])) for at in times]
+
+
+def _crash(random: Random, at: float, points: Sequence[str]) -> Fault:
+    return Fault(at, "crash", "jobmgr", point=random.choice([1, 1, 2]), where=random.choice(points))
 
 
 def _small_job(random: Random, name: str, at: float, pools: Sequence[PoolConfig]) -> SimJob:

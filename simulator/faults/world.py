@@ -301,7 +301,7 @@ class FaultWorld:
             if planned.stop_at:
                 self.kernel.after(planned.stop_at, self._user.life, self._stop, job_id)
         self._clients.start()
-        for fault in self.plan.faults:
+        for fault in (*self.plan.faults, *(ask.fault for ask in self.plan.asks if ask.fault is not None)):
             self.kernel.after(fault.at, self._fate, self._strike, fault)
         self.kernel.run(ROUGH_SECONDS)
         self._armed.clear()
