@@ -66,6 +66,8 @@ class Share:
         self._term: int | None = None
         """The term in which this instance leads; None where another one does."""
         self._owner: ShardOwner | None = None
+        self._written: Callable[[], Awaitable[None]] = _nothing
+        """Waits until watchers know what was handed over."""
         daemon.checks.append(stores.trouble)
         if daemon.servers.door is not None:
             daemon.servers.door.believe_job_managers()
@@ -130,7 +132,7 @@ class Share:
             owner = ShardOwner(registry, daemon.member, work, daemon.clock, self._assigns)
             self._owner = owner
             await _tried("the locked calls are not known yet", engine.lockdown.load)
-            finish = await self._start(scope, engine, owner, stack)
+            finish = await self._start(scope, engine, owner, work, stack)
             daemon.spawn("sharing", _failure(scope))
             scope.spawn("shards", owner.run())
             try:
@@ -139,7 +141,12 @@ class Share:
                 await self._leave(owner, finish)
 
     async def _start(
-        self, scope: Supervisor, engine: Engine, owner: ShardOwner, stack: AsyncExitStack
+        self,
+        scope: Supervisor,
+        engine: Engine,
+        owner: ShardOwner,
+        work: EngineShards,
+        stack: AsyncExitStack,
     ) -> Callable[[], Awaitable[None]]:
         """Start what runs all the time, and serve; return what finishes launches."""
         daemon, settings = self._daemon, self._daemon.settings
@@ -178,6 +185,10 @@ class Share:
         tell_problems(daemon, engine, stack)
         workflows = Workflows(engine)
         watches = Watches(engine, workflows.status, daemon.clock)
+        watches.share()
+        work.followers = (watches,)
+        scope.spawn("seen shards", _tell_seen(self._registry, watches))
+        self._written = watches.written
         stack.callback(watches.close)
         passing = Passing(engine, peers, {"Watch": merged_watch})
         made = served(
@@ -202,6 +213,7 @@ class Share:
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
                 await owner.leave()
+                await self._written()
                 if owner.terms:
                     await finish()
         except (PelotonError, TimeoutError) as error:
@@ -253,6 +265,17 @@ async def _tried(what: str, action: Callable[[], Awaitable[T]]) -> T:
         except TRANSIENT as error:
             log.warning("%s: %s", what, error)
         await delays.wait()
+
+
+async def _tell_seen(registry: ShardRegistry, watches: Watches) -> None:
+    """Tell who watches which table of shards was seen; run for ever."""
+    while True:
+        watches.saw(registry.seen().table.generation)
+        await registry.changed()
+
+
+async def _nothing() -> None:
+    """Wait for nothing."""
 
 
 async def _failure(scope: Supervisor) -> None:

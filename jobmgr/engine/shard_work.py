@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Phase
@@ -43,6 +44,22 @@ class StoredTerms:
         return await self._store.jobs.active()
 
 
+class Followers(Protocol):
+    """Who is told what an engine has, in the order in which it changes the jobs."""
+
+    def began(self, shard: int, term: int) -> None:
+        """Take that a shard is owned; no job of it has changed yet."""
+        ...
+
+    async def drained(self, shard: int) -> None:
+        """Take that a shard is not owned any more, and that all its changes were told."""
+        ...
+
+    def dropped(self, shard: int) -> None:
+        """Take that a shard is lost, if it was owned."""
+        ...
+
+
 class EngineShards:
     """Opens, drains and drops shards in an engine."""
 
@@ -52,11 +69,15 @@ class EngineShards:
         self._give_up = give_up
         self._stored = StoredTerms(engine.store)
         self._reopening: dict[int, asyncio.Task[None]] = {}
+        self._terms: dict[int, int] = {}
+        """In which shards were opened."""
+        self.followers: Sequence[Followers] = ()
         engine.lanes.on_fenced(self._fenced)
 
     async def open(self, shard: int, term: int) -> None:
         """Begin the term of a shard in the store, and know its active jobs. Raises Fenced."""
         await self._engine.lanes.dropped(shard)
+        self._terms[shard] = term
         delays = backoff()
         while True:
             try:
@@ -73,6 +94,8 @@ class EngineShards:
         await self._engine.finish(shard)
         self._engine.drop(shard)
         await self._engine.lanes.dropped(shard)
+        for follower in self.followers:
+            await follower.drained(shard)
 
     def resume(self, shard: int) -> None:
         """Go on with a shard. Where its jobs are forgotten they are read again."""
@@ -87,6 +110,8 @@ class EngineShards:
             reopening.cancel()
         self._engine.store.end_shards([shard])
         self._engine.drop(shard)
+        for follower in self.followers:
+            follower.dropped(shard)
 
     async def _reopen(self, shard: int) -> None:
         await self._engine.lanes.dropped(shard)
@@ -100,6 +125,8 @@ class EngineShards:
             await delays.wait()
 
     def _add(self, shard: int, active: Sequence[JobId]) -> None:
+        for follower in self.followers:
+            follower.began(shard, self._terms[shard])
         self._engine.recovery.add(shard, [job_id for job_id in active if shard_of(job_id) == shard])
 
     def _fenced(self, job_id: JobId, error: Fenced) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -103,6 +103,11 @@ class Peers:
             Owner(name, info.address.target) for name, info in sorted(seen.sessions.items()) if name in owners
         ]
 
+    def sessions(self) -> list[Owner]:
+        """Return the other instances that live, also those that own nothing yet, or no longer."""
+        sessions, own = self._registry.seen().sessions, self._session()
+        return [Owner(name, info.address.target) for name, info in sorted(sessions.items()) if name != own]
+
     def gone(self) -> bool:
         """Return whether a shard is owned by a session that is over."""
         seen = self._registry.seen()
@@ -172,7 +177,7 @@ class Peers:
         answer: type[Any] | None,
         metadata: Sent,
         seconds: float | None,
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Make a call that is answered by a stream, as `call` does. Raises PassedFailure."""
         channel = self._channels.to(owner.target)
         method = channel.unary_stream(path, type(request).SerializeToString, _parser(answer))

@@ -36,6 +36,8 @@ class WatchQueue(Generic[T]):
         self.end: End | None = None
         self._queued: deque[T] = deque()
         self._some = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
 
     def put(self, item: T) -> bool:
         """Queue an item; where the watcher is too far behind, end the watch and return False."""
@@ -44,8 +46,13 @@ class WatchQueue(Generic[T]):
             self.finish(grpc.StatusCode.ABORTED, text)
             return False
         self._queued.append(item)
+        self._written.clear()
         self._some.set()
         return True
+
+    async def written(self) -> None:
+        """Wait until all items are written to the watcher."""
+        await self._written.wait()
 
     def cancel(self) -> None:
         """End the watch as its watcher requested."""
@@ -66,6 +73,7 @@ class WatchQueue(Generic[T]):
         while True:
             while self._queued:
                 yield self._queued.popleft()
+            self._written.set()
             if self.end is not None:
                 return
             self._some.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,8 +14,12 @@ from minicluster.settings import DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
+from peloton.api.v1alpha.job.stateless import stateless_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
+from peloton.client.watching import EventKind
 from peloton.model.shard import SHARDS, shard_of
 from peloton.private.jobmgr.sharing import sharing_pb2 as sharing
 from tests.cluster.conftest import Harness, harness_of, wait_for
@@ -167,3 +172,90 @@ def test_a_watch_shows_the_jobs_of_all(three: Harness) -> None:
         if not missing:
             break
     stream.cancel()
+
+
+def stop(service: ServiceJob) -> None:
+    version = service.get().job_info.status.version
+    request = stateless_svc_pb2.StopJobRequest(job_id=service.id, version=version)
+    service.jobs.StopJob(request, timeout=30)
+
+
+class Following(threading.Thread):
+    """Follows what a watch of services at one job manager tells, until it ends."""
+
+    def __init__(self, harness: Harness, address: str) -> None:
+        super().__init__(daemon=True)
+        stub = watch_svc_pb2_grpc.WatchServiceStub(grpc.insecure_channel(address))
+        request = watch_svc_pb2.WatchRequest(stateless_job_filter=watch_pb2.StatelessJobFilter())
+        self.stream = stub.Watch(request, timeout=300)
+        assert next(self.stream).watch_id
+        self.versions: dict[str, list[int]] = {}
+        self.states: dict[str, int] = {}
+        self.failure: grpc.RpcError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            for message in self.stream:
+                for job in message.stateless_jobs:
+                    self.versions.setdefault(job.job_id.value, []).append(job.status.revision.version)
+                    self.states[job.job_id.value] = job.status.state
+        except grpc.RpcError as error:
+            self.failure = error
+
+    def tells(self, ids: set[str], state: int) -> bool:
+        assert self.failure is None, self.failure
+        return {self.states.get(each) for each in ids} == {state}
+
+    def story(self) -> str:
+        return str(self.states)
+
+    def end(self) -> None:
+        self.stream.cancel()
+        self.join(30)
+
+
+def test_a_watch_goes_on_while_job_managers_leave_and_join(three: Harness) -> None:
+    """It is at the one that stays. Each change of a service is told once, in order, the last one always."""
+    settled(three, 3)
+    parts = {part.name: part.addresses["grpc"] for part in three.cluster.components() if part.name in NAMES}
+    watch = Following(three, parts["jobmgr0"])
+    services = [ServiceJob(three, 1) for _ in range(9)]
+    ids = {each.id.value for each in services}
+    running = stateless_pb2.JOB_STATE_RUNNING
+    wait_for(lambda: watch.tells(ids, running), 60, watch.story)
+    for name in ("jobmgr1", "jobmgr2"):
+        three.cluster.stop([name])
+        settled(three, 2)
+        three.cluster.start([name])
+        settled(three, 3)
+    for service in services:
+        stop(service)
+    killed = stateless_pb2.JOB_STATE_KILLED
+    wait_for(lambda: watch.tells(ids, killed), 60, watch.story)
+    for each in ids:
+        assert watch.versions[each] == sorted(watch.versions[each])
+    watch.end()
+
+
+def test_a_watch_ends_where_an_owner_dies_and_the_client_goes_on(three: Harness) -> None:
+    """What that one stored last may not have been told: the client lists what is there, and watches again."""
+    settled(three, 3)
+    parts = {part.name: part.addresses["grpc"] for part in three.cluster.components() if part.name in NAMES}
+    watch = Following(three, parts["jobmgr0"])
+    service = ServiceJob(three, 1)
+    following = three.client.jobs.watch_pods(service.id.value)
+    wait_for(lambda: next(following).kind is EventKind.SYNCED, 30)
+    three.cluster.kill(["jobmgr1"])
+    watch.join(60)
+    assert watch.failure is not None
+    assert watch.failure.code() is grpc.StatusCode.UNAVAILABLE
+    assert "watch again" in str(watch.failure.details())
+    settled(three, 2)
+    stop(service)
+    ended = (pod_pb2.POD_STATE_KILLED, pod_pb2.POD_STATE_DELETED)
+    for event in following:
+        if event.subject is not None and event.subject.status.state in ended:
+            break
+    three.cluster.start(["jobmgr1"])
+    settled(three, 3)

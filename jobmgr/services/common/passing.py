@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -24,7 +24,7 @@ from peloton.leaders import NOT_BEGUN, Failure
 from peloton.model.ids import JobId, is_uuid
 from peloton.model.shard import SHARDS, shard_of
 from peloton.rpc.audit import READING
-from peloton.rpc.peers import Owner, PassedFailure, Peers, generation_of, passed
+from peloton.rpc.peers import Owner, PassedFailure, Peers, Sent, generation_of, passed
 from peloton.rpc.server import Service
 
 GATHERED = frozenset(
@@ -37,7 +37,7 @@ PAUSE_SECONDS = 0.2
 """The longest time between two looks."""
 
 
-Stream = Callable[[Any, Any], AsyncIterator[Any]]
+Stream = Callable[[Any, Any], AsyncGenerator[Any, None]]
 Merge = Callable[[Stream, str, Peers], Stream]
 """Makes the stream of all owners, given that of this instance and the path of the method."""
 NONE: Mapping[str, Merge] = {}
@@ -103,11 +103,9 @@ class Passing:
 
         return call
 
-    def _stream(
-        self, method: Callable[[Any, Any], AsyncIterator[Any]], path: str
-    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    def _stream(self, method: Callable[[Any, Any], AsyncIterator[Any]], path: str) -> Stream:
         @wraps(method)
-        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+        async def call(request: Any, context: Any) -> AsyncGenerator[Any, None]:
             job_id = await self._job_of(request)
             search = None
             if job_id is not None:
@@ -161,25 +159,48 @@ class Passing:
             if passed(context.invocation_metadata()):
                 return await method(request, context)
             metadata = self._peers.metadata_of(context)
-            if self._peers.gone():
-                raise Unavailable("a job manager is gone, and its jobs have no owner yet")
-            generation, seconds = self._peers.generation, _left(context)
-            asked = [
-                self._peers.call(each, path, request, answer, metadata, seconds)
-                for each in self._peers.others()
-            ]
-            try:
-                gathered, *parts = await asyncio.gather(method(request, context), *asked)
-            except PassedFailure as failure:
-                await abort(context, failure)
-                raise
-            for part in parts:
-                gathered.MergeFrom(part)
-            if self._peers.generation != generation:
-                raise Unavailable("jobs have moved between job managers meanwhile")
-            return gathered
+            now = asyncio.get_running_loop().time
+            until = now() + min(_left(context) or LONGEST_SECONDS, LONGEST_SECONDS)
+            while True:
+                generation = self._peers.generation
+                try:
+                    return await self._gather(method, path, request, answer, context, metadata)
+                except _Moving:
+                    if now() >= until:
+                        raise
+                if self._peers.generation == generation:
+                    await self._peers.changed(PAUSE_SECONDS)
 
         return call
+
+    async def _gather(
+        self,
+        method: Callable[[Any, Any], Awaitable[Any]],
+        path: str,
+        request: Any,
+        answer: type[Any],
+        context: Any,
+        metadata: Sent,
+    ) -> Any:
+        """Return what all owners answer, as one. Raises _Moving where jobs move meanwhile."""
+        generation, seconds = self._peers.generation, _left(context)
+        if self._peers.gone():
+            raise _Moving("a job manager is gone, and its jobs have no owner yet")
+        asked = [
+            self._peers.call(each, path, request, answer, metadata, seconds) for each in self._peers.others()
+        ]
+        try:
+            gathered, *parts = await asyncio.gather(method(request, context), *asked)
+        except PassedFailure as failure:
+            if failure.failure in (Failure.NOT_BEGUN, Failure.GONE):
+                raise _Moving(failure.text) from None
+            await abort(context, failure)
+            raise
+        for part in parts:
+            gathered.MergeFrom(part)
+        if self._peers.generation != generation:
+            raise _Moving("jobs have moved between job managers meanwhile")
+        return gathered
 
     def _anywhere(
         self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
@@ -203,6 +224,10 @@ class Passing:
                 raise
 
         return call
+
+
+class _Moving(Unavailable):
+    """Jobs move: what is asked of all owners is asked again."""
 
 
 class _Search:

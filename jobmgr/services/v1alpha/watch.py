@@ -17,6 +17,7 @@ from peloton.errors import InvalidArgument, NotFound, PermissionDenied
 from peloton.identity.principal import current
 from peloton.model.ids import JobId
 from peloton.rpc.pages import parts_of
+from peloton.rpc.peers import passed
 from peloton.rpc.server import serialized
 from peloton.wire.v1alpha.pod_status import pod_name
 
@@ -46,8 +47,14 @@ class WatchService(watch_svc_pb2_grpc.WatchServiceServicer):
         watch = self._watches.open(filter_, request.start_revision, mine)
         context.add_done_callback(lambda _: self._watches.remove(watch))
         try:
-            yield pb.WatchResponse(watch_id=watch.id, revision=self._watches.revision)
-            missing = await self._missing(filter_)
+            yield pb.WatchResponse(
+                watch_id=watch.id,
+                revision=self._watches.revision,
+                shards=self._watches.claim,
+                generation=self._watches.generation,
+            )
+            # Where it is passed on, the instance that was called tells it.
+            missing = None if passed(context.invocation_metadata()) else await self._missing(filter_)
             if missing is not None:
                 for part in parts_of(missing):
                     yield part

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import grpc
 
@@ -25,12 +26,14 @@ from peloton.errors import NotFound, PelotonError, Refused, ResourceExhausted
 from peloton.model.workflow import WorkflowStatus
 from peloton.rpc.pages import parts_of
 from peloton.rpc.watchqueue import MAX_WATCHES, WatchQueue
+from peloton.sharding.claims import claim_of
 
 GATHER_SECONDS = 0.2
 """Time from a change to the message, in which further changes join it."""
 MESSAGES_PER_SECOND = 2000
 """To all watchers together: where there are many, each gets fewer messages with more changes."""
 NANOSECONDS_PER_MICROSECOND = 1000
+WRITTEN_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
@@ -68,6 +71,12 @@ class Watches:
         """Of the pools; read before each message where a watch may not see all jobs."""
         # Later leaders begin above it, unless more than a million messages are sent in a second.
         self._revision = clock.wall() // NANOSECONDS_PER_MICROSECOND
+        self._terms: dict[int, int] | None = None
+        """Of the shards that this instance owns, where it shares the work."""
+        self._generation = 0
+        """Of the table of shards, as it was seen."""
+        self._said: tuple[str | None, int] = None, 0
+        """What was last told of them."""
 
     @property
     def count(self) -> int:
@@ -83,6 +92,70 @@ class Watches:
     def revision(self) -> int:
         """The revision of the last message."""
         return self._revision
+
+    # --- shards, where job managers share the work ---
+
+    def share(self) -> None:
+        """Let each watch tell which shards are owned here, from its first message on."""
+        self._terms = {}
+
+    @property
+    def claim(self) -> str | None:
+        """What is owned here now; None where one job manager owns all jobs."""
+        return None if self._terms is None else claim_of(self._terms)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the table of shards that was seen; 0 where one job manager owns all jobs."""
+        return self._generation
+
+    def saw(self, generation: int) -> None:
+        """Tell that a table of shards was seen. Shards that others own in it were drained here before."""
+        if self._terms is not None:
+            self._generation = max(self._generation, generation)
+            self._tell()
+
+    def began(self, shard: int, term: int) -> None:
+        """Tell that a shard is owned, before any change of it."""
+        if self._terms is not None:
+            self._terms[shard] = term
+            self._generation = max(self._generation, term)
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    async def drained(self, shard: int) -> None:
+        """Send what has changed, and tell that a shard is not owned from then on."""
+        if self._terms is None or shard not in self._terms:
+            return
+        await self._read_paths()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._flush()
+        del self._terms[shard]
+        self._tell()
+
+    async def written(self) -> None:
+        """Wait until all that was told is written to the watchers, a moment at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WRITTEN_SECONDS):
+                for watch in list(self._watches.values()):
+                    await watch.written()
+
+    def dropped(self, shard: int) -> None:
+        """End all watches where a shard is lost: what was stored of it may not be known here."""
+        if self._terms is not None and self._terms.pop(shard, None) is not None:
+            self._finish_all(grpc.StatusCode.UNAVAILABLE, "this job manager has lost jobs: watch again")
+
+    def _tell(self) -> None:
+        said = self.claim, self._generation
+        if said[0] is None or said == self._said:
+            return
+        self._said = said
+        message = pb.WatchResponse(shards=said[0], generation=said[1]).SerializeToString()
+        for watch in list(self._watches.values()):
+            if not watch.put(message):
+                self.remove(watch)
+
+    # --- watches ---
 
     def open(self, filter_: Filter, start_revision: int, reach: Reach = ALL_JOBS) -> Watch:
         """Begin a watch of the jobs that are in `reach`; `paths` are fresh where these are not all.
@@ -163,6 +236,13 @@ class Watches:
     async def _flush_limited(self) -> None:
         """Send what is gathered, by the pools as they are then."""
         await asyncio.sleep(self.interval)
+        await self._read_paths()
+        self._flush()
+
+    async def _read_paths(self) -> None:
+        """Read the paths of the pools where a watch needs them. It ends where they are not known."""
+        if all(watch.reach.all for watch in self._watches.values()):
+            return
         try:
             self.paths = await paths_of_pools(self._engine)
         except PelotonError as error:
@@ -170,10 +250,10 @@ class Watches:
             for watch in [watch for watch in self._watches.values() if not watch.reach.all]:
                 watch.finish(grpc.StatusCode.UNAVAILABLE, f"the pools are not known: {error}; watch again")
                 self.remove(watch)
-        self._flush()
 
     def _flush(self) -> None:
         """Send what was gathered."""
+        self._tell()
         self._timer = None
         changes, self._changes = self._changes, self._none()
         self._revision += 1

@@ -205,15 +205,23 @@ class House:
         self.instances: list[Instance] = []
 
     async def instance(self, name: str) -> Instance:
-        """Add an instance. The first one leads, and so assigns."""
-        store = await open_sqlite(SqliteSettings(path=self.folder / "store.db"))
-        leads = None if self.instances else 1
-        if leads:
-            await store.begin_term(Role.JOBMGR.value, leads)
-        made = Instance(self, name, store)
-        self.instances.append(made)
-        await made.start(self.world, leads)
+        """Add an instance that owns shards. The first one leads, and so assigns."""
+        made = await self.add(name)
+        await self.start(made)
         return made
+
+    async def add(self, name: str) -> Instance:
+        """Add an instance that is to be started."""
+        made = Instance(self, name, await open_sqlite(SqliteSettings(path=self.folder / "store.db")))
+        self.instances.append(made)
+        return made
+
+    async def start(self, instance: Instance) -> None:
+        """Let an instance own shards. The first one leads."""
+        leads = 1 if instance is self.instances[0] else None
+        if leads:
+            await instance.store.begin_term(Role.JOBMGR.value, leads)
+        await instance.start(self.world, leads)
 
     async def settled(self, *shares: tuple[Instance, int]) -> None:
         """Wait until instances have these numbers of shards open, in all 64."""

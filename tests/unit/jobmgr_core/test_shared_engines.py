@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from jobmgr.engine.workflows import Workflows
+from jobmgr.services.v1alpha.watch_filters import PodFilter
+from jobmgr.services.v1alpha.watch_merge import Merge, Owned
+from jobmgr.services.v1alpha.watches import Watches
 from mesos.v1 import mesos_pb2
+from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.watch import watch_pb2
+from peloton.api.v1alpha.watch.svc import watch_svc_pb2 as pb
+from peloton.clock import SystemClock
 from peloton.errors import Unavailable
 from peloton.membership.interface import Role
 from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import JobState, TaskState
+from peloton.sharding.claims import terms_of
 from tests.unit.jobmgr_core.sharing import House, Instance, job_in
 from tests.unit.jobmgr_core.specs import spec
 from tests.unit.jobmgr_core.world import runs_on, until
@@ -178,3 +187,73 @@ async def test_an_owner_that_the_store_fences_goes_on_with_the_others(house: Hou
     assert await other.store.jobs.runtime(job) == before
     assert all(not task.done() for task in asyncio.all_tasks() if task.get_name() == "lanes")
     await until(lambda: len(one.shards.open) + len(other.shards.open) == SHARDS, "all are owned again", 30)
+
+
+class Watched:
+    """A watch of one instance, whose messages are kept."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.watches = Watches(instance.engine, Workflows(instance.engine).status, SystemClock(), gather=0.01)
+        self.watches.share()
+        instance.work.followers = (self.watches,)
+        self.first = self.owned()
+        self.watch = self.watches.open(PodFilter(watch_pb2.PodFilter()), 0)
+        self.messages: list[pb.WatchResponse] = []
+        self._reading = asyncio.create_task(self._read())
+        self._telling = asyncio.create_task(self._tell(instance))
+
+    def owned(self) -> Owned:
+        return Owned(terms_of(self.watches.claim or ""), self.watches.generation)
+
+    async def _read(self) -> None:
+        async for each in self.watch.items():
+            self.messages.append(pb.WatchResponse.FromString(each))
+
+    async def _tell(self, instance: Instance) -> None:
+        while True:
+            self.watches.saw(instance.registry.seen().table.generation)
+            await instance.registry.changed()
+
+    async def close(self) -> None:
+        for task in (self._reading, self._telling):
+            task.cancel()
+        await asyncio.gather(self._reading, self._telling, return_exceptions=True)
+
+
+async def test_streams_of_owners_tell_all_that_happens_while_one_joins_and_leaves(house: House) -> None:
+    """Read one after the other, the later owner's first: what comes late of the earlier one is old."""
+    house.world.behaviour = runs_on
+    one = await house.add("a")
+    watched = {"a": Watched(one)}
+    await house.start(one)
+    await house.settled((one, SHARDS))
+    await create(house)
+    other = await house.add("b")
+    watched["b"] = Watched(other)
+    await house.start(other)
+    await house.settled((one, HALF), (other, HALF))
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    leaving = asyncio.create_task(other.owner.leave())
+    end_all(house)
+    await leaving
+    await house.settled((one, SHARDS), (other, 0))
+    await check(house)
+    merge, told = Merge(), dict[str, pod_pb2.PodState.ValueType]()
+    for name, each in watched.items():
+        merge.joined(name, each.first)
+    merge.begin()
+    newest = one.registry.seen().table.generation
+    await until(lambda: all(each.owned().generation == newest for each in watched.values()), "all is seen")
+    await until(lambda: not any(each.watch._queued for each in watched.values()), "all is read")
+    for name in ("b", "a"):
+        for message in watched[name].messages:
+            if message.HasField("shards"):
+                merge.owns(name, Owned(terms_of(message.shards), message.generation))
+            told.update(
+                (pod.pod_name.value, pod.status.state)
+                for pod in message.pods
+                if merge.tells(name, pod.pod_name.value[:36], pod.pod_name.value)
+            )
+    for each in watched.values():
+        await each.close()
+    assert told == {f"{job}-{at}": pod_pb2.POD_STATE_SUCCEEDED for job in JOBS for at in range(TASKS)}

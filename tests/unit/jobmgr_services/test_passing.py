@@ -262,11 +262,32 @@ async def test_lists_of_all_are_put_together(two: tuple[Instance, Instance]) -> 
         assert {job.value for job in answer.ids} == {"a", "b"}
 
 
-async def test_a_list_without_those_of_one_who_is_gone_is_no_answer(two: tuple[Instance, Instance]) -> None:
+async def test_a_list_without_those_of_one_who_is_gone_is_no_answer(
+    two: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "LONGEST_SECONDS", 0.3)
     a, _ = two
     a.registry.owners[OTHERS] = "c"
     with pytest.raises(grpc.aio.AioRpcError, match="gone"):
         await a.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+
+
+async def test_a_list_is_asked_for_again_where_jobs_have_moved_meanwhile(
+    two: tuple[Instance, Instance],
+) -> None:
+    a, b = two
+    a.registry.owners[OTHERS] = "c"
+    asked = asyncio.ensure_future(_active(a))
+    await asyncio.sleep(0.05)
+    assert not asked.done()
+    a.registry.give(OTHERS, "b", 2)
+    assert await asked == {"a", "b"}
+    assert len(b.jobs.calls) == 1
+
+
+async def _active(instance: Instance) -> set[str]:
+    answer = await instance.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+    return {job.value for job in answer.ids}
 
 
 class Call:

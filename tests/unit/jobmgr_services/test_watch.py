@@ -25,6 +25,7 @@ from peloton.api.v1alpha.watch.svc import watch_svc_pb2_grpc
 from peloton.clock import SystemClock
 from peloton.model.ids import task_id
 from peloton.model.lockdown import Component
+from peloton.model.shard import shard_of
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions
 from peloton.rpc import watchqueue
@@ -299,6 +300,50 @@ async def test_watches_end_with_leadership(watching: Watching) -> None:
     watching.watches.close()
     with status(grpc.StatusCode.UNAVAILABLE, "no longer leads"):
         await the_end(call)
+
+
+# --- where job managers share the work ---
+
+
+async def test_a_watch_tells_what_is_owned_before_and_after_the_changes(watching: Watching) -> None:
+    watches, shard = watching.watches, shard_of(JOB)
+    watches.share()
+    watches.began(shard, 7)
+    watch = watches.open(hub_filter(), 0)
+    call, first = await watching.begin(pod_filter=pods())
+    assert (first.shards, first.generation) == (f"7:{shard}", 7)
+    await watching.engine.create_job(JOB, spec(1))
+    await read_until(call, runs(task_id(JOB, 0)))
+    watches._changes.delete(JOB)
+    watches._schedule()
+    await watches.drained(shard)
+    watches.saw(8)
+    told = [pb.WatchResponse.FromString(each) for each in watch._queued]
+    assert [(each.shards, each.generation) for each in told[-2:]] == [("", 7), ("", 8)]
+    assert all(each.HasField("shards") for each in told[-2:])
+    assert [pod.value for pod in told[-3].pods_not_found] == [task_id(JOB, 0)], "what was gathered goes first"
+
+
+async def test_a_shard_that_is_lost_ends_the_watches_and_one_that_was_given_up_does_not(
+    watching: Watching,
+) -> None:
+    watches = watching.watches
+    watches.share()
+    watches.began(1, 7)
+    watches.began(2, 7)
+    call, _ = await watching.begin(pod_filter=pods())
+    await watches.drained(1)
+    watches.dropped(1)
+    assert watches.count == 1
+    watches.dropped(2)
+    with status(grpc.StatusCode.UNAVAILABLE, "this job manager has lost jobs: watch again"):
+        await the_end(call)
+
+
+async def test_one_who_has_all_jobs_tells_no_shards(watching: Watching) -> None:
+    watching.watches.began(1, 7)
+    _, first = await watching.begin(pod_filter=pods())
+    assert not first.HasField("shards")
 
 
 async def test_a_thousand_watchers_are_served_and_one_more_is_refused(watching: Watching) -> None:
