@@ -111,6 +111,8 @@ def task_info(
         raise TypeError(f"{launch.mesos_task_id}: not a v0 TaskConfig: {type(config).__name__}")
     if config.podTemplate:
         raise InvalidArgument("podTemplate", "a template", "allowed: Mesos has no pods")
+    if config.HasField("foreignPod"):
+        raise InvalidArgument("foreignPod", "a pod", "allowed: it is bound on its own cluster of Kubernetes")
     info = mesos_pb2.TaskInfo(name=run.job_id)
     info.task_id.value = launch.mesos_task_id
     info.agent_id.value = agent_id

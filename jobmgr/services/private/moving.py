@@ -185,6 +185,8 @@ def _check_movable(job: JobView) -> None:
         raise Refused(f"job {spec.name} is stopped, or is being stopped")
     if spec.type is JobType.DAEMON:
         raise Refused(f"job {spec.name} is a daemon: it runs on each host that its constraint allows")
+    if spec.task(0).pod is not None:
+        raise Refused(f"job {spec.name} stands for a pod that is on its cluster: make another pod elsewhere")
     if any(task.stateful for task in (spec.default, *spec.overrides.values())):
         raise Refused(f"job {spec.name} has volumes, which stay on their hosts")
 

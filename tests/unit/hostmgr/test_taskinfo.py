@@ -237,3 +237,10 @@ def test_labels_of_the_system_are_passed_on() -> None:
     keys = [label.key for label in info(wanted).labels.labels]
     passed_on = ["team", "peloton.job_name", "peloton.members_file"]
     assert keys == [*passed_on, "peloton.job_id", "peloton.instance_id", "peloton.task_id"]
+
+
+def test_a_pod_of_somebody_else_is_no_task_of_mesos() -> None:
+    wanted = config()
+    wanted.foreignPod.name = "web"
+    with pytest.raises(InvalidArgument, match="foreignPod"):
+        info(wanted)

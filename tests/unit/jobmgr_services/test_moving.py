@@ -13,8 +13,11 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.model.destination import Destination
+from peloton.model.foreign_pod import ForeignPod
+from peloton.model.resources import Resources
 from peloton.private.hostmgr.matching import matching_pb2
 from peloton.private.jobmgr.moving import moving_pb2, moving_pb2_grpc
+from peloton.wire.foreign_pods import job_config_of
 from peloton.wire.job import job_spec
 from peloton.wire.moves import moved_config
 from peloton.wire.payload import job_config
@@ -163,6 +166,14 @@ async def test_jobs_that_are_bound_to_hosts_are_refused(real: Served, text: str,
     answer = await real.jobs.Create(job_pb2.CreateRequest(id=job_id(), config=spec))
     assert not answer.HasField("error"), answer
     with status(grpc.StatusCode.FAILED_PRECONDITION, told):
+        await move(real, cluster="east")
+
+
+async def test_the_job_of_a_pod_stays_where_the_pod_is(real: Served) -> None:
+    hosts(real, "east/h2")
+    pod = ForeignPod("team", "web", JOB, resources=Resources.of(cpu=1, memory=64))
+    await real.engine.create_job(JOB, job_spec(job_config_of([pod], "pool", "west", 0), 1))
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "stands for a pod that is on its cluster"):
         await move(real, cluster="east")
 
 
