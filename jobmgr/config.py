@@ -120,8 +120,9 @@ class JobmgrSettings(DaemonSettings):
     some ten series."""
     shared: bool = False
     """Whether all job managers that run share the work: each owns a part of the jobs, and answers all calls.
-    Otherwise one leads and does all of it. Set it for all job managers or for none. It needs
-    `storage.kind` sqlite so far. With `tls.client_certificates`, where `auth.config_file` names certificates,
+    Otherwise one leads and does all of it. Set it for all job managers or for none. With `storage.kind`
+    cassandra each query or list of jobs reads all jobs of the store, so far. With `tls.client_certificates`,
+    where `auth.config_file` names certificates,
     those of the job managers are among them (`daemon: jobmgr`)."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
     """Logged, and of no effect: every job manager runs jobs of all types."""
@@ -135,15 +136,6 @@ class JobmgrSettings(DaemonSettings):
             raise ValueError(
                 "task_access: tls.client_certificates is true, and tasks have no certificate to call with: "
                 "certificate_file and key_file are needed"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _can_share(self) -> Self:
-        if self.shared and self.storage.kind != "sqlite":
-            raise ValueError(
-                f"shared is true, and storage.kind is {self.storage.kind}: job managers share the work with "
-                "sqlite only, so far"
             )
         return self
 

@@ -4,10 +4,10 @@ Cassandra has no index that finds by parts of names, keywords and labels, sorts 
 results. So queries run over a copy of the jobs in SQLite, with the tables and statements of `storage.sqlite`
 (`storage.jobindex.index_db`).
 
-Only a handle with a term changes jobs. It reads all jobs once, when its term begins, and then applies its own
-changes: a query costs one read of the term and the time of SQLite. After a change with an unknown outcome,
-the job is read again before the next query. A handle without a current term copies all jobs for each query,
-which takes some 10 s for 100,000 jobs.
+Only a handle with a term changes jobs. A leader's reads all jobs once, when its term begins, and then applies
+its own changes: a query costs one read of the term and the time of SQLite. After a change with an unknown
+outcome, the job is read again before the next query. A handle without a leader's current term copies all jobs
+for each query, which takes some 10 s for 100,000 jobs. So does one with shards: others change jobs, too.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class JobIndex:
         await then()
 
     async def _leading(self) -> bool:
-        if not self._terms.held:
+        if not self._terms.leads:
             return False
         try:
             await self._terms.check()

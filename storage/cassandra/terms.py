@@ -43,6 +43,11 @@ class Terms:
         """Return whether the handle has a term."""
         return self._term is not None or self._shards is not None
 
+    @property
+    def leads(self) -> bool:
+        """Return whether the handle has a leader's term, and not those of some shards only."""
+        return self._term is not None
+
     def number(self, job_id: JobId) -> int:
         """Return the number of the term in which a job is written, 0 without one."""
         if self._shards is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peloton.errors import Fenced
+from peloton.model.job import JobQuery
 from peloton.model.shard import SHARDS, shard_of
 from tests.contract.storage.conftest import Opener
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
@@ -98,3 +99,17 @@ async def test_the_leaders_term_counts_for_what_is_no_jobs(open_handle: Opener) 
     with pytest.raises(Fenced):
         await leader.pools.write(pool())
     await owner.jobs.delete(mine)
+
+
+async def test_who_has_some_shards_finds_the_jobs_of_all(open_handle: Opener) -> None:
+    """Each writes its own, and none is told what the others write."""
+    one, other = await open_handle(), await open_handle()
+    await one.begin_shards(ROLE, {MINE: 21})
+    await other.begin_shards(ROLE, {ANOTHERS: 21})
+    query = JobQuery(exact_name="of some shards")
+    for handle in (one, other):
+        assert not (await handle.jobs.query(query)).jobs
+    await one.jobs.create(JOB, spec(name="of some shards"), job_runtime())
+    await other.jobs.create(OTHER, spec(name="of some shards"), job_runtime())
+    for handle in (one, other):
+        assert {job.job_id for job in (await handle.jobs.query(query)).jobs} == {JOB, OTHER}
