@@ -241,7 +241,10 @@ class Launcher:
                 log.warning("launch on %s: %s", launch.hostname, error)
             await delays.wait()
             if not all(self._holds(run.job_id) for run in launch.runs):
-                break  # the next owner finds out what became of its runs, as this one does of the others
+                # The next owner finds out what became of its runs, as this one does of the others.
+                # A call that is still under way finds no claim.
+                self._release(launch)
+                break
         return LaunchUncertain(launch.runs)
 
     async def _with_secrets(self, launch: Launch, secrets: SecretFiles) -> Launch:

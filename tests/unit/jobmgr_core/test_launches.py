@@ -164,10 +164,18 @@ class NoSecrets:
 class OneLaunch(Launcher):
     """Of one run."""
 
-    def __init__(self, hostmgr: Launches) -> None:
+    def __init__(self, hostmgr: Launches, holds: bool = True) -> None:
         self._outcome: asyncio.Future[ev.Event] = asyncio.get_running_loop().create_future()
-        labels = SystemLabels(no_pools)
-        super().__init__(hostmgr, lambda job_id: None, self._outcome.set_result, Queue(), labels, NoSecrets())
+        self.released: Queue[ins.Release] = Queue()
+        super().__init__(
+            hostmgr,
+            lambda job_id: None,
+            self._outcome.set_result,
+            self.released,
+            SystemLabels(no_pools),
+            NoSecrets(),
+            holds=lambda job_id: holds,
+        )
 
     def _task(self, run: Run, secrets: SecretFiles) -> LaunchedTask:
         runtime = TaskRuntime(TaskState.PENDING, TaskState.SUCCEEDED, 1, 1, 1, 1)
@@ -223,6 +231,17 @@ async def test_a_launch_that_hostmgr_fails_repeatedly_is_reconciled(
     hostmgr = Away(monkeypatch, 1000, RemoteFailure("hostmgr LaunchTasks: INTERNAL"))
     assert await OneLaunch(hostmgr).outcome() == ev.LaunchUncertain((Run(JOB, 0, 1),))
     assert hostmgr.calls == MAX_CALL_FAILURES
+
+
+async def test_the_claim_of_a_launch_that_is_given_up_with_its_shard_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """hostmgr may never have got the call, and would keep the host claimed for minutes."""
+    hostmgr = Away(monkeypatch, 1000, Unavailable("this instance owns no shards now"))
+    given_up = OneLaunch(hostmgr, holds=False)
+    assert await given_up.outcome() == ev.LaunchUncertain((Run(JOB, 0, 1),))
+    assert hostmgr.calls == 1
+    assert await given_up.released.take(1) == [ins.Release("host", "agent", "offer")]
 
 
 def with_secret(of: JobSpec) -> JobSpec:
