@@ -93,7 +93,7 @@ def decide(
             told += _incomplete(group)
         else:
             create.append(NewJob(job_id, pools[group[0].pool], group))
-            told += _queued(group, job_id)
+            told += (_queued(pod, job_id, len(group)) for pod in group)
     return PodDecisions(tuple(create), tuple(_stops(pods, jobs)), tuple(told))
 
 
@@ -146,17 +146,20 @@ def _incomplete(group: Sequence[ForeignPod]) -> Iterator[Told]:
     return (Told(pod.uid, WAITING, f"{text}: it is queued when all are") for pod in group)
 
 
-def _queued(group: Sequence[ForeignPod], job_id: JobId) -> Iterator[Told]:
-    first = group[0]
-    gang = f", with {plural(len(group), 'pod')} of gang {first.gang}" if first.gang else ""
-    return (Told(pod.uid, QUEUED, f"queued in pool {pod.pool} as job {job_id}{gang}") for pod in group)
+def _queued(pod: ForeignPod, job_id: JobId, members: int) -> Told:
+    gang = f", with {plural(members, 'pod')} of gang {pod.gang}" if pod.gang else ""
+    return Told(pod.uid, QUEUED, f"queued in pool {pod.pool} as job {job_id}{gang}")
 
 
 def _reasons(pods: Mapping[str, ForeignPod], jobs: Iterable[PodJob]) -> Iterator[Told]:
-    """Yield why pods wait in their queues."""
+    """Yield where pods are queued, and why they wait there. An earlier leader may not have told it."""
     for job in jobs:
         for task in job.tasks:
-            if task.waits and task.reason and task.uid in pods:
+            pod = pods.get(task.uid)
+            if pod is None or not pod.waits or not task.waits or job.ending:
+                continue
+            yield _queued(pod, job.job_id, len(job.tasks))
+            if task.reason:
                 yield Told(task.uid, WAITING, task.reason)
 
 

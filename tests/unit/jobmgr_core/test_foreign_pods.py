@@ -7,16 +7,29 @@ from typing import Any
 
 import pytest
 
+import jobmgr.drivers.foreign_pods as driver
 from jobmgr.core.foreign.decide import NewJob, PodDecisions, PodJob, PodTask, Stop, decide
+from jobmgr.core.state import events as ev
+from jobmgr.core.state import instructions as ins
 from jobmgr.core.task.retry import EndCause, runs_again
+from jobmgr.engine.engine import Engine
 from peloton.errors import InvalidArgument
-from peloton.model.foreign_pod import ForeignPod, PodRef, Told, gang_job_id, may_be_of
-from peloton.model.ids import is_uuid
+from peloton.model.foreign_pod import ForeignPod, PodChanges, PodRef, Told, gang_job_id, may_be_of
+from peloton.model.ids import Run, is_uuid
+from peloton.model.job import JobSpec
+from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
+from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskSpec
-from peloton.wire.foreign_pods import job_config_of
+from peloton.private.hostmgr.foreign import foreign_pb2
+from peloton.wire.foreign_pods import changes_to, job_config_of, told_from
 from peloton.wire.job import job_spec
 from peloton.wire.validation.job import validated
+from storage.interface import Store
+from tests.unit.jobmgr_core.specs import JOB
+from tests.unit.jobmgr_core.steps import next_leader
+from tests.unit.jobmgr_core.test_preemption import WHY, running
+from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 POOLS = {"/team/batch": "pool-1", "/other": "pool-2"}
 UID = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
@@ -59,7 +72,8 @@ def test_a_pod_that_has_a_job_gets_no_second_one() -> None:
     found = decided(pod(), jobs=(job_of(new, reason="pool /team/batch has no room"),))
     assert found.create == ()
     assert found.stop == ()
-    assert told(found) == [("Waiting", "pool /team/batch has no room")]
+    queued = ("Queued", f"queued in pool /team/batch as job {uid(0)}")
+    assert told(found) == [queued, ("Waiting", "pool /team/batch has no room")]
 
 
 def test_a_pod_whose_job_has_ended_is_not_queued_again() -> None:
@@ -169,3 +183,107 @@ def test_nobody_else_makes_a_job_of_a_pod() -> None:
 def test_a_pod_that_was_bound_is_never_run_again(cause: EndCause) -> None:
     spec = TaskSpec(pod=PodRef("", "team", "p", UID), max_failures=100)
     assert runs_again(cause, 1, spec) is (cause is EndCause.NOT_STARTED)
+
+
+def foreign_job() -> JobSpec:
+    return job_spec(job_config_of([pod()], "pool-1", "", 7), 1)
+
+
+@pytest.mark.parametrize("event", [ev.Preempted([(Run(JOB, 0, 1), WHY)]), ev.Draining([Run(JOB, 0, 1)])])
+def test_a_pod_that_makes_room_is_killed_and_not_run_again(event: ev.Event) -> None:
+    time = running(foreign_job())
+    assert list(time.run_cycle(event)) == [ins.Kill((Run(JOB, 0, 1),))]
+    job = time.core.active.jobs[JOB].job
+    time.say(TaskState.KILLED)
+    [task] = job.tasks
+    assert (task.state, task.run) == (TaskState.KILLED, 1)
+    assert job.runtime.state is JobState.KILLED
+
+
+@pytest.mark.parametrize("end", [TaskState.KILLED, TaskState.LOST, TaskState.FAILED, TaskState.SUCCEEDED])
+def test_a_pod_that_ends_ends_its_job(end: TaskState) -> None:
+    time = running(foreign_job())
+    job = time.core.active.jobs[JOB].job
+    assert not [each for each in time.say(end) if isinstance(each, ins.Enqueue)]
+    assert (job.tasks[0].state, job.tasks[0].run) == (end, 1)
+    assert job.runtime.state.terminal
+
+
+class PodWorld(World):
+    """A world in which others make pods."""
+
+    def __init__(self) -> None:
+        super().__init__(runs_on)
+        self.hold = True
+        self.pods: dict[str, ForeignPod] = {}
+        self.told: list[Told] = []
+
+    async def WaitForPods(self, request: foreign_pb2.WaitForPodsRequest) -> foreign_pb2.WaitForPodsResponse:
+        return changes_to(PodChanges("s", 1, True, tuple(self.pods.values())))
+
+    async def TellOwners(self, request: foreign_pb2.TellOwnersRequest) -> foreign_pb2.TellOwnersResponse:
+        self.told += told_from(request)
+        return foreign_pb2.TellOwnersResponse()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def world(store: Store, quick: None) -> PodWorld:
+    await store.pools.write(PoolConfig("root", "root", ""))
+    await store.pools.write(PoolConfig("team", "team", "root"))
+    await store.pools.write(PoolConfig("pool-1", "batch", "team"))
+    return PodWorld()
+
+
+def pod_of(engine: Engine, job_id: str) -> PodRef | None:
+    job = engine.job(job_id)
+    return None if job is None else job.spec.task(0).pod
+
+
+async def test_each_leader_has_one_job_for_a_pod(store: Store, world: PodWorld) -> None:
+    world.pods[uid(0)] = pod()
+    for _ in range(2):
+        engine = await next_leader(store)
+        async with Running(engine, world):
+            await until(lambda engine=engine: pod_of(engine, uid(0)), "it has a job")  # type: ignore[misc]
+            assert pod_of(engine, uid(0)) == PodRef("", "team", "p0", uid(0))
+            await until(lambda: uid(0) in {each.uid for each in world.told}, "its owner is told")
+            assert len(await store.jobs.active()) == 1
+        world.told.clear()
+
+
+async def test_the_job_goes_with_the_pod_that_waits(store: Store, world: PodWorld) -> None:
+    world.pods[uid(0)] = pod()
+    engine = await next_leader(store)
+    async with Running(engine, world):
+        await until(lambda: engine.job(uid(0)) is not None, "it has a job")
+        world.pods.clear()
+        await until(lambda: engine.job(uid(0)) is None, "the job has ended")
+    assert (await store.jobs.runtime(uid(0))).state is JobState.KILLED
+
+
+async def test_a_job_that_somebody_stops_leaves_its_pod_and_says_so(store: Store, world: PodWorld) -> None:
+    world.pods[uid(0)] = pod()
+    engine = await next_leader(store)
+    async with Running(engine, world):
+        await until(lambda: engine.job(uid(0)) is not None, "it has a job")
+        await engine.stop(uid(0), None)
+        await until(lambda: "NotQueued" in {each.reason for each in world.told}, "its owner is told")
+    assert "has ended: delete the pod" in next(e.message for e in world.told if e.reason == "NotQueued")
+
+
+async def test_pods_of_a_pool_that_is_none_wait_for_it(store: Store, world: PodWorld) -> None:
+    world.pods[uid(0)] = pod(pool="/team/new")
+    engine = await next_leader(store)
+    async with Running(engine, world):
+        await until(lambda: world.told, "its owner is told")
+        assert (
+            "there is no pool '/team/new' that takes tasks: those that do are /team/batch"
+            in world.told[0].message
+        )
+        await store.pools.write(PoolConfig("pool-3", "new", "team"))
+        await until(lambda: engine.job(uid(0)) is not None, "it is queued once the pool is there")
