@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_THRESHOLDS = (100_000, 20, 100)
+_THRESHOLDS = (500_000, 20, 100)
 """New objects, collections of young ones and of middle-aged ones (`gc.set_threshold`)."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from peloton.fast_init import fast_init
 from peloton.model.dependency import Dependency
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobSpec, Sla
@@ -72,6 +73,9 @@ class SimJob:
             depends_on=self.depends_on,
             schedule=self.schedule,
         )
+
+
+fast_init(SimJob)
 
 
 def job_id_of(number: int) -> JobId:

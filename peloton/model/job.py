@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from peloton.fast_init import fast_init
 from peloton.model.constraint import Label
 from peloton.model.dependency import Dependency
 from peloton.model.ids import JobId, PoolId
@@ -140,6 +141,9 @@ class JobSpec:
         return size if instance < size else 1
 
 
+fast_init(JobSpec)
+
+
 @dataclass(frozen=True, slots=True)
 class CrashLoop:
     """Instances of a service that failed and wait, throttled, before their next run."""
@@ -235,6 +239,9 @@ class JobRuntime:
     def schedule_state(self) -> ScheduleState:
         """How far the schedule is: times before the job was created are none of it."""
         return self.schedule or ScheduleState(seen=self.creation_time // _NANOSECONDS)
+
+
+fast_init(JobRuntime)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,9 @@ class TaskSpec:
         return next((port for port in ports if port.value == 0), ports[0] if ports else None)
 
 
+fast_init(TaskSpec)
+
+
 @dataclass(frozen=True, slots=True)
 class Termination:
     """How a run ended."""

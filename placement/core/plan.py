@@ -14,9 +14,9 @@ from placement.core.groups import Group, Wants, in_order
 from placement.core.labels import about_tasks
 from placement.core.model import NO_TASKS, Gang, Host, HostPlacement, Missing, Task, TasksOnHosts
 from placement.core.placer import Placer
-from placement.core.policy import DEFAULT, Policy, Scorer
+from placement.core.policy import DEFAULT, Desired, Policy, Scorer
 from placement.core.refusals import HostRefusals, refusal
-from placement.core.table import HostTable
+from placement.core.table import HostTable, capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,8 @@ def plan(
     """
     if not hosts:
         return Plan(gangs, (), {gang: gang.shape for gang in gangs}, lambda gang, task: _NO_HOSTS)
+    if len(hosts) == 1 and (placement := _alone(gangs, hosts[0], policy)) is not None:
+        return Plan(gangs, (placement,), {}, lambda gang, task: _NO_HOSTS)
     table = HostTable(hosts, tasks_on_hosts, policy.scorer is Scorer.BEST_FIT)
     for tree in {needs.host_class.tree for gang in gangs for needs, _ in gang.shape}:
         table.labels.count(about_tasks(tree))
@@ -98,6 +100,27 @@ def plan(
         return refusal(placer.filters, wants.of(gang, task), gang)
 
     return Plan(gangs, tuple(table.placements()), missing, why)
+
+
+def _alone(gangs: Sequence[Gang], host: Host, policy: Policy) -> HostPlacement | None:
+    """Return the placement of the only task on the only host, which was claimed for it; None: see further.
+
+    Most often there is nothing to choose. Where anything but amounts counts, the tables decide.
+    """
+    if len(gangs) != 1 or len(gangs[0].tasks) > 1:
+        return None
+    task = gangs[0].tasks[0]
+    needs = task.needs
+    if (
+        task.labels
+        or needs.ports
+        or needs.host_class.tree is not None
+        or host.host_class != needs.host_class
+        or policy.desired is not Desired.ANY
+        or policy.scorer is Scorer.PLUGGED_IN
+    ):
+        return None
+    return HostPlacement(host, (task,), ()) if capacity(host, needs) > 0 else None
 
 
 def _place(group: Group, placer: Placer, missing: dict[Gang, Missing]) -> bool:

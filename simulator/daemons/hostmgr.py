@@ -29,13 +29,15 @@ from peloton.model.shortage import Shortage
 from peloton.model.task import Launch
 from simulator.daemons.hostmgr_answers import Capacity, Found, FreeHost, Reserved
 from simulator.daemons.hostmgr_reservations import PLAN_SECONDS, SAME_SECONDS, Reservations
-from simulator.daemons.hostmgr_stream import StatusStream
+from simulator.daemons.hostmgr_stream import Follower, StatusStream, Take
 from simulator.world.kernel import Life, Timer
 from simulator.world.network import LATER, Caller, Reply
 from simulator.world.universe import Universe
 
 ROLE = "hostmgr"
 EXPIRE_SECONDS = 1.0
+UNUSED_SECONDS = 60.0
+"""The same where nothing fails and nothing is reserved: then each claim is used or released."""
 RECONCILE_SECONDS = 0.5
 AGENTS_SECONDS = 10.0
 CLIENTS = ("jobmgr", "resmgr")
@@ -68,7 +70,8 @@ class Hostmgr:
         self.core = Term(table, limits, universe.framework_id)
         self.sight = ClusterSight(self.core.hosts, self.core.reconciler)
         self.stream = StatusStream(universe, life, term, self.core, lambda: self._cluster.connected(self))
-        self._ids: Iterator[str] = (f"claim-{term}-{number}" for number in count(1))
+        # No generator expression: compiled, one without an end would be a list without an end.
+        self._ids: Iterator[str] = map(f"claim-{term}-{{}}".format, count(1))
         self._reservations = Reservations(universe, life, self.core, self._ids, self._host)
         self._terms: dict[str, int] = {}
         """The newest term of each role that has called."""
@@ -153,6 +156,11 @@ class Hostmgr:
         self._expires_at = when
         self._expiry = self._kernel.after(seconds, self.life, self._expire)
 
+    @property
+    def _expire_seconds(self) -> float:
+        unused = self._universe.quiet and not len(self.core.reservations)
+        return UNUSED_SECONDS if unused else EXPIRE_SECONDS
+
     def _expire(self) -> None:
         self._expiry = None
         self.core.expire(self._universe.present("placement"), self._kernel.now)
@@ -160,7 +168,7 @@ class Hostmgr:
             self._universe.more_room()
         hosts = self.core.hosts
         if not self._universe.quiet or len(hosts.claims) or len(hosts.holds):
-            self._expire_later()
+            self._expire_later(self._expire_seconds)
         elif len(self.core.reservations):
             self._expire_later(PLAN_SECONDS if self._reservations.unsettled else SAME_SECONDS)
 
@@ -216,7 +224,7 @@ class Hostmgr:
         """Claim hosts."""
         self._check(caller)
         acquired = self.core.acquire(want, self._ids, self._kernel.now, caller.instance)
-        self._expire_later()
+        self._expire_later(self._expire_seconds)
         hosts = tuple(self._host(claim, want.held_for) for claim in acquired.claims)
         return Found(hosts, {reason.value: count for reason, count in acquired.counts.items()})
 
@@ -371,6 +379,12 @@ class Hostmgr:
     def on_open_stream(self, caller: Caller, reply: Reply, client: str) -> tuple[str, int]:
         """Return the stream and the first offset for a client."""
         return self.stream.open(client)
+
+    def on_follow(
+        self, caller: Caller, reply: Reply, client: str, begin: int, gather: float, limit: int, take: Take
+    ) -> Follower:
+        """Hand events to a client in place of its pulls, where nothing fails."""
+        return self.stream.follow(client, begin, gather, limit, take)
 
     def on_statuses(
         self,

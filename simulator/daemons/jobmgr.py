@@ -15,6 +15,7 @@ from typing import Any
 
 from jobmgr.core.cycle import Core
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.change import Change
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.events import (
     Enqueued,
@@ -47,6 +48,8 @@ from simulator.world.universe import Universe
 ROLE = "jobmgr"
 EVENTS_PER_CYCLE = 2000
 RETRY_SECONDS = 0.5
+Batch = Sequence[tuple[Event, Callable[[Any], None] | None]]
+"""Events, each with what gets the core's reply to it."""
 PATIENCE: Mapping[type[Event], float] = {Enqueued: 0.05, Launched: 1.5}
 """How long events wait for others that most often follow, where nothing fails, in seconds.
 
@@ -190,6 +193,9 @@ class Jobmgr:
         if not changes and not unknown:
             self._stored(cycle, batch)
             return
+        if self._store.reliable:
+            self.submit_write(partial(self._write_all, changes), partial(self._written, cycle, batch))
+            return
         left = len(changes) + unknown
 
         def done() -> None:
@@ -202,6 +208,19 @@ class Jobmgr:
             self._write(partial(self._store.write_all, change), done)
         if unknown:
             self._write(lambda: None, done)  # the store checks the term of whoever writes
+
+    def _write_all(self, changes: Sequence[Change]) -> None:
+        """Write what a cycle decided, at one moment: each write is applied, and answered."""
+        for change in changes:
+            self._store.write_all(change)
+
+    def _written(self, cycle: Cycle, batch: Batch, answer: Any) -> None:
+        if isinstance(answer, Fenced):
+            self._step_down()
+        elif isinstance(answer, PelotonError):
+            raise AssertionError(f"a store that never fails has failed: {answer}")
+        else:
+            self._stored(cycle, batch)
 
     def _write(self, write: Callable[[], None], done: Callable[[], None]) -> None:
         """Write something, however often that has to be tried."""
@@ -218,7 +237,7 @@ class Jobmgr:
 
         self.submit_write(write, answered)
 
-    def _stored(self, cycle: Cycle, batch: Sequence[tuple[Event, Callable[[Any], None] | None]]) -> None:
+    def _stored(self, cycle: Cycle, batch: Batch) -> None:
         self._storing = False
         self._kernel.point(self.life, "after a cycle is stored")
         for job in (*self.core.commit(cycle), *_stopped_services(cycle)):
@@ -384,7 +403,7 @@ def cached(job_id: JobId, stored: StoredJob) -> CachedJob:
     return job
 
 
-def _reply(batch: Sequence[tuple[Event, Callable[[Any], None] | None]], cycle: Cycle) -> None:
+def _reply(batch: Batch, cycle: Cycle) -> None:
     for (_, done), reply in zip(batch, cycle.replies, strict=True):
         if done is not None:
             done(reply)

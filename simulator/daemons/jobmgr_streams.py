@@ -16,9 +16,10 @@ from jobmgr.core.state.events import (
     Statuses,
 )
 from peloton.errors import PelotonError, Refused
-from peloton.model.ids import parse_mesos_task_id
+from peloton.model.ids import Run, parse_mesos_task_id
 from peloton.model.task import TaskStatus
 from resmgr.core.state.placements import Handover
+from simulator.daemons.hostmgr_stream import Follower
 from simulator.daemons.jobmgr_calls import Lane
 
 PLACEMENTS_PER_CALL = 1000
@@ -46,6 +47,8 @@ class Streams:
         """Statuses before this offset are handed to the lane."""
         self._unstored: deque[tuple[int, list[bool]]] = deque()
         """Batches of statuses that may not be stored: their first offset, and whether they are."""
+        self._follower: Follower | None = None
+        """The stream of statuses where nothing fails."""
         self.early = False
         """Whether statuses count as stored when they arrive. This and what follows are bugs to plant."""
         self.follows_leader = True
@@ -97,9 +100,29 @@ class Streams:
                 return
             self._stream, self._next = answer
             self._unstored.clear()
-            self._pull_statuses()
+            if self._lane.universe.quiet:
+                self._follow_statuses()
+            else:
+                self._pull_statuses()
 
         self._call("hostmgr", "on_open_stream", ("jobmgr",), opened)
+
+    def _follow_statuses(self) -> None:
+        def followed(follower: Follower) -> None:
+            self._follower = follower
+
+        args = ("jobmgr", self._next, GATHER_SECONDS, EVENTS_PER_CALL, self._take)
+        self._call("hostmgr", "on_follow", args, followed)
+
+    def _take(self, events: Sequence[tuple[int, TaskStatus]]) -> None:
+        """Take statuses from the stream that is followed; they are passed once they are stored."""
+        behind = events[-1][0] + 1
+
+        def stored(reply: Any) -> None:
+            assert self._follower is not None
+            self._follower.passed(behind)
+
+        self._lane.post(Statuses(_parsed(events)), stored)
 
     def _pull_statuses(self) -> None:
         wait = BEHIND_SECONDS if self._unstored else self._poll_seconds
@@ -117,7 +140,6 @@ class Streams:
         if not events:
             self._pull_statuses()
             return
-        statuses = [(parse_mesos_task_id(status.mesos_task_id), status) for _, status in events]
         batch = (events[0][0], [False])
         self._unstored.append(batch)
         self._next = events[-1][0] + 1
@@ -127,7 +149,7 @@ class Streams:
             while self._unstored and self._unstored[0][1][0]:
                 self._unstored.popleft()
 
-        self._lane.post(Statuses(statuses), stored)
+        self._lane.post(Statuses(_parsed(events)), stored)
         self._kernel.after(GATHER_SECONDS, self._lane.life, self._pull_statuses)
 
     # Preemption, and reasons.
@@ -168,3 +190,7 @@ class Streams:
         if deltas:
             self._lane.post(PendingReasons(deltas))
         self._pull_reasons()
+
+
+def _parsed(events: Sequence[tuple[int, TaskStatus]]) -> list[tuple[Run, TaskStatus]]:
+    return [(parse_mesos_task_id(status.mesos_task_id), status) for _, status in events]

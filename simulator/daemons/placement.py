@@ -83,6 +83,7 @@ class Placement:
         self._for_slot: deque[_Driven] = deque()
         self._for_room: list[_Driven] = []
         self._parked: list[tuple[_Driven, float]] = []
+        self._started = False
         self._reserving: _Reserving | None = None
         """The pause between two questions for reservations, where nothing fails."""
 
@@ -92,9 +93,13 @@ class Placement:
             self._universe.on_room.append(self._look_again)
         for activity in self.rounds.activities():
             self._begin(activity)
+        self._started = True
 
     def _begin(self, activity: todo.Activity) -> None:
         driven = _Driven(activity)
+        if self._universe.quiet and self._started:
+            self._handle(driven, events.Tick())
+            return
         self._kernel.after(0.0, self.life, self._handle, driven, events.Tick())
 
     def _handle(self, driven: _Driven, event: events.Event) -> None:
@@ -141,6 +146,10 @@ class Placement:
                 self._ask_hostmgr(driven, instruction)
                 return True
             case todo.TakeSlot():
+                if self._slots and not self._for_slot and self._universe.quiet:
+                    self._slots -= 1
+                    driven.left.extend(driven.activity.handle(events.Tick(), self._kernel.now))
+                    return False
                 self._for_slot.append(driven)
                 self._grant_slots()
                 return True

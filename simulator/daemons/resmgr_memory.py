@@ -14,6 +14,7 @@ from resmgr.core import restoring
 from resmgr.core.auditing import Audit
 from resmgr.core.restoring import WAITING
 from resmgr.core.state.needs import NewTask
+from simulator.daemons.hostmgr_stream import Follower
 from simulator.daemons.resmgr_loop import Loop
 from simulator.daemons.resmgr_polls import answered
 from simulator.daemons.resmgr_term import ROLE, Term
@@ -48,6 +49,8 @@ class Memory:
         self._looking_up = False
         self._stream = ""
         self._next = 0
+        self._follower: Follower | None = None
+        """The stream of statuses where nothing fails."""
 
     def when_recovered(self, reply: Reply, answer: Callable[[], Any]) -> Any:
         """Answer now, or once all stored tasks are known."""
@@ -199,6 +202,10 @@ class Memory:
         self._term.call("hostmgr", "on_open_stream", ("resmgr",), done)
 
     def _pull(self) -> None:
+        if self._term.universe.quiet:
+            follow = ("resmgr", self._next, GATHER_SECONDS, EVENTS, self._take)
+            self._term.call("hostmgr", "on_follow", follow, self._followed)
+            return
         args = (
             "resmgr",
             self._stream,
@@ -209,6 +216,15 @@ class Memory:
         )
         self._term.call("hostmgr", "on_statuses", args, self._pulled, POLL_SECONDS)
 
+    def _followed(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def _take(self, events: Sequence[tuple[int, TaskStatus]]) -> None:
+        """Take statuses from the stream that is followed."""
+        self._observe(events)
+        assert self._follower is not None
+        self._follower.passed(self._next)
+
     def _pulled(self, answer: Any) -> None:
         if isinstance(answer, Refused):  # another stream, or its events are gone
             self._open_stream(self._resync)
@@ -217,14 +233,17 @@ class Memory:
             self._term.after(RETRY_SECONDS, self._pull)
             return
         events: Sequence[tuple[int, TaskStatus]] = answer
+        if events:
+            self._observe(events)
+        self._term.after(GATHER_SECONDS if events else 0.0, self._pull)
+
+    def _observe(self, events: Sequence[tuple[int, TaskStatus]]) -> None:
         now = self._kernel.now
         for _, status in events:
             self._scheduler.observe(parse_mesos_task_id(status.mesos_task_id), status.state, now)
-        if events:
-            self._next = events[-1][0] + 1
-            self.look_up_later()
-            self._loop.wake()
-        self._term.after(GATHER_SECONDS if events else 0.0, self._pull)
+        self._next = events[-1][0] + 1
+        self.look_up_later()
+        self._loop.wake()
 
     def _resync(self) -> None:
         """Read the effects of missed events from the store."""

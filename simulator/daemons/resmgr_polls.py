@@ -14,7 +14,7 @@ from simulator.world.kernel import Timer
 from simulator.world.network import LATER, Reply
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Poll:
     """A caller that waits."""
 
@@ -61,15 +61,16 @@ class Polls:
 
     def answer(self) -> None:
         """Answer all for whom there is something now."""
-        for polls in self._waiting.values():
-            for poll in list(polls):
-                if not poll.ready():
-                    continue
-                polls.remove(poll)
-                if poll.timer is not None:
-                    poll.timer.cancel()
-                if poll.reply.wanted:
-                    poll.reply(answered(poll.answer))
+        # Most often there is nothing for anybody.
+        ready = [(polls, poll) for polls in self._waiting.values() for poll in polls if poll.ready()]
+        for polls, poll in ready:
+            if poll not in polls or not poll.ready():
+                continue  # an answer before it has taken what was there
+            polls.remove(poll)
+            if poll.timer is not None:
+                poll.timer.cancel()
+            if poll.reply.wanted:
+                poll.reply(answered(poll.answer))
 
 
 def answered(answer: Callable[[], Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from peloton.fast_init import fast_init
 from peloton.model.constraint import Label
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import ZERO, Resources
@@ -32,6 +33,9 @@ class Update:
     uuid: bytes
     message: str = ""
     reason: str = ""
+
+
+fast_init(Update)
 
 
 @dataclass(slots=True, eq=False)

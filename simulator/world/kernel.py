@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 NANOSECONDS = 1_000_000_000
-EPOCH = 1_750_000_000
+EPOCH = 1_750_000_000.0
 """Wall time at the start of a run unless it is set, in seconds since 1970."""
 
 
@@ -63,7 +63,7 @@ class Kernel:
     def __init__(self) -> None:
         self.now = 0.0
         """Seconds since the start of the run: the monotonic clock of all processes."""
-        self.epoch: float = EPOCH
+        self.epoch = EPOCH
         """Wall time at the start of the run, in seconds since 1970."""
         self.events = 0
         """Events that were run."""

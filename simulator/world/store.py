@@ -65,7 +65,7 @@ class Store:
     def __init__(self, kernel: Kernel, fates: StoreFates | None = None) -> None:
         self._kernel = kernel
         self._fates = fates or Reliable()
-        self._reliable = fates is None
+        self.reliable = fates is None
         """Whether every write is applied and answered, so that both are one event."""
         self.jobs: dict[JobId, StoredJob] = {}
         self.active: dict[JobId, None] = {}
@@ -87,7 +87,7 @@ class Store:
         self, life: Life, role: str, term: int, write: Callable[[], Any], done: Callable[[Any], None]
     ) -> None:
         """Have a write applied in a term of a role; `done` gets its result, or a PelotonError."""
-        if self._reliable:
+        if self.reliable:
             self._kernel.after(self._fates.seconds(), life, self._apply_and_tell, role, term, write, done)
             return
         self._kernel.after(self._fates.seconds(), _STORE, self._apply, life, role, term, write, done)

@@ -253,6 +253,9 @@ class HostColumns:
 
     def acquire_claims(self, rows: Rows) -> None:
         """Claim hosts. Raises IllegalTransition, changing nothing."""
+        if len(rows) == 1:
+            self.change_claim(int(rows[0]), ClaimCause.ACQUIRE)
+            return
         after = {
             state: CLAIM.next(ClaimState(state), ClaimCause.ACQUIRE, self._first_in(rows, state))
             for state in sorted(set(self._claim[rows].tolist()))

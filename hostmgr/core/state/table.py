@@ -254,6 +254,8 @@ class HostTable(HostColumns):
             rows = np.concatenate((rows[first:], rows[:first]))
             if ranking is Ranking.LOAD_AWARE:
                 rows = rows[np.argsort(self._load[rows], kind="stable")]
+        if not want.preferred:
+            return rows
         wanted = {row for name in want.preferred for row in self._rows_of.get(name, ())}
         if wanted:
             preferred = np.isin(rows, list(wanted))

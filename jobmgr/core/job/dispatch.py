@@ -22,6 +22,8 @@ def dispatch(actions: TaskActions, change: Change) -> None:
         _dispatch_missing(actions, change)
     if change.in_flight.parked:
         _unpark(change)
+    if change.in_flight.first_ready() is None:
+        return
     left = free_slots(change)
     while left > 0 and (instance := change.in_flight.first_ready()) is not None:
         gang = _next_gang(actions, change, instance)

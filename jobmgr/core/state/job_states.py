@@ -106,7 +106,11 @@ ENDS: Mapping[TaskState, JobCause] = {
 
 def ended_tasks(counts: Mapping[TaskState, int]) -> int:
     """Return the number of tasks in a terminal state."""
-    return sum(counts.get(state, 0) for state in TERMINAL_TASK_STATES)
+    ended = 0
+    for state, count in counts.items():
+        if state in TERMINAL_TASK_STATES:
+            ended += count
+    return ended
 
 
 def batch_cause(

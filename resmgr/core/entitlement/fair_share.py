@@ -255,10 +255,14 @@ class Kind:
 
     def slack(self, entitlement: Sequence[int]) -> list[int]:
         """Return the part of each pool's entitlement for revocable tasks."""
+        if not any(self.slack_need):
+            return [0] * len(self.slack_need)
         return self._summed(slack_of(entitlement, self.need, self.slack_need))
 
     def revocable(self, capacity: int) -> list[int]:
         """Return the revocable cpu of each pool: its allocation, then its demand and the rest by share."""
+        if not (capacity or any(self.held) or any(self.requested)):
+            return [0] * len(self.held)
         held, requested = self._summed(self.held), self._summed(self.requested)
         amounts = [0] * len(held)
         amounts[0] = capacity

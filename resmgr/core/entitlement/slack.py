@@ -33,6 +33,8 @@ def slack_needs(
     held: Sequence[int], requested: Sequence[int], configs: Sequence[KindConfig], ratios: Sequence[Ratio]
 ) -> list[int]:
     """Return what revocable tasks have and request of a kind other than cpu, up to the slack limit."""
+    if not (any(held) or any(requested)):
+        return [0] * len(held)
     return [
         min(held_ + requested_, config.reservation * part // whole) if held_ or requested_ else 0
         for held_, requested_, config, (part, whole) in zip(held, requested, configs, ratios, strict=True)

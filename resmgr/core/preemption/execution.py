@@ -48,7 +48,7 @@ class Preemptor:
 
     def __len__(self) -> int:
         """Return the number of tasks that wait to be taken."""
-        return sum(1 for task in self._queue if task.state is _S.PREEMPTING)
+        return sum(1 for task in self._queue if task.state is _S.PREEMPTING) if self._queue else 0
 
     def steps(self, now: float) -> Steps[list[Victim]]:
         """Share the capacity anew, run one check and return the victims.

@@ -44,17 +44,28 @@ class PoolTree:
         self.slack_capacity = Resources()
         self.classes: Classes | None = None
         """The classes of hosts, where there are several."""
+        self._order: list[Pool] = []
+        """All pools, parents before their children; empty where it is to be found anew."""
+        self._leaves: list[Pool] = []
 
     def __iter__(self) -> Iterator[Pool]:
         """Iterate over all pools, parents before their children."""
-        return self.root.subtree()
+        self._find_order()
+        return iter(self._order)
 
     def __len__(self) -> int:
         return len(self._pools)
 
     def leaves(self) -> Iterator[Pool]:
         """Iterate over the pools that take jobs."""
-        return (pool for pool in self if pool.leaf)
+        self._find_order()
+        return iter(self._leaves)
+
+    def _find_order(self) -> None:
+        """Find the order of the pools, where it has changed: entitlement asks for it all the time."""
+        if not self._order:
+            self._order = list(self.root.subtree())
+            self._leaves = [pool for pool in self._order if pool.leaf]
 
     def find(self, pool_id: PoolId) -> Pool | None:
         """Return the pool of that id, if there is one."""
@@ -143,6 +154,7 @@ class PoolTree:
         pool.divide(self.classes)
         parent.children[config.name] = pool
         self._pools[config.id] = pool
+        self._order = []
         return pool
 
     def check_update(self, config: PoolConfig, force: bool = False) -> None:
@@ -170,6 +182,7 @@ class PoolTree:
         if config.name != pool.config.name:
             del pool.parent.children[pool.config.name]
             pool.parent.children[config.name] = pool
+            self._order = []
         pool.configure(config)
         for each in pool.subtree():
             assert each.parent is not None
@@ -204,6 +217,7 @@ class PoolTree:
         assert pool.parent is not None
         del pool.parent.children[pool.config.name]
         del self._pools[pool_id]
+        self._order = []
 
     def set_capacity(self, capacity: Resources, slack: Resources) -> None:
         """Set the cluster's capacity, which is the root's reservation and limit."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import get_type_hints
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -168,3 +169,23 @@ def test_a_job_that_has_ended_stays_as_it_is(state: JobState) -> None:
     for cause in job_state.JobCause:
         if job_state.MACHINE.allows(state, cause):
             assert job_state.MACHINE.next(state, cause) is state
+
+
+@interpreted
+def test_a_step_of_a_job_keeps_all_fields_that_it_is_not_about() -> None:
+    """Each field is named where the next revision is made: one that was left out would lose its value."""
+    changed = {
+        *("state", "config_version", "start_time", "completion_time", "task_counts", "config_counts"),
+        *("resource_usage", "revision", "updated_at"),
+    }
+    kept = [each.name for each in fields(JobRuntime) if each.name not in changed]
+    runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1234)
+    marks: dict[str, Any] = {"goal": JobState.SUCCEEDED, "unmet": (), "schedule": None, "released": 0}
+    for name in kept:
+        setattr(runtime, name, marks.setdefault(name, 77))  # its class does not refuse it: see fast_init
+    core = Core()
+    core.active.create(JOB, spec(), runtime)
+    core.commit(core.run_cycle([], ev.Now(5, 1.0)))
+    after = core.active.jobs[JOB].job.runtime
+    assert after is not runtime and after.revision == 2
+    assert {name: getattr(after, name) for name in kept} == {name: marks[name] for name in kept}
