@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIX = EXTENSION_SUFFIXES[0]
 MANIFEST = "manifest.json"
 """In FOLDER: for which Python, and the SHA-256 of each source by its path from the root."""
-PACKAGES = frozenset({"peloton", "jobmgr", "resmgr", "placement", "hostmgr", "storage"})
+PACKAGES = frozenset({"peloton", "jobmgr", "resmgr", "placement", "hostmgr", "storage", "simulator"})
 """Which have compiled modules."""
 _PROBE = "peloton.model.resources"
 """A module that is compiled where any is."""

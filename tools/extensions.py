@@ -19,6 +19,7 @@ GROUPS = {
     "hostmgr": ("hostmgr/core",),
     "wire": ("peloton/wire", "storage/codec.py"),
     "mesos": ("peloton/mesos",),
+    "simulator": ("simulator/world", "simulator/daemons", "simulator/jobs.py"),
 }
 """Folders and modules. A group becomes one library; several are built at the same time."""
 PLAIN = {
