@@ -163,6 +163,18 @@ def pooled_fragments(cpu: Column, gpus: Column, workload: Workload) -> Scores:
 
 
 Measure = Callable[[Column, Column, Workload], Scores]
+POINTS = 100
+"""The highest score of a host for the scheduler of Kubernetes."""
+
+
+def whole_points(growth: Scores) -> Scores:
+    """Return the growth of fragments as the published scheduler compares it, by whole numbers.
+
+    The score of a host for Kubernetes is an integer of 0 to 100, and the logistic function, which takes the
+    growth to it, makes a point of 40 thousandths of a GPU or more. So hosts are often equal.
+    """
+    points: Scores = -np.floor(POINTS / (1 + np.exp(growth / WHOLE)))
+    return points
 
 
 class _Growth:
@@ -186,8 +198,15 @@ class FragmentationGradient:
     What is known of a host is kept until its state changes.
     """
 
-    def __init__(self, workload: Workload, measure: Measure = fragments) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        measure: Measure = fragments,
+        compared: Callable[[Scores], Scores] = lambda growth: growth,
+    ) -> None:
+        """`compared`: what is compared in place of the growth; the host with the least of it is taken."""
         self._workload = workload
+        self._compared = compared
         self._measure = measure
         self._known: dict[Kind, _Growth] = {}
 
@@ -200,7 +219,7 @@ class FragmentationGradient:
         if len(changed):
             known.cpu[changed], known.gpus[changed] = cluster.cpu[changed], cluster.gpus[changed]
             known.values[changed], known.device[changed] = self._measured(cluster, kind, changed)
-        host = int(rows[known.values[rows].argmin()])
+        host = int(rows[self._compared(known.values[rows]).argmin()])
         if kind.devices == 1 and kind.milli < WHOLE:
             return host, [int(known.device[host])]
         return host, tightest(cluster.gpus[host], kind)
@@ -315,4 +334,7 @@ def rankings(cluster: Cluster, tasks: Sequence[Kind], seed: int) -> dict[str, Ra
             workload, pooled_fragments
         ),
         "fragments of devices (FGD)": FragmentationGradient(workload),
+        "fragments of devices, by whole points (FGD as published)": FragmentationGradient(
+            workload, compared=whole_points
+        ),
     }

@@ -26,6 +26,7 @@ from benchmarks.gpu_sharing import (
     read_hosts,
     read_tasks,
     tightest,
+    whole_points,
     workload_of,
 )
 
@@ -136,7 +137,7 @@ def test_files_of_the_trace(tmp_path: Path) -> None:
     assert read.gpus.tolist() == [[ABSENT] * 8, [1000, 1000, *[ABSENT] * 6]]
     assert read.cpu.tolist() == [32000, 96000]
     assert read_tasks(tasks) == [Kind(12000, 16, 1, 460), Kind(1000, 8, 2, 1000), Kind(500, 4, 0, 0)]
-    assert len(rankings(read, read_tasks(tasks), 0)) == 4
+    assert len(rankings(read, read_tasks(tasks), 0)) == 5
 
 
 def test_fragments_of_whole_devices_are_those_of_the_gpus_as_one_amount() -> None:
@@ -147,3 +148,13 @@ def test_fragments_of_whole_devices_are_those_of_the_gpus_as_one_amount() -> Non
     assert fragments(cpu, gpus, workload).tolist() == pooled_fragments(cpu, gpus, workload).tolist()
     gpus[0] = 500
     assert fragments(cpu, gpus, workload)[0] != pooled_fragments(np.full_like(cpu, 64_000), gpus, workload)[0]
+
+
+def test_by_whole_points_hosts_whose_fragments_grow_by_about_the_same_are_equal() -> None:
+    points = whole_points(np.array([0.0, 10.0, 30.0, 60.0, 1000.0, 100_000.0]))
+    assert points.tolist() == [-50, -49, -49, -48, -26, 0]
+    workload = {ONE: 0.98, HALF: 0.02}
+    found = cluster([1000, 500], [500, 1000, 1000])
+    exact, cut = FragmentationGradient(workload), FragmentationGradient(workload, compared=whole_points)
+    rows = np.flatnonzero(found.fits(HALF))
+    assert exact(found, HALF, rows)[0] == cut(found, HALF, rows)[0] == 0
