@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from peloton.fast_init import fast_init
 from peloton.model.constraint import Constraint, Kind, Label, of_kind
 from peloton.model.ids import JobId, MesosTaskId, TaskId
 from peloton.model.resources import ZERO, Resources
@@ -64,6 +65,9 @@ class Task:
     """Name of the host that it should return to; empty: none."""
     labels: tuple[Label, ...] = ()
     """Its labels, which constraints of kind TASK count."""
+
+
+fast_init(Task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,9 @@ class Host:
     """Its attributes, without `hostname`."""
     has_gpu: bool = False
     """Whether it has GPUs, free or not."""
+
+
+fast_init(Host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from peloton.fast_init import fast_init
 from peloton.model.states import TaskType
 from placement.core.model import Gang
 from placement.core.policy import Desired, HostScore, Policy, Scorer
@@ -30,6 +31,9 @@ class Family:
     """Place each gang on its desired host only, where its volume is."""
     nowhere_else: bool = False
     """Give a gang back that its desired host does not take, in place of placing it elsewhere."""
+
+
+fast_init(Family)
 
 
 class Strategy(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hostmgr.core.state.host_filter import Result
 from hostmgr.core.state.offers import Offer, Taken
 from peloton.errors import Refused
+from peloton.fast_init import fast_init
 
 
 class InvalidOffers(Refused):
@@ -29,6 +30,9 @@ class Claim:
     """The process that claimed it, `<role>/<id>`; empty for callers that are no daemon."""
     ends_by: float | None = None
     """For backfill of a reserved host: when the tasks that are launched by it end at the latest."""
+
+
+fast_init(Claim)
 
 
 @dataclass(frozen=True, slots=True)

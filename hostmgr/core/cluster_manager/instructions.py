@@ -8,6 +8,7 @@ from hostmgr.core.claims.claim import Claim
 from hostmgr.core.claims.holds import Hold
 from hostmgr.core.cluster_manager.events import Acknowledgement, StatusUpdate
 from hostmgr.core.state.offers import OfferedVolume
+from peloton.fast_init import fast_init
 from peloton.model.ids import MesosTaskId
 
 RunOnAgent = tuple[MesosTaskId, str]
@@ -63,6 +64,9 @@ class HandleStatuses:
     """To acknowledge at once: the cluster manager holds back what follows a status that nobody can read."""
     requested_again: int
     """How many answers do not count: their states are requested again."""
+
+
+fast_init(HandleStatuses)
 
 
 @dataclass(frozen=True, slots=True)

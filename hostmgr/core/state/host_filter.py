@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from hostmgr.core.state.offers import Free
+from peloton.fast_init import fast_init
 from peloton.model.constraint import Constraint
 from peloton.model.resources import ZERO, Resources
 
@@ -66,3 +67,6 @@ class HostFilter:
     """Ids of agents that match although they are reserved."""
     ranking: Ranking | None = None
     """None: as configured."""
+
+
+fast_init(HostFilter)

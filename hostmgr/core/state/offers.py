@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from peloton.errors import Refused
+from peloton.fast_init import fast_init
 from peloton.model.amounts import amount as text_of
 from peloton.model.amounts import amount_of
 from peloton.model.constraint import Label
@@ -44,6 +45,9 @@ class Entry:
     """The id of a persistent volume, which only its task takes; empty for anything else."""
 
 
+fast_init(Entry)
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """Resources of one agent that can be used now."""
@@ -64,6 +68,9 @@ class Offer:
     """The attributes of the agent, encoded likewise."""
 
 
+fast_init(Offer)
+
+
 @dataclass(frozen=True, slots=True)
 class Free:
     """The sums of a host's offers: normal resources, revocable CPU, number of ports."""
@@ -71,6 +78,9 @@ class Free:
     normal: Resources
     slack_cpu: int
     ports: int
+
+
+fast_init(Free)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,9 @@ class Need:
     revocable: bool = False
     ports: tuple[int, ...] = ()
     volume: VolumeMount | None = None
+
+
+fast_init(Need)
 
 
 def need_of(launch: Launch) -> Need:
@@ -100,6 +113,9 @@ class Taken:
     """The entry is this volume; or the disk that it is to be created on."""
     reserved: bool = False
     """Of a volume that is to be created: whether its disk is reserved already."""
+
+
+fast_init(Taken)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from peloton.fast_init import fast_init
 from peloton.model.ids import Run
 from peloton.model.shortage import Shortage
 from peloton.model.states import TaskType
@@ -24,6 +25,9 @@ class Proposal:
     runs: tuple[Run, ...]
     ports: tuple[int, ...] = ()
     """Flat: each task's dynamic ports in the order of `runs`."""
+
+
+fast_init(Proposal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +75,6 @@ class Handover:
     """Flat, as in `Proposal`."""
     port_counts: tuple[int, ...]
     """The number of `ports` of each run, in the order of `runs`."""
+
+
+fast_init(Handover)
