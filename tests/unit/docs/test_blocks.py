@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def wrong(words: Words, folder: Path) -> str:
     """Return what is wrong with a command; the files that it names are there."""
     for word in words:
-        if re.fullmatch(r"[\w-]+\.(yaml|json|jsonl|pem)|FILE", word):
+        if re.fullmatch(r"[\w-]+\.(yaml|json|jsonl|csv|pem)|FILE", word):
             (folder / word).touch()
     try:
         parse(tuple(WORDS.get(word, word) for word in words))
