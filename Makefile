@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers test-kubernetes kubernetes-server container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers test-kubernetes kubernetes-server kubectl container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -64,6 +64,10 @@ test-kubernetes: $(READY)
 # etcd and the API server from their Go modules, into ~/.cache/peloton. Needs Go; takes long, once.
 kubernetes-server:
 	@tools/kubernetes-server
+
+# kubectl from its Go modules, into ~/.cache/peloton, for the test of the API in Kubernetes' style. Needs Go.
+kubectl:
+	@tools/kubectl
 
 container-engine:
 	@tools/container-engine

@@ -60,6 +60,7 @@ async def serve(settings: WebSettings) -> str:
     finally:
         await hub.close()
         server.stop()
+        await app.state.kubernetes.close()
         await scope.close()
         await caller.close()
         await cluster.close()

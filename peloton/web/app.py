@@ -38,6 +38,8 @@ from peloton.private.access import access_pb2
 from peloton.rpc.errors import InvalidRequest
 from peloton.web import live, security
 from peloton.web.api.door import Door
+from peloton.web.kube.core.discovery import legacy_versions
+from peloton.web.kube.door import KubernetesDoor
 from peloton.web.metrics import STREAMS, Measured
 from peloton.web.pages import Found, Moved, Page
 from peloton.web.requests import Parts, auth_of, parts, render
@@ -63,7 +65,7 @@ STATUSES: tuple[tuple[type[PelotonError], int, str], ...] = (
 LOGGED_OUT = "your login has ended, or there was none, so nothing was done: log in, and send the form again"
 NAME_SECONDS = 60.0
 """How long the name of a token's user counts."""
-OPEN_TO_PROGRAMS = ("/api", "/logging-level")
+OPEN_TO_PROGRAMS = ("/api", "/apis", "/logging-level")
 """Paths below which requests need no token of a form."""
 
 
@@ -73,12 +75,18 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
         made.cluster.trouble, remark, administers=partial(_administers, made), local_changes=True
     )
     names = security.host_names(made.settings.host, made.settings.host_names)
-    door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
+    door = Door(
+        made.caller,
+        lambda request, services: render(request, "api.html", {"services": services}),
+        also=legacy_versions(),
+    )
+    kubernetes = KubernetesDoor(made.cluster, made.hub)
     sessions = Sessions(made.settings.session_hours * 3600)
     served = [
         *(Route(page.path, partial(_shown, page)) for page in pages),
         Route("/live", _live),
         *routes,
+        *kubernetes.routes(door.list),
         *door.routes(),
         *server.routes(),
         Mount("/static", _Static(directory=STATIC)),
@@ -96,6 +104,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     )
     app.state.parts = made
     app.state.sessions = sessions
+    app.state.kubernetes = kubernetes
     app.state.terminals = Terminals(made.settings.terminals)
     return app
 

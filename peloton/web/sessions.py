@@ -22,7 +22,16 @@ from peloton.web.security import cookie
 
 COOKIE = "peloton_session"
 LONGEST_TOKEN_CHARACTERS = 16 * 1024
-WITHOUT_USERS = ("/static/", "/api/", "/health", "/metrics", "/version", "/logging-level")
+WITHOUT_USERS = (
+    "/static/",
+    "/api/",
+    "/apis/",
+    "/openapi/",
+    "/health",
+    "/metrics",
+    "/version",
+    "/logging-level",
+)
 """Paths below which nobody is shown who is logged in. The JSON door reads the headers by itself."""
 MOST_SESSIONS = 10_000
 """Sessions that are kept; the oldest ones end first."""

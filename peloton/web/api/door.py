@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
@@ -53,8 +53,10 @@ class Door:
         max_body_bytes: int = MAX_BODY_BYTES,
         max_calls: int = MAX_CALLS,
         max_streams: int = MAX_STREAMS,
+        also: Mapping[str, Any] | None = None,
     ) -> None:
-        """`page` renders the list of services, as `services` gives it."""
+        """`page` renders the list of services, as `services` gives it. `also` is added to it in JSON."""
+        self._also = dict(also or {})
         self._caller = caller
         self._page = page
         self._max_body_bytes = max_body_bytes
@@ -64,17 +66,18 @@ class Door:
     def routes(self) -> list[Route]:
         """Return the routes, all below /api."""
         return [
-            Route("/api", self._list, methods=["GET"]),
-            Route("/api/", self._list, methods=["GET"]),
+            Route("/api", self.list, methods=["GET"]),
+            Route("/api/", self.list, methods=["GET"]),
             Route("/api/openapi.json", _describe, methods=["GET"]),
             Route("/api/{service}/{method}", self._answer, methods=["POST"]),
         ]
 
-    async def _list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> Response:
+        """List the services: as a page, or in JSON, which is also what /api says to clients of Kubernetes."""
         if wants_html(request.headers.get("accept", "")):
             response = self._page(request, services())
         else:
-            response = JSONResponse({"openapi": "/api/openapi.json", "services": services()})
+            response = JSONResponse({**self._also, "openapi": "/api/openapi.json", "services": services()})
         response.headers["vary"] = "Accept"
         return response
 

@@ -1,0 +1,1 @@
+"""The API of Kubernetes over Peloton: what kubectl and other clients of Kubernetes call."""

@@ -1,0 +1,58 @@
+"""The kinds that are served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind, as discovery names it."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    verbs: tuple[str, ...]
+    short: tuple[str, ...] = ()
+    namespaced: bool = True
+    categories: tuple[str, ...] = ()
+    subresources: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    """Name, kind as `group/version/kind`, and verbs."""
+
+    @property
+    def api_version(self) -> str:
+        """Return group and version as objects have them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        """Return the name of one of them."""
+        return self.kind.lower()
+
+
+_READ = ("get", "list", "watch")
+_ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
+JOB = Kind("batch", "v1", "Job", "jobs", _ALL, categories=("all",))
+POD = Kind(
+    "", "v1", "Pod", "pods", ("delete", *_READ), ("po",), categories=("all",),
+    subresources=(("log", "/v1/Pod", ("get",)),),
+)  # fmt: skip
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", _READ, ("ns",), namespaced=False)
+NODE = Kind("", "v1", "Node", "nodes", _READ, ("no",), namespaced=False)
+EVENT = Kind("", "v1", "Event", "events", _READ, ("ev",))
+DEPLOYMENT = Kind(
+    "apps", "v1", "Deployment", "deployments", _ALL, ("deploy",), categories=("all",),
+    subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
+)  # fmt: skip
+KINDS = (JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT)
+WORKLOADS = {kind.kind: kind for kind in (JOB, DEPLOYMENT)}
+"""Kinds that are jobs of ours, by their names."""
+
+
+def find(group: str, version: str, plural: str) -> Kind | None:
+    """Return the kind of a path; None for one that is not served."""
+    for kind in KINDS:
+        if (kind.group, kind.version, kind.plural) == (group, version, plural):
+            return kind
+    return None

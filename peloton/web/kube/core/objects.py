@@ -1,0 +1,221 @@
+"""Jobs of ours as objects: a job is a Job or a Deployment, with the manifest that it was made of."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peloton.api.v0.job import job_pb2
+from peloton.web.kube.core.jobs import CONTROLLER_UID, OLD_CONTROLLER_UID
+from peloton.web.kube.core.kinds import DEPLOYMENT, JOB, WORKLOADS, Kind
+from peloton.web.kube.core.manifests import NATIVE
+from peloton.web.kube.core.names import KIND_LABEL, PREFIX, manifest_of
+from peloton.web.kube.core.values import Object
+
+JOB_NAME, OLD_JOB_NAME = "batch.kubernetes.io/job-name", "job-name"
+WAITING = ("INITIALIZED", "PENDING", "READY", "PLACING", "PLACED", "RESERVED")
+LAUNCHED = ("LAUNCHING", "LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
+ACTIVE = (*WAITING, *LAUNCHED)
+FAILED = ("FAILED", "LOST", "KILLED")
+_KINDS: Mapping[int, Kind] = {job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job as this API sees it."""
+
+    summary: job_pb2.JobSummary
+    kind: Kind
+    namespace: str
+    manifest: Object
+
+    @property
+    def job_id(self) -> str:
+        """Return the id of the job, which is the uid of the object."""
+        return str(self.summary.id.value)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the object."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def template(self) -> Object:
+        """Return the template of its pods."""
+        spec = self.manifest.get("spec")
+        found = spec.get("template") if isinstance(spec, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """Return the labels of its pods."""
+        labels = dict((self.template.get("metadata") or {}).get("labels") or {})
+        if self.kind is JOB:
+            labels |= dict.fromkeys((CONTROLLER_UID, OLD_CONTROLLER_UID), self.job_id)
+            labels |= dict.fromkeys((JOB_NAME, OLD_JOB_NAME), self.name)
+        return labels
+
+
+def held(summary: job_pb2.JobSummary, namespace: str) -> Held | None:
+    """Return a job as this API sees it; None for one of a type that it does not serve."""
+    manifest = manifest_of(summary.labels)
+    if manifest is not None:
+        named = next((label.value for label in summary.labels if label.key == KIND_LABEL), "")
+        kind = WORKLOADS.get(named)
+        return Held(summary, kind, namespace, manifest) if kind is not None else None
+    kind = _KINDS.get(summary.type)
+    return Held(summary, kind, namespace, _native(summary, kind, namespace)) if kind is not None else None
+
+
+def _native(summary: job_pb2.JobSummary, kind: Kind, namespace: str) -> Object:
+    """Return a manifest for a job that another API made. Its id is its name: others need not be unique."""
+    labels = {label.key: label.value for label in summary.labels if not label.key.startswith(PREFIX)}
+    own = {"peloton/job": summary.id.value}
+    template = {
+        "metadata": {"labels": own},
+        "spec": {"containers": [{"name": "main"}], "restartPolicy": "Never" if kind is JOB else "Always"},
+    }
+    spec: Object = {"template": template}
+    if kind is JOB:
+        spec |= {"completions": summary.instanceCount, "parallelism": _parallelism(summary)}
+    else:
+        spec |= {"replicas": summary.instanceCount, "selector": {"matchLabels": own}}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": summary.id.value,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {NATIVE: "true", "peloton/name": summary.name},
+        },
+        "spec": spec,
+    }
+
+
+def _parallelism(summary: job_pb2.JobSummary) -> int:
+    return int(summary.sla.maximumRunningInstances or summary.instanceCount)
+
+
+def object_of(job: Held, deleting: str = "") -> Object:
+    """Return the object; its resourceVersion is added by what has observed it.
+
+    `deleting`: since when it is being deleted, empty where it is not.
+    """
+    found = copy.deepcopy(job.manifest)
+    runtime = job.summary.runtime
+    metadata = found["metadata"]
+    metadata |= {
+        "namespace": job.namespace,
+        "uid": job.job_id,
+        "generation": max(1, runtime.configurationVersion),
+        "creationTimestamp": timestamp(runtime.creationTime),
+    }
+    if deleting:
+        metadata |= {"deletionTimestamp": deleting, "deletionGracePeriodSeconds": 0}
+    if job.kind is JOB:
+        found.setdefault("spec", {})["selector"] = {"matchLabels": {CONTROLLER_UID: job.job_id}}
+        found["status"] = _job_status(job)
+    else:
+        found["status"] = _deployment_status(job)
+    return found
+
+
+def timestamp(text: str) -> str | None:
+    """Return a time as Kubernetes writes it: to the second; None for none."""
+    return f"{text[:19]}Z" if text else None
+
+
+def _job_status(job: Held) -> Object:
+    runtime, counts = job.summary.runtime, job.summary.runtime.taskStats
+    state = job_pb2.JobState.Name(runtime.state)
+    status: Object = {
+        "active": _count(counts, ACTIVE),
+        "ready": _count(counts, ("RUNNING",)),
+        "succeeded": _count(counts, ("SUCCEEDED",)),
+        "failed": _count(counts, FAILED),
+        "startTime": timestamp(runtime.startTime or runtime.creationTime),
+    }
+    ended = timestamp(runtime.completionTime)
+    if state == "SUCCEEDED":
+        status["completionTime"] = ended
+        status["conditions"] = [_condition("Complete", True, "CompletionsReached", "", ended)]
+    elif state in ("FAILED", "KILLED"):
+        reason = "BackoffLimitExceeded" if state == "FAILED" else "Stopped"
+        text = runtime.reason or f"the job is {state} in Peloton"
+        status["conditions"] = [_condition("Failed", True, reason, text, ended)]
+    spec = job.manifest.get("spec") or {}
+    if spec.get("completionMode") == "Indexed" and state == "SUCCEEDED":
+        last = job.summary.instanceCount - 1
+        status["completedIndexes"] = f"0-{last}" if last else "0"
+    return {key: value for key, value in status.items() if value not in (None, 0)} or {}
+
+
+def _deployment_status(job: Held) -> Object:
+    runtime, wanted = job.summary.runtime, job.summary.instanceCount
+    counts = runtime.taskStats
+    ready = _count(counts, ("RUNNING",))
+    updated = runtime.taskConfigVersionStats.get(runtime.configurationVersion, 0)
+    status: Object = {
+        "observedGeneration": max(1, runtime.configurationVersion),
+        "replicas": _count(counts, ACTIVE),
+        "updatedReplicas": updated,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "unavailableReplicas": max(0, wanted - ready),
+    }
+    created = timestamp(runtime.creationTime)
+    available, done = ready >= wanted, ready >= wanted and updated >= wanted
+    paused = bool((job.manifest.get("spec") or {}).get("paused"))
+    progress = "DeploymentPaused" if paused else "NewReplicaSetAvailable" if done else "ReplicaSetUpdated"
+    status["conditions"] = [
+        _condition(
+            "Available",
+            available,
+            f"MinimumReplicas{'A' if available else 'Una'}vailable",
+            runtime.reason,
+            created,
+        ),
+        _condition("Progressing", not paused, progress, "", created),
+    ]
+    return {key: value for key, value in status.items() if value != 0}
+
+
+def _condition(kind: str, holds: bool, reason: str, message: str, since: str | None) -> Object:
+    return {
+        "type": kind,
+        "status": "True" if holds else "False",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": since,
+        "lastUpdateTime": since,
+        "lastTransitionTime": since,
+    }
+
+
+def _count(counts: Mapping[str, int], states: tuple[str, ...]) -> int:
+    return sum(counts.get(state, 0) for state in states)
+
+
+def scale_of(job: Held, version: str) -> Object:
+    """Return the scale of a Deployment."""
+    found = object_of(job)
+    labels: Mapping[str, Any] = found["spec"].get("selector", {}).get("matchLabels", {})
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.job_id,
+            "resourceVersion": version,
+            "creationTimestamp": found["metadata"]["creationTimestamp"],
+        },
+        "spec": {"replicas": job.summary.instanceCount},
+        "status": {
+            "replicas": found["status"].get("replicas", 0),
+            "selector": ",".join(f"{key}={text}" for key, text in sorted(labels.items())),
+        },
+    }

@@ -1,0 +1,342 @@
+"""The routes of this API, and what each request is answered with."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from peloton import __version__
+from peloton.errors import PelotonError
+from peloton.web.cluster import Cluster
+from peloton.web.kube import logs
+from peloton.web.kube.core import discovery, openapi
+from peloton.web.kube.core.kinds import DEPLOYMENT, POD
+from peloton.web.kube.core.manifests import stripped
+from peloton.web.kube.core.objects import scale_of
+from peloton.web.kube.core.patches import check_type, patched
+from peloton.web.kube.core.refusals import Refusal, refusal_of, success
+from peloton.web.kube.core.tables import table
+from peloton.web.kube.core.values import Object
+from peloton.web.kube.reading import Known, Reader
+from peloton.web.kube.requests import (
+    Target,
+    as_table,
+    auth_of,
+    body_of,
+    check_origin,
+    content_type,
+    discovery_form,
+    dry_run,
+    target,
+)
+from peloton.web.kube.watching import Collections, Selection, Watch, Watcher
+from peloton.web.kube.writing import Writer
+from peloton.web.live import Hub
+
+log = logging.getLogger(__name__)
+Answer = Callable[[Request], Awaitable[Response]]
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_TRIES = 3
+"""How often a patch is laid over the newest object when others change it meanwhile."""
+_EMPTY_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+class KubernetesDoor:
+    """Answers clients of Kubernetes."""
+
+    def __init__(self, cluster: Cluster, hub: Hub) -> None:
+        self._cluster = cluster
+        self._hub = hub
+        self._known = Known()
+        self._collections = Collections()
+        self._writer = Writer(self._known)
+
+    def routes(self, listing: Answer) -> list[Route]:
+        """Return the routes; `listing` answers at /api for others than clients of Kubernetes."""
+
+        async def root(request: Request) -> Response:
+            form = discovery_form(request)
+            return _discovered(discovery.aggregated(True, form), form) if form else await listing(request)
+
+        async def version(request: Request) -> Response:
+            if "application/json" in request.headers.get("accept", ""):
+                return JSONResponse(discovery.version())
+            return PlainTextResponse(__version__)
+
+        methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        return [
+            Route("/api", root, methods=["GET"]),
+            Route("/version", version, methods=["GET"]),
+            Route("/apis", _groups, methods=["GET"]),
+            Route("/apis/", _groups, methods=["GET"]),
+            Route("/openapi/v2", _openapi_v2, methods=["GET"]),
+            Route("/openapi/v3", _openapi_index, methods=["GET"]),
+            Route("/openapi/v3/{path:path}", self._guarded(_openapi_document), methods=["GET"]),
+            Route("/api/v1", self._guarded(_resources), methods=["GET"]),
+            Route("/api/v1/{path:path}", self._guarded(self._resource), methods=methods),
+            Route("/apis/{group}", self._guarded(_group), methods=["GET"]),
+            Route("/apis/{group}/{version}", self._guarded(_resources), methods=["GET"]),
+            Route("/apis/{group}/{version}/{path:path}", self._guarded(self._resource), methods=methods),
+        ]
+
+    async def close(self) -> None:
+        """Leave off what is under way."""
+        await self._writer.close()
+
+    def _guarded(self, answer: Answer) -> Answer:
+        """Return a handler whose refusals are answered by Status objects."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except Refusal as error:
+                refusal = error
+            except PelotonError as error:
+                refusal = refusal_of(error)
+            headers = {"WWW-Authenticate": 'Basic realm="peloton"'} if refusal.code == 401 else {}
+            return JSONResponse(refusal.status(), refusal.code, headers)
+
+        return guarded
+
+    async def _resource(self, request: Request) -> Response:
+        parameters = request.path_params
+        wanted = target(parameters.get("group", ""), parameters.get("version", "v1"), parameters["path"])
+        reader = Reader(self._cluster.calls(auth_of(request)), self._known)
+        if request.method == "GET":
+            return await self._get(request, reader, wanted)
+        check_origin(request)
+        if wanted.subresource == "scale" and request.method in ("PUT", "PATCH"):
+            return await self._scale(request, reader, wanted)
+        verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[request.method]
+        if verb not in wanted.kind.verbs or wanted.subresource or bool(wanted.name) == (verb == "create"):
+            text = f"{request.method} of {wanted.kind.plural} is not served"
+            raise Refusal(405, text, details={"kind": wanted.kind.plural})
+        return await {
+            "create": self._create, "update": self._update, "patch": self._patch, "delete": self._delete
+        }[verb](request, reader, wanted)  # fmt: skip
+
+    # Reading.
+
+    async def _get(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        query = request.query_params
+        if wanted.subresource == "log":
+            pieces = await logs.pieces(reader, wanted.namespace, wanted.name, logs.Wanted.of(query))
+            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+            return StreamingResponse(self._hub.counted(pieces), media_type="text/plain", headers=headers)
+        if query.get("watch") in ("true", "1"):
+            return self._watch(request, reader, wanted)
+        if wanted.subresource == "scale":
+            job = await reader.job(DEPLOYMENT, wanted.namespace, wanted.name)
+            return JSONResponse(scale_of(job, self._version_of(reader, wanted, reader.shown(job))))
+        if wanted.name:
+            found = await reader.one(wanted.kind, wanted.namespace, wanted.name)
+            observed = self._collections.versioned(reader, wanted.kind, found)
+            return self._shown(request, wanted, [observed], observed)
+        selection = Selection.of(wanted.kind, wanted.namespace, "", query)
+        seen, selected = await self._collections.read(reader, selection)
+        whole = {
+            "kind": f"{wanted.kind.kind}List",
+            "apiVersion": wanted.kind.api_version,
+            "metadata": {"resourceVersion": str(seen.version)},
+            "items": selected,
+        }
+        return self._shown(request, wanted, selected, whole)
+
+    def _watch(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        query = request.query_params
+        selection = Selection.of(wanted.kind, wanted.namespace, wanted.name, query)
+        watch = Watch.of(query)
+        watcher = Watcher(self._collections, reader, selection, watch, self._hub.poll_seconds)
+        in_table = query.get("includeObject", "Metadata") if as_table(request) else ""
+        lines: AsyncIterator[bytes] = self._hub.counted(watcher.lines(in_table, lambda: self._hub.closing))
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(lines, media_type="application/json", headers=headers)
+
+    def _version_of(self, reader: Reader, wanted: Target, found: Object) -> str:
+        observed = self._collections.versioned(reader, wanted.kind, found)
+        return str(observed["metadata"]["resourceVersion"])
+
+    def _shown(self, request: Request, wanted: Target, found: Iterable[Object], whole: Object) -> Response:
+        """Answer with objects, or with a table of them."""
+        if not as_table(request):
+            return JSONResponse(whole)
+        include = request.query_params.get("includeObject", "Metadata")
+        version = {"resourceVersion": whole["metadata"].get("resourceVersion", "")}
+        shown = table(wanted.kind.plural, found, time.time(), version, include, True)
+        return JSONResponse(shown, media_type=_TABLE)
+
+    # Writing.
+
+    async def _create(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        given, dry = _object(await body_of(request)), dry_run(request)
+        _name_by_prefix(given)
+        job, manifest, warnings = await self._writer.create(reader, wanted.kind, wanted.namespace, given, dry)
+        found = (
+            manifest if job is None else self._collections.versioned(reader, wanted.kind, reader.shown(job))
+        )
+        return JSONResponse(found, 201, _warned(warnings))
+
+    async def _update(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        given = _object(await body_of(request))
+        return await self._replaced(request, reader, wanted, lambda current: given)
+
+    async def _patch(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        kind = content_type(request)
+        check_type(kind)
+        patch = await body_of(request)
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._replaced(
+                    request, reader, wanted, lambda current: patched(current, patch, kind)
+                )
+            except PelotonError as error:
+                if refusal_of(error).code != 409:
+                    raise
+        return await self._replaced(request, reader, wanted, lambda current: patched(current, patch, kind))
+
+    async def _replaced(
+        self, request: Request, reader: Reader, wanted: Target, changed: Callable[[Object], Object]
+    ) -> Response:
+        """Bring a job to what `changed` makes of its object."""
+        job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
+        current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
+        given = changed(current)
+        _check_version(given, current, wanted)
+        found, manifest, warnings = await self._writer.replace(reader, job, given, dry_run(request))
+        shown = manifest
+        if found is not None:
+            shown = self._collections.versioned(reader, wanted.kind, reader.shown(found))
+        return JSONResponse(shown, 200, _warned(warnings))
+
+    async def _scale(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        """Change how many pods a Deployment has."""
+        body, kind = _object(await body_of(request)), content_type(request)
+        job = await reader.job(DEPLOYMENT, wanted.namespace, wanted.name)
+        current = self._collections.versioned(reader, DEPLOYMENT, reader.shown(job))
+        scale = scale_of(job, current["metadata"]["resourceVersion"])
+        if request.method == "PATCH":
+            body = patched(scale, body, kind)
+        _check_version(body, current, wanted)
+        replicas = (body.get("spec") or {}).get("replicas", 0)
+        given = stripped(current)
+        given.setdefault("spec", {})["replicas"] = replicas
+        found, _, warnings = await self._writer.replace(reader, job, given, dry_run(request))
+        return JSONResponse(
+            scale_of(found or job, scale["metadata"]["resourceVersion"]), 200, _warned(warnings)
+        )
+
+    async def _delete(self, request: Request, reader: Reader, wanted: Target) -> Response:
+        options = _object(await body_of(request)) if await _has_body(request) else {}
+        policy = options.get("propagationPolicy") or request.query_params.get("propagationPolicy")
+        if policy == "Orphan":
+            raise Refusal(422, "propagationPolicy: pods of Peloton are not left behind: use Background")
+        dry = dry_run(request) or "All" in (options.get("dryRun") or [])
+        if wanted.kind is POD:
+            pod = await reader.pod(wanted.namespace, wanted.name)
+            _check_uid(options, pod)
+            if not dry:
+                await self._writer.restart(reader, *await reader.instance(wanted.namespace, wanted.name))
+            return JSONResponse(pod)
+        job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
+        _check_uid(options, reader.shown(job))
+        if not dry:
+            await self._writer.delete(reader, job)
+        details = {
+            "name": wanted.name,
+            "group": wanted.kind.group,
+            "kind": wanted.kind.plural,
+            "uid": job.job_id,
+        }
+        return JSONResponse(success(details))
+
+
+def _check_version(given: Mapping[str, Any], current: Object, wanted: Target) -> None:
+    """Refuse a change of a version that is not the present one. Raises Refusal."""
+    metadata = given.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+    if version not in (None, "", current["metadata"]["resourceVersion"]):
+        subject = f'{wanted.kind.plural} "{wanted.name}"'
+        text = f"Operation cannot be fulfilled on {subject}: the object has been modified"
+        raise Refusal(409, f"{text}; please apply your changes to the latest version and try again")
+
+
+def _check_uid(options: Mapping[str, Any], found: Object) -> None:
+    wanted = (options.get("preconditions") or {}).get("uid")
+    if wanted not in (None, found["metadata"]["uid"]):
+        raise Refusal(409, f"the uid is {found['metadata']['uid']}, not {wanted}")
+
+
+def _name_by_prefix(given: Object) -> None:
+    """Make a name where only its beginning is given."""
+    metadata = given.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("generateName") and not metadata.get("name"):
+        metadata["name"] = f"{metadata.pop('generateName')}{secrets.token_hex(3)}"
+    elif isinstance(metadata, dict):
+        metadata.pop("generateName", None)
+
+
+def _object(found: Any) -> Object:
+    if not isinstance(found, dict):
+        raise Refusal(400, "the body is not an object")
+    return found
+
+
+async def _has_body(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
+def _warned(warnings: Iterable[str]) -> dict[str, str]:
+    """Return the header by which clients are warned."""
+    texts = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    value = ", ".join(f'299 - "{text}"' for text in texts)
+    return {"Warning": value.encode("latin-1", "replace").decode("latin-1")} if value else {}
+
+
+# Discovery and OpenAPI.
+
+
+def _discovered(document: Object, form: str) -> Response:
+    kind = f"application/json;g=apidiscovery.k8s.io;v={form};as=APIGroupDiscoveryList"
+    return Response(JSONResponse(document).body, media_type=kind, headers={"vary": "Accept"})
+
+
+async def _groups(request: Request) -> Response:
+    form = discovery_form(request)
+    return _discovered(discovery.aggregated(False, form), form) if form else JSONResponse(discovery.groups())
+
+
+async def _group(request: Request) -> Response:
+    return _found(discovery.group(request.path_params["group"]))
+
+
+async def _resources(request: Request) -> Response:
+    parameters = request.path_params
+    return _found(discovery.resources(parameters.get("group", ""), parameters.get("version", "v1")))
+
+
+async def _openapi_index(request: Request) -> Response:
+    return JSONResponse(openapi.index())
+
+
+async def _openapi_document(request: Request) -> Response:
+    return _found(openapi.document(request.path_params["path"]))
+
+
+async def _openapi_v2(request: Request) -> Response:
+    """Answer older clients with a document without kinds: they then leave checks to the server."""
+    if "protobuf" in request.headers.get("accept", ""):
+        return Response(b"", media_type=_EMPTY_OPENAPI_V2)
+    return JSONResponse({"swagger": "2.0", "info": {"title": "Peloton", "version": __version__}, "paths": {}})
+
+
+def _found(document: Object | None) -> Response:
+    if document is None:
+        raise Refusal(404, "the server could not find the requested resource")
+    return JSONResponse(document)

@@ -1,0 +1,240 @@
+"""What this API reads of a cluster, in the name of one user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.query import query_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.calls.web import GET_POD_EVENTS, LIST_TASKS, QUERY_JOBS, QUERY_POOLS
+from peloton.errors import NotFound
+from peloton.model.ids import is_uuid
+from peloton.web.cluster import Calls
+from peloton.web.kube.core.cluster_objects import event_objects, namespace_object, node_object
+from peloton.web.kube.core.kinds import POD, Kind
+from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, Pool, parse_pod_name, pools_of
+from peloton.web.kube.core.objects import Held, held, object_of
+from peloton.web.kube.core.pods import pod_of
+from peloton.web.kube.core.refusals import not_found
+from peloton.web.kube.core.selectors import selected
+from peloton.web.kube.core.values import Object
+from peloton.web.views.hosts.reads import all_hosts
+
+PAGE = 100
+MOST_JOBS = 10_000
+"""Jobs of a list; the newest are in it."""
+TASKS_PER_CALL = 1000
+CALLS_AT_ONCE = 8
+POOLS_SECONDS = 5.0
+MOST_ENDED = 1000
+"""Ended jobs whose pods are kept, so that they are read once."""
+MOST_PODS_WITH_EVENTS = 200
+"""Pods of a list of events that names none."""
+_ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
+
+
+@dataclass(slots=True)
+class Known:
+    """What all requests share."""
+
+    deleting: dict[str, str] = field(default_factory=dict)
+    """Since when jobs are being deleted, by their ids."""
+    ended: OrderedDict[tuple[Any, str], tuple[bytes, list[Object]]] = field(default_factory=OrderedDict)
+    """Pods of ended jobs, by user and job, with what they were made of."""
+
+
+class Reader:
+    """Reads for one request."""
+
+    def __init__(self, calls: Calls, known: Known) -> None:
+        self.calls = calls
+        self._known = known
+        self._places = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def pools(self) -> dict[str, Pool]:
+        """Return the pools that take jobs, by their namespaces."""
+        answer = await self.calls.read(QUERY_POOLS, respool_pb2.QueryRequest(), POOLS_SECONDS)
+        return pools_of(answer.resourcePools)
+
+    async def pool(self, namespace: str) -> Pool:
+        """Return the pool of a namespace. Raises Refusal where there is none."""
+        found = (await self.pools()).get(namespace)
+        if found is None:
+            raise not_found("namespaces", namespace)
+        return found
+
+    async def objects(self, kind: Kind, namespace: str, field_selector: str = "") -> list[Object]:
+        """Return all objects of a kind in a namespace; in all of them where none is named."""
+        if kind.plural == "namespaces":
+            return [namespace_object(pool) for pool in (await self.pools()).values()]
+        if kind.plural == "nodes":
+            return await self._nodes()
+        if kind.plural == "events":
+            return await self._events(namespace, field_selector)
+        pools = [await self.pool(namespace)] if namespace else list((await self.pools()).values())
+        jobs = await self._jobs(pools)
+        if kind is POD:
+            found = await asyncio.gather(*(self._pods(job) for job in jobs))
+            return [pod for pods in found for pod in pods]
+        return [self.shown(job) for job in jobs if job.kind is kind]
+
+    async def one(self, kind: Kind, namespace: str, name: str) -> Object:
+        """Return an object. Raises Refusal where there is none."""
+        if kind is POD:
+            return await self.pod(namespace, name)
+        if kind.plural in ("namespaces", "nodes", "events"):
+            for each in await self.objects(kind, namespace):
+                if each["metadata"]["name"] == name:
+                    return each
+            raise not_found(kind.plural, name, kind.group)
+        return self.shown(await self.job(kind, namespace, name))
+
+    def shown(self, job: Held) -> Object:
+        """Return the object of a job."""
+        return object_of(job, self._known.deleting.get(job.job_id, ""))
+
+    async def job(self, kind: Kind, namespace: str, name: str) -> Held:
+        """Return a job. Raises Refusal where there is none."""
+        for found in await self._named(namespace, name):
+            if found.kind is kind:
+                return found
+        raise not_found(kind.plural, name, kind.group)
+
+    async def pod(self, namespace: str, name: str) -> Object:
+        """Return a pod. Raises Refusal where there is none."""
+        job, instance = await self.instance(namespace, name)
+        for task in await self._tasks(job, instance, instance + 1):
+            found = pod_of(job, task)
+            if found["metadata"]["name"] == name:
+                return found
+        raise not_found("pods", name)
+
+    async def instance(self, namespace: str, name: str) -> tuple[Held, int]:
+        """Return the job and the instance of a pod. Raises Refusal where there is none."""
+        parts = parse_pod_name(name)
+        if parts is not None:
+            owner, begin, instance, _ = parts
+            for found in await self._named(namespace, owner):
+                if found.job_id.startswith(begin):
+                    return found, instance
+        raise not_found("pods", name)
+
+    async def events(self, pod: Mapping[str, Any]) -> list[Object]:
+        """Return what happened to a pod."""
+        job_id, instance, _run = pod["metadata"]["uid"].rsplit("-", 2)
+        request = task_pb2.GetPodEventsRequest(
+            jobId=peloton_pb2.JobID(value=job_id),
+            instanceId=int(instance),
+            limit=1,
+            runId=pod["metadata"]["uid"],
+        )
+        async with self._places:
+            try:
+                answer = await self.calls.read(GET_POD_EVENTS, request)
+            except NotFound:
+                return []
+        return event_objects(pod, answer.result)
+
+    async def _named(self, namespace: str, name: str) -> list[Held]:
+        """Return the jobs of a name, the oldest of each kind first."""
+        pool = await self.pool(namespace)
+        spec = job_pb2.QuerySpec(labels=[peloton_pb2.Label(key=NAME_LABEL, value=name)])
+        found = await self._query(pool, spec)
+        if is_uuid(name):
+            # A job that another API made: its id is its name.
+            natives = await self._query(pool, job_pb2.QuerySpec(reference=name))
+            found += [each for each in natives if each.id.value == name and not _is_ours(each)]
+        known = (held(summary, pool.namespace) for summary in reversed(found))
+        return [each for each in known if each is not None]
+
+    async def _jobs(self, pools: Sequence[Pool]) -> list[Held]:
+        found = await asyncio.gather(*(self._query(pool, job_pb2.QuerySpec()) for pool in pools))
+        jobs = (
+            held(summary, pool.namespace)
+            for pool, summaries in zip(pools, found, strict=True)
+            for summary in summaries
+        )
+        return [job for job in jobs if job is not None]
+
+    async def _query(self, pool: Pool, spec: job_pb2.QuerySpec) -> list[job_pb2.JobSummary]:
+        """Return the jobs of a pool, the newest first."""
+        found: list[job_pb2.JobSummary] = []
+        while len(found) < MOST_JOBS:
+            asked = job_pb2.QuerySpec()
+            asked.CopyFrom(spec)
+            page = query_pb2.PaginationSpec(offset=len(found), limit=PAGE, maxLimit=MOST_JOBS)
+            asked.pagination.CopyFrom(page)
+            request = job_pb2.QueryRequest(
+                respoolID=peloton_pb2.ResourcePoolID(value=pool.id), spec=asked, summaryOnly=True
+            )
+            async with self._places:
+                answer = await self.calls.call(QUERY_JOBS, request)
+            found += answer.results
+            if not answer.results or len(found) >= answer.pagination.total:
+                break
+        return found
+
+    async def _pods(self, job: Held) -> list[Object]:
+        """Return the pods of a job; those of one that has ended, and is as it was, are not read again."""
+        key, made_of = (self.calls.auth, job.job_id), job.summary.SerializeToString(deterministic=True)
+        kept = self._known.ended.get(key)
+        if kept is not None and kept[0] == made_of:
+            return list(kept[1])
+        pods: list[Object] = []
+        end = job.summary.instanceCount + job.summary.runtime.releasedInstances
+        for first in range(0, end, TASKS_PER_CALL):
+            tasks = await self._tasks(job, first, first + TASKS_PER_CALL)
+            pods += (pod_of(job, task) for task in tasks)
+        if job.summary.runtime.state in _ENDED:
+            self._known.ended[key] = (made_of, list(pods))
+            while len(self._known.ended) > MOST_ENDED:
+                self._known.ended.popitem(last=False)
+        return pods
+
+    async def _tasks(self, job: Held, first: int, end: int) -> list[task_pb2.TaskInfo]:
+        request = task_pb2.ListRequest(jobId=job.summary.id)
+        setattr(request.range, "from", first)
+        request.range.to = end
+        async with self._places:
+            try:
+                answer = await self.calls.call(LIST_TASKS, request)
+            except NotFound:
+                return []
+        return [answer.result.value[number] for number in sorted(answer.result.value)]
+
+    async def _nodes(self) -> list[Object]:
+        found = await all_hosts(self.calls)
+        return [
+            node_object(
+                row.name,
+                row.state,
+                row.labels,
+                {kind: (usage.allocated, usage.capacity) for kind, usage in row.usage.items()},
+            )
+            for row in found.rows
+        ]
+
+    async def _events(self, namespace: str, field_selector: str) -> list[Object]:
+        """Return events: of the pod that the selector names, else of the newest pods."""
+        name = selected(field_selector, "involvedObject.name")
+        kind = selected(field_selector, "involvedObject.kind")
+        if kind not in ("", "Pod"):
+            return []
+        if name and namespace and parse_pod_name(name):
+            return await self.events(await self.pod(namespace, name))
+        if name:
+            return []
+        pods = await self.objects(POD, namespace)
+        found = await asyncio.gather(*(self.events(pod) for pod in pods[:MOST_PODS_WITH_EVENTS]))
+        return [event for events in found for event in events]
+
+
+def _is_ours(summary: job_pb2.JobSummary) -> bool:
+    return any(label.key == KIND_LABEL for label in summary.labels)

@@ -1,0 +1,144 @@
+"""The API in Kubernetes' style: the commands of docs/kubernetes.md by each kubectl that is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minicluster.cluster import Cluster
+from minicluster.settings import ClusterSettings, Instances
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.client import LocalDiscovery, PelotonClient
+from tests.cluster.conftest import wait_for
+from tests.documented import blocks
+from tests.servers.kubectl import known
+from tools.docs import ROOT
+
+pytestmark = pytest.mark.extended
+PAGE = ROOT / "docs" / "kubernetes.md"
+OURS = "tests/cluster/test_kubernetes_api.py"
+SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the web UI of a cluster with the pool /team."""
+    cluster = Cluster(tmp_path_factory.mktemp("api") / "cluster")
+    cluster.up(ClusterSettings(ports="free", instances=Instances(web=1)))
+    try:
+        client = PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership))
+        config = respool_pb2.ResourcePoolConfig(
+            name="team",
+            parent=peloton_pb2.ResourcePoolID(value="root"),
+            resources=[
+                respool_pb2.ResourceConfig(kind=kind, limit=1e6, share=1, reservation=reserved)
+                for kind, reserved in (("cpu", 6), ("memory", 3072), ("disk", 30000))
+            ],
+        )
+        request = respool_pb2.CreateRequest(config=config)
+        wait_for(
+            lambda: not client.respool_svc.CreateResourcePool(request, timeout=30).HasField("error"),
+            30,
+            lambda: "no pool",
+        )
+        (found,) = [each for each in cluster.components() if each.kind == "web"]
+        yield found.addresses["http"]
+    finally:
+        cluster.down()
+
+
+class Shell:
+    """Runs commands in a folder whose `kubectl` is the one that is tried."""
+
+    def __init__(self, web: str, kubectl: Path, folder: Path) -> None:
+        self._folder = folder
+        tools = folder / "bin"
+        tools.mkdir()
+        (tools / "kubectl").symlink_to(kubectl)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "PELOTON_WEB": web,
+        }
+
+    def run(self, script: str, code: int = 0) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, (script, done.stdout, done.stderr)
+        return done.stdout + (done.stderr if code else "")
+
+    def page(self) -> str:
+        """Run the blocks of the page; return what they print."""
+        own = [block.text for block in blocks(PAGE) if block.mark == "run by" and block.said == OURS]
+        assert len(own) == 3
+        return self.run("set -x\n" + "".join(own))
+
+
+@pytest.fixture(params=known(), ids=lambda path: path.parent.name)
+def shell(request: pytest.FixtureRequest, web: str, tmp_path: Path) -> Shell:
+    return Shell(web, request.param, tmp_path)
+
+
+def test_the_commands_of_the_page(shell: Shell) -> None:
+    printed = shell.page()
+    for expected in (
+        "job.batch/hello created",
+        "job.batch/hello condition met",
+        "hello from ",
+        "deployment.apps/web scaled",
+        "deployment.apps/web configured",
+        'deployment "web" successfully rolled out',
+        "version 2",
+        'deployment.apps "web" deleted',
+    ):
+        assert expected in printed, printed
+    names = [line.split()[0] for line in printed.splitlines() if line.startswith("pod/hello-")]
+    assert len(names) == 2
+    assert shell.run("kubectl get all -o name") == ""
+
+
+def test_what_is_refused_and_what_is_only_tried(shell: Shell) -> None:
+    shell.page()
+    refused = shell.run(
+        "sed 's/completions: 2/completions: 2\\n  suspend: true/' job.yaml | kubectl apply -f -", 1
+    )
+    assert "spec.suspend" in refused
+    assert "created (server dry run)" in shell.run("kubectl apply --dry-run=server -f job.yaml")
+    assert shell.run("kubectl get jobs -o name") == ""
+    assert "server-side apply" in shell.run("kubectl apply --server-side -f job.yaml", 1)
+
+
+def test_a_watch_and_output_that_is_followed(shell: Shell) -> None:
+    shell.page()
+    script = """
+    sed -i 's/echo hello/for i in 1 2 3; do echo line $i; sleep 0.5; done; echo hello/' job.yaml
+    sed -i 's/\\$i/$''i/' job.yaml
+    kubectl apply -f job.yaml
+    kubectl wait --for=jsonpath='{.status.ready}'=2 job/hello --timeout=30s || true
+    pod=$(kubectl get pods -l job-name=hello -o name | head -n 1)
+    kubectl logs -f "$pod"
+    kubectl describe "$pod"
+    kubectl get job hello -o json
+    kubectl delete -f job.yaml
+    """
+    printed = shell.run(script)
+    assert [f"line {i}" in printed for i in (1, 2, 3)] == [True] * 3, printed
+    assert "Started" in printed
+    found = json.loads(printed[printed.index("{\n") : printed.rindex("}\n") + 2])
+    assert found["spec"]["completions"] == 2

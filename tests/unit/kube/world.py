@@ -1,0 +1,190 @@
+"""A cluster with a pool, whose jobs are what the API of Kubernetes made of manifests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
+from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.calls import web
+from peloton.errors import Conflict, NotFound
+from peloton.wire.v1alpha.job_config import job_config_of
+from tests.unit.web.fake import FakeCluster, application, browser
+
+POOL = "11111111-0000-0000-0000-000000000001"
+CREATED = "2026-01-31T12:00:00.123456789Z"
+JOBS = "/apis/batch/v1/namespaces/team/jobs"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
+PODS = "/api/v1/namespaces/team/pods"
+
+
+def job_manifest(**spec: Any) -> dict[str, Any]:
+    """A Job that is taken; `spec` replaces fields of its specification."""
+    container = {"name": "main", "image": "busybox", "command": ["echo", "hello"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "hello", "labels": {"app": "hello"}},
+        "spec": {"template": template, **spec},
+    }
+
+
+def deployment_manifest(**spec: Any) -> dict[str, Any]:
+    """A Deployment that is taken."""
+    container = {"name": "main", "command": ["sleep", "600"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+            **spec,
+        },
+    }
+
+
+class World:
+    """Jobs in memory, and a client of the API."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, job_pb2.JobConfig] = {}
+        self.runtimes: dict[str, job_pb2.RuntimeInfo] = {}
+        self.runs: dict[tuple[str, int], int] = {}
+        self.updates: list[stateless_svc_pb2.ReplaceJobRequest] = []
+        answers: Mapping[Any, Callable[[Any], Any]] = {
+            web.QUERY_POOLS: lambda request: self._pools(),
+            web.QUERY_JOBS: self._query,
+            web.CREATE_JOB: self._create,
+            web.CREATE_JOB_V1ALPHA: self._create_service,
+            web.REPLACE_JOB: self._replace,
+            web.LIST_TASKS: self._tasks,
+            web.RESTART_TASKS: self._restart,
+            web.STOP_JOB_V1ALPHA: self._stop,
+            web.DELETE_JOB_V1ALPHA: self._delete,
+            web.GET_POD_EVENTS: self._events,
+        }
+        self.cluster = FakeCluster(answers)
+        self.client: TestClient = browser(application(self.cluster))
+
+    def _pools(self) -> respool_pb2.QueryResponse:
+        def info(pool_id: str, path: str, *children: str) -> respool_pb2.ResourcePoolInfo:
+            found = respool_pb2.ResourcePoolInfo()
+            found.id.value, found.path.value = pool_id, path
+            for child in children:
+                found.children.add(value=child)
+            return found
+
+        return respool_pb2.QueryResponse(resourcePools=[info("root", "/", POOL), info(POOL, "/team")])
+
+    def _query(self, request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
+        wanted = {(label.key, label.value) for label in request.spec.labels}
+        found = [
+            self.summary(job_id)
+            for job_id, config in self.jobs.items()
+            if config.respoolID.value == request.respoolID.value
+            and wanted <= {(label.key, label.value) for label in config.labels}
+            and request.spec.reference in ("", job_id)
+        ]
+        answer = job_pb2.QueryResponse(results=found[::-1][request.spec.pagination.offset :])
+        answer.pagination.total = len(found)
+        return answer
+
+    def summary(self, job_id: str) -> job_pb2.JobSummary:
+        config = self.jobs[job_id]
+        return job_pb2.JobSummary(
+            id=peloton_pb2.JobID(value=job_id), name=config.name, type=config.type, labels=config.labels,
+            instanceCount=config.instanceCount, respoolID=config.respoolID, runtime=self.runtimes[job_id],
+            sla=config.sla,
+        )  # fmt: skip
+
+    def add(self, config: job_pb2.JobConfig, job_id: str = "") -> str:
+        job_id = job_id or str(uuid.uuid4())
+        self.jobs[job_id] = config
+        self.runtimes[job_id] = job_pb2.RuntimeInfo(
+            state=job_pb2.RUNNING, creationTime=CREATED, configurationVersion=1, workflowVersion=1,
+            taskStats={"RUNNING": config.instanceCount}, taskConfigVersionStats={1: config.instanceCount},
+        )  # fmt: skip
+        return job_id
+
+    def end(self, state: str) -> None:
+        """Let the only job end."""
+        (job_id,) = self.jobs
+        runtime = self.runtimes[job_id]
+        count = self.jobs[job_id].instanceCount
+        runtime.state = job_pb2.JobState.Value(state)
+        runtime.completionTime = "2026-01-31T12:05:00Z"
+        runtime.taskStats.clear()
+        runtime.taskStats[state] = count
+
+    def _create(self, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse:
+        return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=self.add(request.config)))
+
+    def _create_service(self, request: Any) -> stateless_svc_pb2.CreateJobResponse:
+        answer = stateless_svc_pb2.CreateJobResponse()
+        answer.job_id.value = self.add(job_config_of(request.spec))
+        return answer
+
+    def _replace(self, request: stateless_svc_pb2.ReplaceJobRequest) -> stateless_svc_pb2.ReplaceJobResponse:
+        self.updates.append(request)
+        job_id = request.job_id.value
+        runtime = self.runtimes[job_id]
+        if request.version.value != f"{runtime.configurationVersion}-0-{runtime.workflowVersion}":
+            raise Conflict("unexpected entity version")
+        config = job_config_of(request.spec)
+        self.jobs[job_id] = config
+        runtime.configurationVersion += 1
+        runtime.taskConfigVersionStats.clear()
+        runtime.taskConfigVersionStats[runtime.configurationVersion] = config.instanceCount
+        runtime.taskStats["RUNNING"] = config.instanceCount
+        return stateless_svc_pb2.ReplaceJobResponse()
+
+    def _tasks(self, request: task_pb2.ListRequest) -> task_pb2.ListResponse:
+        answer, job_id = task_pb2.ListResponse(), request.jobId.value
+        if job_id not in self.jobs:
+            raise NotFound("no such job")
+        config = self.jobs[job_id]
+        (state,) = self.runtimes[job_id].taskStats
+        for instance in range(getattr(request.range, "from"), min(request.range.to, config.instanceCount)):
+            info = answer.result.value[instance]
+            info.instanceId, info.jobId.value = instance, job_id
+            info.config.CopyFrom(config.defaultConfig)
+            run = self.runs.get((job_id, instance), 1)
+            info.runtime.mesosTaskId.value = f"{job_id}-{instance}-{run}"
+            info.runtime.state, info.runtime.host = task_pb2.TaskState.Value(state), "host-1"
+            info.runtime.startTime = CREATED
+        return answer
+
+    def _restart(self, request: task_pb2.RestartRequest) -> task_pb2.RestartResponse:
+        for part in request.ranges:
+            for instance in range(getattr(part, "from"), part.to):
+                key = (request.jobId.value, instance)
+                self.runs[key] = self.runs.get(key, 1) + 1
+        return task_pb2.RestartResponse()
+
+    def _stop(self, request: stateless_svc_pb2.StopJobRequest) -> stateless_svc_pb2.StopJobResponse:
+        self.end("KILLED")
+        return stateless_svc_pb2.StopJobResponse()
+
+    def _delete(self, request: stateless_svc_pb2.DeleteJobRequest) -> stateless_svc_pb2.DeleteJobResponse:
+        del self.jobs[request.job_id.value]
+        return stateless_svc_pb2.DeleteJobResponse()
+
+    def _events(self, request: task_pb2.GetPodEventsRequest) -> task_pb2.GetPodEventsResponse:
+        answer = task_pb2.GetPodEventsResponse()
+        for state in ("RUNNING", "PENDING"):
+            event = answer.result.add(actualState=state, timestamp=CREATED, message="as it was")
+            event.taskId.value = request.runId
+        return answer
+
+    def create(self, path: str, manifest: Any, **query: str) -> Any:
+        return self.client.post(path, json=manifest, params=query)
