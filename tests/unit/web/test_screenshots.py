@@ -18,6 +18,13 @@ from tests.web import lively_places, places, screenshots
 NO_PAGES = {
     "/api/": "the same as /api",
     "/api/openapi.json": "JSON",
+    **dict.fromkeys(
+        (
+            "/api/v1", "/api/v1/{path:path}", "/apis", "/apis/", "/apis/{group}", "/apis/{group}/{version}",
+            "/apis/{group}/{version}/{path:path}", "/openapi/v2", "/openapi/v3", "/openapi/v3/{path:path}",
+        ),
+        "for clients of Kubernetes",
+    ),
     "/health": "for programs",
     "/jobs/{job_id}/instances/{instance:int}/download": "a file",
     "/jobs/{job_id}/instances/{instance:int}/logs/stream": "events",
@@ -25,7 +32,7 @@ NO_PAGES = {
     "/metrics": "for programs",
     "/search/lines": "a part of all pages; the step `find` shows it",
     "/version": "for programs",
-}
+}  # fmt: skip
 """Routes that browsers do not open as pages, and what they answer with."""
 
 
