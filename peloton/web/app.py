@@ -75,11 +75,8 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
         made.cluster.trouble, remark, administers=partial(_administers, made), local_changes=True
     )
     names = security.host_names(made.settings.host, made.settings.host_names)
-    door = Door(
-        made.caller,
-        lambda request, services: render(request, "api.html", {"services": services}),
-        also=legacy_versions(),
-    )
+    door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
+    door.also = legacy_versions()
     kubernetes = KubernetesDoor(made.cluster, made.hub)
     sessions = Sessions(made.settings.session_hours * 3600)
     served = [

@@ -53,10 +53,10 @@ class Door:
         max_body_bytes: int = MAX_BODY_BYTES,
         max_calls: int = MAX_CALLS,
         max_streams: int = MAX_STREAMS,
-        also: Mapping[str, Any] | None = None,
     ) -> None:
-        """`page` renders the list of services, as `services` gives it. `also` is added to it in JSON."""
-        self._also = dict(also or {})
+        """`page` renders the list of services, as `services` gives it."""
+        self.also: Mapping[str, Any] = {}
+        """What is added to the list in JSON."""
         self._caller = caller
         self._page = page
         self._max_body_bytes = max_body_bytes
@@ -77,7 +77,7 @@ class Door:
         if wants_html(request.headers.get("accept", "")):
             response = self._page(request, services())
         else:
-            response = JSONResponse({**self._also, "openapi": "/api/openapi.json", "services": services()})
+            response = JSONResponse({**self.also, "openapi": "/api/openapi.json", "services": services()})
         response.headers["vary"] = "Accept"
         return response
 

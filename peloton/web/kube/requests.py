@@ -75,8 +75,13 @@ def content_type(request: Request) -> str:
 
 
 async def body_of(request: Request) -> Any:
-    """Return the body: JSON or YAML. Raises Refusal for other types: pages of other sites can send them."""
+    """Return the body: JSON or YAML. Raises Refusal for other types: pages of other sites can send them.
+
+    The official Python client names no type. A page can do so too, but not without its origin.
+    """
     kind = content_type(request)
+    if not kind and request.method != "PATCH" and "origin" not in request.headers:
+        kind = _JSON
     known = _PATCHES if request.method == "PATCH" else (_JSON, _YAML)
     if kind not in known:
         raise Refusal(415, f"Content-Type: {kind!r} is not {' or '.join(known)}")

@@ -277,6 +277,13 @@ def test_refusals_are_status_objects(world: World, method: str, path: str, code:
     assert (found.status_code, found.json()["kind"], found.json()["code"]) == (code, "Status", code)
 
 
+def test_programs_may_leave_the_type_of_the_body_out_and_pages_may_not(world: World) -> None:
+    text = json.dumps(job_manifest()).encode()
+    own = world.client.post(JOBS, content=text, headers={"origin": "http://localhost"})
+    assert (own.status_code, len(world.jobs)) == (415, 0)
+    assert world.client.post(JOBS, content=text).status_code == 201
+
+
 def test_pages_of_other_sites_change_nothing(world: World) -> None:
     text = json.dumps(job_manifest())
     simple = world.client.post(JOBS, content=text, headers={"content-type": "text/plain"})
