@@ -1,4 +1,4 @@
-"""etcd and an API server of Kubernetes, each a process: real ones, built from their Go modules.
+"""The servers of Kubernetes' control plane, each a process: real ones, built from their Go modules.
 
 `tools/kubernetes-server` builds them once. The API server serves TLS with a certificate that it makes itself,
 and knows one token, of an administrator.
@@ -40,9 +40,9 @@ class Missing(PelotonError):
 
 
 def binary() -> Path:
-    """Return the program of both servers. Raise Missing where it was not built."""
+    """Return the program of all servers. Raise Missing where it was not built."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "peloton" / f"kubernetes-{VERSION}" / "kubernetes"
+    path = cache / "peloton" / f"kubernetes-{VERSION}" / "control-plane"
     if not os.access(path, os.X_OK):
         raise Missing(
             f"Kubernetes' API server is not in {path}: `make kubernetes-server` in a checkout of Peloton "
@@ -118,6 +118,27 @@ def command(folder: Path, port: int, etcd_port: int) -> list[str]:
         "--endpoint-reconciler-type=none",
         # Nothing makes the service account that it would ask for: no controller runs.
         "--disable-admission-plugins=ServiceAccount",
+    ]
+
+
+CONTROLLERS = ("deployment", "replicaset", "job", "disruption", "node-lifecycle", "garbage-collector")
+"""Those that daemons on Kubernetes, and jobs of others, need."""
+
+
+def controllers_command(kubeconfig: Path) -> list[str]:
+    """Return the command line of the controllers of Kubernetes. Raise Missing."""
+    names = ",".join(f"{name}-controller" for name in CONTROLLERS)
+    return [
+        *(str(binary()), "controllers", f"--kubeconfig={kubeconfig}", "--leader-elect=false"),
+        *(f"--controllers={names}", "--secure-port=0", "--use-service-account-credentials=false"),
+    ]
+
+
+def scheduler_command(kubeconfig: Path) -> list[str]:
+    """Return the command line of the default scheduler. Raise Missing."""
+    return [
+        *(str(binary()), "scheduler", f"--kubeconfig={kubeconfig}", "--leader-elect=false"),
+        "--secure-port=0",
     ]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
-from peloton.kubernetes.access import from_kubeconfig
 from peloton.kubernetes.client import MERGE, ApiClient
 from peloton.model.states import TaskState
 from tests.contract.backend.recorder import Recorder, leading
@@ -16,21 +15,10 @@ from tests.kubernetes.real import RealKubernetes
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 
 
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]:
-    it = RealKubernetes(tmp_path_factory.mktemp("evictions"))
-    try:
-        it.start()
-        yield it
-    finally:
-        it.stop()
-
-
 @pytest.fixture
-async def admin(system: RealKubernetes) -> AsyncIterator[ApiClient]:
-    async with ApiClient(from_kubeconfig(system.kubeconfig)) as client:
-        yield client
-        await client.call("DELETE", BUDGETS)
+async def admin(admin: ApiClient) -> AsyncIterator[ApiClient]:
+    yield admin
+    await admin.call("DELETE", BUDGETS)
 
 
 @pytest.fixture

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
 
 from hostmgr.kubernetes.manifest import PodRules
-from peloton.kubernetes.access import from_kubeconfig
 from peloton.kubernetes.client import ApiClient
 from peloton.model.states import TaskState
 from peloton.model.task import Launch
@@ -17,22 +14,6 @@ from tests.kubernetes.real import RealKubernetes
 
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 FIELDS = ("metadata.annotations", "spec.runtimeClassName", "spec.priorityClassName")
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]:
-    it = RealKubernetes(tmp_path_factory.mktemp("templates"))
-    try:
-        it.start()
-        yield it
-    finally:
-        it.stop()
-
-
-@pytest.fixture
-async def admin(system: RealKubernetes) -> AsyncIterator[ApiClient]:
-    async with ApiClient(from_kubeconfig(system.kubeconfig)) as client:
-        yield client
 
 
 def templated(leader: Recorder, template: str) -> Launch:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
@@ -21,16 +18,6 @@ from tests.contract.backend.recorder import Recorder
 from tests.contract.backend.systems import NAMESPACE, PORTS
 from tests.kubernetes.real import RealKubernetes
 from tests.kubernetes.rights import FILE, Rights
-
-
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]:
-    it = RealKubernetes(tmp_path_factory.mktemp("tokens"))
-    try:
-        it.start()
-        yield it
-    finally:
-        it.stop()
 
 
 async def test_a_token_that_the_server_refuses_is_replaced(system: RealKubernetes, tmp_path: Path) -> None:

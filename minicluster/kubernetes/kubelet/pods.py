@@ -15,10 +15,10 @@ from minicluster.kubernetes.kubelet.processes import Listener, Processes
 from minicluster.kubernetes.kubelet.translation import (
     CannotBeRun,
     Object,
-    Secrets,
+    Sources,
     claims_of,
     requested,
-    secrets_of,
+    sources_of,
     task_of,
 )
 from minicluster.kubernetes.kubelet.volumes import LocalVolumes
@@ -39,7 +39,7 @@ class _Held:
     progress: Progress = field(default_factory=Progress)
     stopping: bool = False
     waiting: asyncio.Task[None] | None = None
-    """What waits for its Secrets and volumes; its process has not begun then."""
+    """What waits for its Secrets, ConfigMaps and volumes; its process has not begun then."""
 
 
 class Pods(Listener):
@@ -123,7 +123,7 @@ class Pods(Listener):
             self._write(uid)
 
     def _begin(self, uid: str, held: _Held) -> None:
-        names, claims = secrets_of(held.wire), set(claims_of(held.wire).values())
+        names, claims = sources_of(held.wire), set(claims_of(held.wire).values())
         if (names or claims) and not self._running.known(uid):
             held.waiting = asyncio.get_running_loop().create_task(self._begin_with(uid, held, names, claims))
             self._write(uid)
@@ -131,30 +131,30 @@ class Pods(Listener):
             self._start(uid, held, None if names else {})
 
     async def _begin_with(self, uid: str, held: _Held, names: set[str], claims: set[str]) -> None:
-        """Start a pod once its Secrets and volumes are there, however long that takes, as a kubelet does."""
+        """Start a pod once its Secrets, ConfigMaps and volumes are there, however long that takes."""
         assert self._volumes is not None, "attach comes first"
         namespace = held.wire["metadata"]["namespace"]
-        secrets = {
-            name: await self._secret(held, f"/api/v1/namespaces/{namespace}/secrets/{name}") for name in names
-        }
+        sources = {name: await self._source(held, f"/api/v1/namespaces/{namespace}/{name}") for name in names}
         for claim in claims:
             await self._volumes.bound(namespace, claim)
         held.waiting = None
-        self._start(uid, held, secrets)
+        self._start(uid, held, sources)
 
-    async def _secret(self, held: _Held, path: str) -> dict[str, bytes]:
-        """Return what a Secret holds, once it is there."""
+    async def _source(self, held: _Held, path: str) -> dict[str, bytes]:
+        """Return what a Secret or a ConfigMap holds, once it is there."""
         while True:
             try:
                 data = (await self._client.call("GET", path)).get("data") or {}
+                if "/configmaps/" in path:
+                    return {key: text.encode() for key, text in data.items()}
                 return {key: base64.b64decode(text) for key, text in data.items()}
             except (ApiError, Unavailable) as error:
                 self._tell(f"pod {held.wire['metadata']['name']} waits for {path}: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _start(self, uid: str, held: _Held, secrets: Secrets | None) -> None:
+    def _start(self, uid: str, held: _Held, sources: Sources | None) -> None:
         try:
-            task = task_of(held.wire, secrets)
+            task = task_of(held.wire, sources)
             self._admit(uid, held)
         except CannotBeRun as error:
             held.progress.refusal = ("UnexpectedAdmissionError", str(error))

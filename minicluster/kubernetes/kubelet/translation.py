@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mesos.v1 import mesos_pb2 as mesos
 
@@ -52,19 +53,50 @@ def requested(pod: Object) -> dict[str, Fraction]:
 
 SANDBOX = "/mnt/mesos/sandbox"
 """Where pods of Peloton have what belongs into the sandbox; a process has it there."""
-Secrets = Mapping[str, Mapping[str, bytes]]
-"""What the Secrets of a pod hold, by their names and keys."""
+Sources = Mapping[str, Mapping[str, bytes]]
+"""What the Secrets and ConfigMaps of a pod hold: `secrets/NAME` or `configmaps/NAME`, and keys."""
 
 
-def secrets_of(pod: Object) -> set[str]:
-    """Return the names of the Secrets that a pod uses."""
+class Part(NamedTuple):
+    """What a volume has of a Secret or a ConfigMap."""
+
+    source: str
+    """`secrets/NAME` or `configmaps/NAME`."""
+    paths: Mapping[str, str] | None
+    """Paths in the volume by the keys of the source; None: all keys, each by its name."""
+
+
+def sources_of(pod: Object) -> set[str]:
+    """Return the Secrets and ConfigMaps that a pod uses, as `secrets/NAME` and `configmaps/NAME`."""
     spec = pod["spec"]
-    found = {each["secret"]["secretName"] for each in spec.get("volumes") or () if "secret" in each}
+    found = {part.source for parts in _parts(spec).values() for part in parts}
     for container in spec.get("containers") or ():
         for variable in container.get("env") or ():
             if "secretKeyRef" in (variable.get("valueFrom") or {}):
-                found.add(variable["valueFrom"]["secretKeyRef"]["name"])
+                found.add(f"secrets/{variable['valueFrom']['secretKeyRef']['name']}")
     return found
+
+
+def _parts(spec: Object) -> dict[str, list[Part]]:
+    """Return what volumes have of Secrets and ConfigMaps, by the names of the volumes."""
+    found = {}
+    for volume in spec.get("volumes") or ():
+        each = [volume] if "projected" not in volume else volume["projected"].get("sources") or ()
+        parts = [part for part in map(_part, each) if part is not None]
+        if parts:
+            found[volume["name"]] = parts
+    return found
+
+
+def _part(wire: Object) -> Part | None:
+    secret, settings = wire.get("secret"), wire.get("configMap")
+    held: Object = secret or settings or {}
+    name = held.get("secretName") or held.get("name")
+    if not name:
+        return None
+    items = held.get("items")
+    paths = None if items is None else {each["key"]: each["path"] for each in items}
+    return Part(f"{'secrets' if secret else 'configmaps'}/{name}", paths)
 
 
 def claims_of(pod: Object) -> dict[str, str]:
@@ -74,8 +106,8 @@ def claims_of(pod: Object) -> dict[str, str]:
     return {name: claim["claimName"] for name, claim in claims if claim}
 
 
-def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> mesos.TaskInfo:
-    """Return the task of a pod's only container; without `secrets`, with empty ones.
+def task_of(pod: Object, sources: Sources | None = MappingProxyType({})) -> mesos.TaskInfo:
+    """Return the task of a pod's only container; without `sources`, with empty files and secrets.
 
     Raise CannotBeRun for what a process cannot be.
     """
@@ -86,12 +118,12 @@ def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> meso
     container = containers[0]
     task = mesos.TaskInfo(name=pod["metadata"]["name"])
     task.task_id.value = pod["metadata"]["name"]
-    variables = _environment(container.get("env") or (), secrets)
+    variables = _environment(container.get("env") or (), sources)
     for name, value in variables.items():
         task.command.environment.variables.add(name=name, value=value)
     _set_command(task.command, container, variables)
     _set_amounts(task, requested(pod))
-    _set_secret_files(task, spec, container, secrets)
+    _set_files(task, spec, container, sources)
     _set_volumes(task, pod, container)
     _set_check(task.health_check, container.get("livenessProbe"), task.command)
     if not container.get("livenessProbe"):
@@ -99,11 +131,11 @@ def task_of(pod: Object, secrets: Secrets | None = MappingProxyType({})) -> meso
     return task
 
 
-def _environment(wires: Iterable[Object], secrets: Secrets | None) -> dict[str, str]:
+def _environment(wires: Iterable[Object], sources: Sources | None) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in wires:
         if "valueFrom" in each:
-            found[each["name"]] = _secret_text(each["name"], each["valueFrom"], secrets)
+            found[each["name"]] = _secret_text(each["name"], each["valueFrom"], sources)
             continue
         if (each["name"], each.get("value")) == ("MESOS_SANDBOX", SANDBOX):
             continue  # a process has its sandbox elsewhere
@@ -111,36 +143,54 @@ def _environment(wires: Iterable[Object], secrets: Secrets | None) -> dict[str, 
     return found
 
 
-def _secret_text(name: str, source: Object, secrets: Secrets | None) -> str:
+def _secret_text(name: str, source: Object, sources: Sources | None) -> str:
     reference = source.get("secretKeyRef")
     if not reference:
         raise CannotBeRun(f"variable {name}: a process kubelet knows valueFrom.secretKeyRef only")
-    return _secret(reference["name"], reference["key"], secrets).decode("utf-8", "replace")
+    return _content(f"secrets/{reference['name']}", reference["key"], sources).decode("utf-8", "replace")
 
 
-def _secret(name: str, key: str, secrets: Secrets | None) -> bytes:
-    if secrets is None:
+def _content(source: str, key: str, sources: Sources | None) -> bytes:
+    if sources is None:
         return b""
     try:
-        return secrets[name][key]
+        return sources[source][key]
     except KeyError:
-        raise CannotBeRun(f"secret {name} has no {key}") from None
+        raise CannotBeRun(f"{source} has no {key}") from None
 
 
-def _set_secret_files(task: mesos.TaskInfo, spec: Object, container: Object, secrets: Secrets | None) -> None:
-    names = {
-        each["name"]: each["secret"]["secretName"] for each in spec.get("volumes") or () if "secret" in each
-    }
+def _set_files(task: mesos.TaskInfo, spec: Object, container: Object, sources: Sources | None) -> None:
+    """Give a task the files of Secrets and ConfigMaps: a single one by its subPath, or all of a volume."""
+    held = _parts(spec)
     for mount in container.get("volumeMounts") or ():
-        if mount["name"] in names:
-            if not mount.get("subPath"):
-                raise CannotBeRun(
-                    f"mount {mount['mountPath']}: a process kubelet mounts single files of secrets"
-                )
-            volume = task.container.volumes.add(container_path=mount["mountPath"].removeprefix(f"{SANDBOX}/"))
-            volume.source.type = mesos.Volume.Source.SECRET
-            volume.source.secret.type = mesos.Secret.VALUE
-            volume.source.secret.value.data = _secret(names[mount["name"]], mount["subPath"], secrets)
+        path, sub = _in_sandbox(mount["mountPath"], container), mount.get("subPath")
+        for part in held.get(mount["name"], ()):
+            for key, file in _files(part, sources, sub).items():
+                volume = task.container.volumes.add(container_path=path if sub else f"{path}/{file}")
+                volume.source.type = mesos.Volume.Source.SECRET
+                volume.source.secret.type = mesos.Secret.VALUE
+                volume.source.secret.value.data = _content(part.source, key, sources)
+
+
+def _files(part: Part, sources: Sources | None, only: str | None) -> Mapping[str, str]:
+    """Return the paths of files in a volume by their keys; `only` the one at this path."""
+    known = (sources or {}).get(part.source, ())
+    paths = part.paths if part.paths is not None else {key: key for key in known}
+    if only is None:
+        return paths
+    keys = [key for key, path in paths.items() if path == only] or ([only] if part.paths is None else [])
+    return dict.fromkeys(keys, only)
+
+
+def _in_sandbox(path: str, container: Object) -> str:
+    """Return where a process has what a container has at a path.
+
+    The sandbox is where a process begins: it stands for the working directory, where the container names one.
+    """
+    folder = container.get("workingDir")
+    if folder and (path == folder or path.startswith(f"{folder}/")):
+        return posixpath.relpath(path, folder)
+    return path.removeprefix(f"{SANDBOX}/")
 
 
 def _set_volumes(task: mesos.TaskInfo, pod: Object, container: Object) -> None:
@@ -152,7 +202,7 @@ def _set_volumes(task: mesos.TaskInfo, pod: Object, container: Object) -> None:
                 name="disk", type=mesos.Value.SCALAR, role=pod["metadata"]["namespace"]
             )
             volume.disk.persistence.id = claims[mount["name"]]
-            volume.disk.volume.container_path = mount["mountPath"].removeprefix(f"{SANDBOX}/")
+            volume.disk.volume.container_path = _in_sandbox(mount["mountPath"], container)
             volume.disk.volume.mode = mesos.Volume.RW
 
 

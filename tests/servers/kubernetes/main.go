@@ -1,7 +1,10 @@
-// Command kubernetes runs the servers of a Kubernetes control plane that tests need: etcd, and the API server.
+// Command kubernetes runs the servers of a Kubernetes control plane that tests need: etcd, the API server, the
+// controllers and the default scheduler.
 //
 //	kubernetes etcd DATA CLIENT_PORT PEER_PORT
 //	kubernetes apiserver FLAGS...
+//	kubernetes controllers FLAGS...
+//	kubernetes scheduler FLAGS...
 package main
 
 import (
@@ -12,26 +15,38 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/component-base/cli"
-	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
 const startLimit = 60 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("what is to be run is missing: etcd or apiserver")
+		fail("what is to be run is missing: etcd, apiserver, controllers or scheduler")
 	}
 	switch os.Args[1] {
 	case "etcd":
 		etcd(os.Args[2:])
 	case "apiserver":
-		os.Args = append(os.Args[:1], os.Args[2:]...)
-		os.Exit(cli.Run(app.NewAPIServerCommand()))
+		run(apiserver.NewAPIServerCommand())
+	case "controllers":
+		run(controllers.NewControllerManagerCommand())
+	case "scheduler":
+		run(scheduler.NewSchedulerCommand())
 	default:
-		fail(fmt.Sprintf("%q is not known: etcd or apiserver", os.Args[1]))
+		fail(fmt.Sprintf("%q is not known: etcd, apiserver, controllers or scheduler", os.Args[1]))
 	}
+}
+
+// run ends the process with the exit code of a command of Kubernetes.
+func run(command *cobra.Command) {
+	os.Args = append(os.Args[:1], os.Args[2:]...)
+	os.Exit(cli.Run(command))
 }
 
 func fail(reason string) {

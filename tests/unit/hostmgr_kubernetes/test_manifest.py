@@ -342,14 +342,14 @@ def test_a_process_has_the_same_secrets() -> None:
     secret = secret_of(Launch(RUN, Resources.of(cpu=1), with_secrets()), RULES)
     assert secret is not None
     data = {key: base64.b64decode(text) for key, text in secret["data"].items()}
-    task = task_of(pod, {RUN: data})
+    task = task_of(pod, {f"secrets/{RUN}": data})
     files = {each.container_path: each.source.secret.value.data for each in task.container.volumes}
     assert files == {"/etc/secrets/key": b"file content", ".peloton/token": b"token content"}
     variables = {each.name: each.value for each in task.command.environment.variables}
     assert (variables["S"], variables["T"]) == ("variable content", "plain")
     assert "MESOS_SANDBOX" not in variables
     with pytest.raises(CannotBeRun, match="has no variable-0"):
-        task_of(pod, {RUN: {}})
+        task_of(pod, {f"secrets/{RUN}": {}})
 
 
 def test_folders_of_the_sandbox_end_with_the_pod() -> None:
