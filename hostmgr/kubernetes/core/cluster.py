@@ -10,7 +10,7 @@ of a run is reported once its pod cannot run any more, and again until it is ack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hostmgr.kubernetes.core.evictions import Evictions
@@ -25,9 +25,13 @@ from hostmgr.kubernetes.core.instructions import (
     Room,
     Turn,
 )
+from hostmgr.kubernetes.core.launches import Launches, Starting
+from hostmgr.kubernetes.core.node_states import NodeStates
 from hostmgr.kubernetes.core.nodes import DOWN, Node, Toleration, repels
 from hostmgr.kubernetes.core.pods import Key, Pod
 from hostmgr.kubernetes.core.ports import PortRange, without
+from hostmgr.kubernetes.core.reports import Reports
+from hostmgr.kubernetes.core.rooms import Free, Rooms
 from hostmgr.kubernetes.core.states import (
     LAUNCH_FAILED,
     RunState,
@@ -42,9 +46,6 @@ from peloton.model.foreign_pod import PodRef
 from peloton.model.ids import MesosTaskId
 from peloton.model.resources import ZERO, Resources
 from peloton.model.volume import VolumeMount
-
-REPEAT_SECONDS = 30.0
-"""After how long the end of a run is reported again that nobody has acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,6 @@ class ClusterRules:
 
 
 @dataclass(slots=True)
-class _Launching:
-    node: str
-    resources: Resources
-    ports: frozenset[int]
-    volume: VolumeMount | None
-    pod: PodRef | None = None
-    """The pod that is bound in place of a new one."""
-
-
-@dataclass(slots=True)
 class _Out:
     withdrawn: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -84,34 +75,21 @@ class KubernetesCluster:
 
     def __init__(self, rules: ClusterRules) -> None:
         self._rules = rules
-        self.nodes: dict[str, Node] = {}
+        self._states = NodeStates()
         self._volumes = VolumeClaims()
         self._pods: dict[Key, Pod] = {}
         self._bound: dict[MesosTaskId, Key] = {}
         """The pods of others by the runs that have bound them."""
         self._on: dict[str, set[Key]] = {}
-        self._launching: dict[MesosTaskId, _Launching] = {}
-        self._starting_on: dict[str, set[MesosTaskId]] = {}
+        self._launches = Launches()
         self._killed: set[MesosTaskId] = set()
         """Runs of which we have asked that they end."""
         self.evictions = Evictions()
         """Of those that are to end for maintenance, what was refused."""
         self._failing: dict[MesosTaskId, str] = {}
         """Runs that never start, with the reason: they have failed when their pods are gone."""
-        self._reported: dict[MesosTaskId, RunStatus] = {}
-        self._unacknowledged: dict[MesosTaskId, tuple[float, RunStatus]] = {}
-        """Ends of runs, with the time of their last report."""
-        self._finished: dict[MesosTaskId, float] = {}
-        """When the ends of runs were acknowledged whose pods are still there."""
-        self._not_ready: dict[str, float] = {}
-        """Nodes that are not ready, and since when."""
-        self._silent: set[str] = set()
-        """Nodes whose leases are not renewed."""
-        self.lost: set[str] = set()
-        """Nodes that were not ready for so long that their runs are lost."""
-        self._rooms: dict[str, Room] = {}
-        self._dirty: set[str] = set()
-        self._number = 0
+        self._reports = Reports()
+        self._rooms = Rooms()
         self._connected = False
         self._held_back = False
         self._out = _Out()
@@ -122,16 +100,16 @@ class KubernetesCluster:
         """Offer no nodes, or offer them again."""
         if held_back is not self._held_back:
             self._held_back = held_back
-            self._dirty.update(self.nodes)
+            self._rooms.change(self.nodes)
 
     def connected(self) -> None:
         """Begin a connection: rooms are offered anew, and ends that nobody acknowledged reported again."""
         self._connected = True
         self._rooms.clear()
-        self._dirty.update(self.nodes)
+        self._rooms.change(self.nodes)
         self._out = _Out()
-        self._out.statuses += [status for _, status in self._unacknowledged.values()]
-        for name in {node for node in self._on if node not in self.nodes} | self.lost:
+        self._out.statuses += self._reports.unacknowledged()
+        for name in {node for node in self._on if node not in self.nodes} | self._states.lost:
             self._end_all_on(name)
         for run in self._failing:
             if (pod := self._pod_of(run)) is not None:
@@ -141,13 +119,17 @@ class KubernetesCluster:
         """End the connection. What was not sent is not: its runs are reconciled."""
         self._connected = False
         self._rooms.clear()
-        self._launching.clear()
-        self._starting_on.clear()
+        self._launches.clear()
         self._volumes.forget_calls()
         self.evictions.interrupt()
         self._out = _Out()
 
     # Nodes.
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes that there are, by their names."""
+        return self._states.nodes
 
     def replace_nodes(self, nodes: Iterable[Node], now: float) -> None:
         """Take over all nodes: others are gone."""
@@ -164,46 +146,30 @@ class KubernetesCluster:
             return
         if before is not None and before.uid != node.uid:
             self.remove_node(node.name)
-        self.nodes[node.name] = node
+        self._states.put(node, now)
         if node.maintenance == DOWN and before is not None and before.maintenance != DOWN:
             self._out.lost.append(node.name)
-        self._settle_readiness(node.name, now)
-        self._dirty.add(node.name)
+        self._rooms.change([node.name])
 
     def remove_node(self, name: str) -> None:
         """Forget a node that was deleted; its runs are lost, and their pods are deleted."""
-        if self.nodes.pop(name, None) is None:
+        if not self._states.remove(name):
             return
-        self._not_ready.pop(name, None)
-        self._silent.discard(name)
-        self.lost.discard(name)
-        self._withdraw(name)
+        self._out.withdrawn += self._rooms.withdraw(name)
         self._out.lost.append(name)
         self._end_all_on(name)
 
     def silent(self, names: Iterable[str], now: float) -> None:
         """Take over which nodes do not renew their leases."""
-        names = set(names) & set(self.nodes)
-        changed, self._silent = names ^ self._silent, names
-        for name in changed:
-            self._settle_readiness(name, now)
-            self._dirty.add(name)
+        self._rooms.change(self._states.silence(names, now))
 
     def ready(self, name: str) -> bool:
         """Return whether a node says that it is ready, and shows that it lives."""
-        node = self.nodes.get(name)
-        return node is not None and node.ready and name not in self._silent
-
-    def _is_gone(self, name: str) -> bool:
-        return name in self.lost or name not in self.nodes
+        return self._states.ready(name)
 
     def listed(self) -> tuple[list[Node], list[Node]]:
         """Return the nodes that are there, and those that are not ready and may come back."""
-        present = [
-            each for each in self.nodes.values() if each.maintenance != DOWN and each.name not in self.lost
-        ]
-        there = [each for each in present if self.ready(each.name)]
-        return there, [each for each in present if not self.ready(each.name)]
+        return self._states.listed()
 
     def ports(self, node: Node) -> tuple[PortRange, ...]:
         """Return the ports of a node that tasks may take."""
@@ -213,14 +179,7 @@ class KubernetesCluster:
         """Return what runs and persistent volumes have of a node."""
         pods = (self._pods[key] for key in self._on.get(name, ()))
         ours = sum((pod.requests for pod in pods if pod.ours), Resources(disk=self._volumes.size_on(name)))
-        return ours + sum((self._launching[run].resources for run in self._starting_on.get(name, ())), ZERO)
-
-    def _settle_readiness(self, name: str, now: float) -> None:
-        if self.ready(name):
-            self._not_ready.pop(name, None)
-            self.lost.discard(name)
-        else:
-            self._not_ready.setdefault(name, now)
+        return ours + sum((each.resources for each in self._launches.on(name)), ZERO)
 
     def _end_all_on(self, name: str) -> None:
         """Delete all pods on a node that cannot end them itself."""
@@ -233,26 +192,26 @@ class KubernetesCluster:
 
     def replace_volumes(self, claims: Iterable[VolumeClaim]) -> None:
         """Take over all persistent volumes: others are gone."""
-        self._dirty |= self._volumes.replace(claims)
+        self._rooms.change(self._volumes.replace(claims))
 
     def put_volume(self, claim: VolumeClaim) -> None:
         """Take over a persistent volume that is new or has changed."""
-        self._dirty |= self._volumes.put(claim)
+        self._rooms.change(self._volumes.put(claim))
 
     def remove_volume(self, name: str) -> None:
         """Take over that a persistent volume is gone."""
-        self._dirty |= self._volumes.remove(name)
+        self._rooms.change(self._volumes.remove(name))
 
     def destroy_volume(self, name: str) -> None:
         """Delete a persistent volume that no run uses; its room stands no more."""
         claim = self._volumes.destroy(name)
         if claim is not None:
             self._out.instructions.append(DeleteVolume(name, claim.uid))
-            self.void(claim.node)
+            self._rooms.void(claim.node)
 
     def volume_kept(self, name: str) -> None:
         """Take over that the API server has refused to delete a persistent volume."""
-        self._dirty |= self._volumes.keep(name)
+        self._rooms.change(self._volumes.keep(name))
 
     def volumes_on(self, node: str) -> frozenset[str]:
         """Return the persistent volumes of a node."""
@@ -280,13 +239,13 @@ class KubernetesCluster:
         self._pods[pod.key] = pod
         if before is not None and before.node != pod.node:
             self._on.get(before.node, set()).discard(pod.key)
-            self._dirty.add(before.node)
+            self._rooms.change([before.node])
         on = self._on.setdefault(pod.node, set())
         on.discard(pod.key)
         if not pod.over:
             on.add(pod.key)
         if before is None or before.over != pod.over or before.requests != pod.requests:
-            self._dirty.add(pod.node)
+            self._rooms.change([pod.node])
         if pod.ours:
             self._follow(pod)
 
@@ -306,20 +265,18 @@ class KubernetesCluster:
         pod = self._settled(pod)
         self._pods.pop(pod.key, None)
         self._on.get(pod.node, set()).discard(pod.key)
-        self._dirty.add(pod.node)
+        self._rooms.change([pod.node])
         if not pod.ours:
             return
         run = pod.run
         self._bound.pop(run, None)
         if pod.secret and not pod.over:
             self._out.instructions.append(DeleteSecret(run))
-        reported = self._reported.pop(run, None)
         reason = self._failing.pop(run, "")
         self.evictions.end(run)
-        if reported is None or not reported.state.terminal:
+        if not self._reports.ended(run):
             self._report(self._last(pod, reason))
-        self._reported.pop(run, None)
-        self._finished.pop(run, None)
+        self._reports.forget(run)
         self._killed.discard(run)
 
     def _last(self, pod: Pod, failing: str) -> RunStatus:
@@ -328,10 +285,8 @@ class KubernetesCluster:
         if failing and not killed:
             return RunStatus(pod.run, RunState.FAILED, pod.node, LAUNCH_FAILED, failing, uid=pod.uid)
         ended = judge(pod, killed) if pod.over else None
-        if ended is None and not killed and (pod.node not in self.nodes or pod.node in self.lost):
-            text = (
-                f"node {pod.node} is gone" if pod.node not in self.nodes else f"node {pod.node} is not ready"
-            )
+        if ended is None and not killed and self._states.gone(pod.node):
+            text = self._states.why_gone(pod.node)
             ended = RunStatus(pod.run, RunState.LOST, pod.node, "AGENT_REMOVED", text)
         return replace(ended or removed(pod, killed), uid=pod.uid)
 
@@ -343,13 +298,13 @@ class KubernetesCluster:
                 self._failing[pod.run] = hopeless(pod)
                 self._delete(pod)
             return
-        before = self._reported.get(pod.run)
-        if before is not None and before.state.terminal:
+        if self._reports.ended(pod.run):
             return
         if status.state is RunState.STAGING:
             return
         if pod.run in self._failing:
             return  # it fails when the pod is gone, whatever becomes of its container meanwhile
+        before = self._reports.last(pod.run)
         if before is None or (before.state, before.healthy) != (status.state, status.healthy):
             if status.state.terminal and (before is None or before.state is not RunState.RUNNING):
                 self._report_begin(pod)
@@ -362,9 +317,7 @@ class KubernetesCluster:
             self._report(status)
 
     def _report(self, status: RunStatus) -> None:
-        self._reported[status.run] = status
-        if status.state.terminal:
-            self._unacknowledged[status.run] = (-1.0, status)
+        self._reports.note(status)
         if self._connected:
             self._out.statuses.append(status)
 
@@ -376,7 +329,7 @@ class KubernetesCluster:
     def needs_no_secret(self, run: MesosTaskId) -> bool:
         """Return whether there is neither a pod that may read the secrets of a run, nor will there be one."""
         pod = self._pods.get((self._rules.namespace, run))
-        return run not in self._launching and (pod is None or pod.over)
+        return run not in self._launches and (pod is None or pod.over)
 
     # Launches.
 
@@ -390,28 +343,26 @@ class KubernetesCluster:
         pod: PodRef | None = None,
     ) -> None:
         """Launch a run, or bind the pod that it stands for; its room stands no more."""
-        self._launching[run] = _Launching(node, resources, frozenset(ports), volume, pod)
-        self._starting_on.setdefault(node, set()).add(run)
+        self._launches.begin(run, Starting(node, resources, frozenset(ports), volume, pod))
         bind = None if pod is None else Bind(run, (pod.namespace, pod.name), pod.uid, node)
         self._out.instructions.append(bind or Create(run))
-        self.void(node)
+        self._rooms.void(node)
 
     def void(self, node: str) -> None:
         """Forget the room of a node, which was used or declined: it is offered anew."""
-        self._rooms.pop(node, None)
-        self._dirty.add(node)
+        self._rooms.void(node)
 
     def room(self, room_id: str) -> Room | None:
         """Return a room that stands."""
-        return next((each for each in self._rooms.values() if each.id == room_id), None)
+        return self._rooms.find(room_id)
 
     def wanted(self, run: MesosTaskId) -> bool:
         """Return whether a pod is still to be created: its run was not killed meanwhile."""
-        return run in self._launching and run not in self._killed
+        return run in self._launches and run not in self._killed
 
     def created(self, pod: Pod) -> None:
         """Take over that the pod of a run exists: it was created now, or by an earlier try."""
-        if pod.key not in self._pods and pod.run in self._launching:
+        if pod.key not in self._pods and pod.run in self._launches:
             self.put_pod(pod)
         if pod.run in self._killed and pod.key in self._pods:
             self._delete(self._pods[pod.key])
@@ -428,26 +379,24 @@ class KubernetesCluster:
         if node is not None:
             self._killed.discard(run)
             self._report(RunStatus(run, state, node, reason, message, uid=run))
-            self._reported.pop(run, None)
+            self._reports.forget(run)
 
     def dropped(self, run: MesosTaskId) -> None:
         """Take over that the pod of a run was not created, because the run was killed before."""
         self.refused(run, RunState.KILLED, "TASK_KILLED_DURING_LAUNCH", "killed before its pod was created")
 
     def _forget_launch(self, run: MesosTaskId) -> str | None:
-        launching = self._launching.pop(run, None)
-        if launching is None:
-            return None
-        self._starting_on.get(launching.node, set()).discard(run)
-        self._dirty.add(launching.node)
-        return launching.node
+        node = self._launches.end(run)
+        if node is not None:
+            self._rooms.change([node])
+        return node
 
     # Requests.
 
     def evict(self, run: MesosTaskId) -> None:
         """End a run as soon as no PodDisruptionBudget forbids it; as `kill` where none can."""
         pod = self._pod_of(run)
-        if pod is None or pod.over or run in self._failing or self._is_gone(pod.node):
+        if pod is None or pod.over or run in self._failing or self._states.gone(pod.node):
             self.kill(run)
         elif self.evictions.begin(run, pod.uid, pod.node):
             self._evict(run, pod.uid)
@@ -472,14 +421,14 @@ class KubernetesCluster:
         self.evictions.end(run)
         pod = self._pod_of(run)
         if pod is None:
-            if run in self._launching:
+            if run in self._launches:
                 self._killed.add(run)
             else:
                 self._answer(run)
             return
         if not pod.over:
             self._killed.add(run)
-            self._delete(pod, 0 if self._is_gone(pod.node) and not pod.foreign else None)
+            self._delete(pod, 0 if self._states.gone(pod.node) and not pod.foreign else None)
 
     def reconcile(self, runs: Sequence[MesosTaskId]) -> None:
         """Tell the states of runs; without runs, of all that are known."""
@@ -492,24 +441,20 @@ class KubernetesCluster:
 
     def acknowledge(self, run: MesosTaskId, uid: str, now: float) -> None:
         """Take over that the end of a run is stored; its pod is deleted after some time."""
-        held = self._unacknowledged.get(run)
-        if held is None or held[1].uid != uid:
-            return
-        del self._unacknowledged[run]
-        if (self._rules.namespace, run) in self._pods:  # pods of others are kept as their owners want it
-            self._finished[run] = now
+        if self._reports.acknowledge(run, uid) and (self._rules.namespace, run) in self._pods:
+            self._reports.keep(run, now)  # pods of others are kept as their owners want it
 
     def _answer(self, run: MesosTaskId) -> None:
         """Tell the state of a run; of one that is being launched, nothing is known yet."""
-        if run in self._launching:
+        if run in self._launches:
             return
         pod = self._pod_of(run)
         if pod is not None:
             status = judge(pod, run in self._killed)
             if status is not None:
                 self._out.statuses.append(replace(status, uid=""))
-        elif run in self._unacknowledged:
-            self._out.statuses.append(self._unacknowledged[run][1])
+        elif (end := self._reports.end_of(run)) is not None:
+            self._out.statuses.append(end)
         else:
             text = "no pod has the name of this run"
             self._out.statuses.append(
@@ -525,64 +470,33 @@ class KubernetesCluster:
 
     def tick(self, now: float) -> None:
         """Let time pass: nodes are lost, ends are repeated, and pods of ended runs are deleted."""
-        for name, since in self._not_ready.items():
-            if now - since >= self._rules.lost_after and name not in self.lost:
-                self.lost.add(name)
-                self._out.lost.append(name)
-                self._withdraw(name)
-                self._end_all_on(name)
-        for run, (told, status) in self._unacknowledged.items():
-            if told < 0:
-                self._unacknowledged[run] = (now, status)
-            elif now - told >= REPEAT_SECONDS and self._connected:
-                self._unacknowledged[run] = (now, status)
-                self._out.statuses.append(status)
+        for name in self._states.lose(now, self._rules.lost_after):
+            self._out.lost.append(name)
+            self._out.withdrawn += self._rooms.withdraw(name)
+            self._end_all_on(name)
+        self._out.statuses += self._reports.repeat(now, self._connected)
         for run, uid in self.evictions.take_due(now) if self._connected else ():
             self._evict(run, uid)
-        for run in [run for run, at in self._finished.items() if now - at >= self._rules.keep_finished]:
-            self._finished[run] = (
-                now - self._rules.keep_finished + REPEAT_SECONDS
-            )  # until it is seen to be gone
+        for run in self._reports.expire(now, self._rules.keep_finished):
             pod = self._pods.get((self._rules.namespace, run))
             if pod is not None:
                 self._out.instructions.append(Delete(run, pod.uid, 0))
 
     def take(self) -> Turn:
         """Return what follows from the events since the last call."""
-        rooms = self._offer() if self._connected else ()
+        withdrawn, rooms = self._rooms.offer(self._free) if self._connected else ([], ())
         out, self._out = self._out, _Out()
         return Turn(
-            tuple(out.withdrawn), tuple(out.lost), rooms, tuple(out.statuses), tuple(out.instructions)
+            (*out.withdrawn, *withdrawn), tuple(out.lost), rooms, tuple(out.statuses), tuple(out.instructions)
         )
 
-    def _withdraw(self, name: str) -> None:
-        room = self._rooms.pop(name, None)
-        if room is not None:
-            self._out.withdrawn.append(room.id)
-
-    def _offer(self) -> tuple[Room, ...]:
-        """Return new rooms in place of those that have changed."""
-        made = []
-        for name in sorted(self._dirty):
-            free = self._free(name)
-            standing = self._rooms.get(name)
-            if standing is not None and free == (standing.free, standing.ports, standing.volumes):
-                continue
-            self._withdraw(name)
-            if free is not None:
-                self._number += 1
-                room = self._rooms[name] = Room(f"{name}/{self._number}", name, *free)
-                made.append(room)
-        self._dirty.clear()
-        return tuple(made)
-
-    def _free(self, name: str) -> tuple[Resources, tuple[PortRange, ...], tuple[tuple[str, int], ...]] | None:
+    def _free(self, name: str) -> Free | None:
         """Return what a node has free; None where nothing may be launched there."""
         node = self.nodes.get(name)
         if self._held_back or node is None or not self.ready(name) or node.cordoned or node.maintenance:
             return None
         pods = [self._pods[key] for key in self._on.get(name, ())]
-        starting = [self._launching[run] for run in self._starting_on.get(name, ())]
+        starting = list(self._launches.on(name))
         if repels(node, self._rules.tolerations) or len(pods) + len(starting) >= node.pods:
             return None
         used = sum((pod.requests for pod in pods), ZERO) + sum((each.resources for each in starting), ZERO)
