@@ -24,6 +24,7 @@ from peloton.web.kube.core.patches import check_type, patched
 from peloton.web.kube.core.refusals import Refusal, refusal_of, success
 from peloton.web.kube.core.tables import table
 from peloton.web.kube.core.values import Object
+from peloton.web.kube.paging import Asked
 from peloton.web.kube.reading import Known, Reader
 from peloton.web.kube.requests import (
     Target,
@@ -43,6 +44,8 @@ from peloton.web.live import Hub
 log = logging.getLogger(__name__)
 Answer = Callable[[Request], Awaitable[Response]]
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+_OF_LISTS = ("resourceVersion", "continue")
+MOST_WARNINGS, LONGEST_WARNING_CHARACTERS = 10, 500
 _TRIES = 3
 """How often a patch is laid over the newest object when others change it meanwhile."""
 _EMPTY_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -100,6 +103,9 @@ class KubernetesDoor:
                 refusal = error
             except PelotonError as error:
                 refusal = refusal_of(error)
+            except Exception:
+                log.exception("%s %s", request.method, request.url.path)
+                refusal = Refusal(500, "peloton-web has a defect here; its log says more")
             headers = {"WWW-Authenticate": 'Basic realm="peloton"'} if refusal.code == 401 else {}
             return JSONResponse(refusal.status(), refusal.code, headers)
 
@@ -140,11 +146,11 @@ class KubernetesDoor:
             observed = self._collections.versioned(reader, wanted.kind, found)
             return self._shown(request, wanted, [observed], observed)
         selection = Selection.of(wanted.kind, wanted.namespace, "", query)
-        seen, selected = await self._collections.read(reader, selection)
+        version, selected, token = await self._collections.listed(reader, selection, Asked.of(query))
         whole = {
             "kind": f"{wanted.kind.kind}List",
             "apiVersion": wanted.kind.api_version,
-            "metadata": {"resourceVersion": str(seen.version)},
+            "metadata": {"resourceVersion": version, **({"continue": token} if token else {})},
             "items": selected,
         }
         return self._shown(request, wanted, selected, whole)
@@ -159,6 +165,9 @@ class KubernetesDoor:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(lines, media_type="application/json", headers=headers)
 
+    def _versioned(self, reader: Reader, wanted: Target, found: Object) -> Object:
+        return self._collections.versioned(reader, wanted.kind, found)
+
     def _version_of(self, reader: Reader, wanted: Target, found: Object) -> str:
         observed = self._collections.versioned(reader, wanted.kind, found)
         return str(observed["metadata"]["resourceVersion"])
@@ -168,7 +177,7 @@ class KubernetesDoor:
         if not as_table(request):
             return JSONResponse(whole)
         include = request.query_params.get("includeObject", "Metadata")
-        version = {"resourceVersion": whole["metadata"].get("resourceVersion", "")}
+        version = {key: text for key, text in whole["metadata"].items() if key in _OF_LISTS}
         shown = table(wanted.kind.plural, found, time.time(), version, include, True)
         return JSONResponse(shown, media_type=_TABLE)
 
@@ -224,7 +233,7 @@ class KubernetesDoor:
         if request.method == "PATCH":
             body = patched(scale, body, kind)
         _check_version(body, current, wanted)
-        replicas = (body.get("spec") or {}).get("replicas", 0)
+        replicas = _part(body, "spec").get("replicas", 0)
         given = stripped(current)
         given.setdefault("spec", {})["replicas"] = replicas
         found, _, warnings = await self._writer.replace(reader, job, given, dry_run(request))
@@ -237,15 +246,15 @@ class KubernetesDoor:
         policy = options.get("propagationPolicy") or request.query_params.get("propagationPolicy")
         if policy == "Orphan":
             raise Refusal(422, "propagationPolicy: pods of Peloton are not left behind: use Background")
-        dry = dry_run(request) or "All" in (options.get("dryRun") or [])
+        dry = dry_run(request) or _dry_by(options)
         if wanted.kind is POD:
-            pod = await reader.pod(wanted.namespace, wanted.name)
+            pod = self._versioned(reader, wanted, await reader.pod(wanted.namespace, wanted.name))
             _check_uid(options, pod)
             if not dry:
                 await self._writer.restart(reader, *await reader.instance(wanted.namespace, wanted.name))
             return JSONResponse(pod)
         job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
-        _check_uid(options, reader.shown(job))
+        _check_uid(options, self._versioned(reader, wanted, reader.shown(job)))
         if not dry:
             await self._writer.delete(reader, job)
         details = {
@@ -268,9 +277,26 @@ def _check_version(given: Mapping[str, Any], current: Object, wanted: Target) ->
 
 
 def _check_uid(options: Mapping[str, Any], found: Object) -> None:
-    wanted = (options.get("preconditions") or {}).get("uid")
-    if wanted not in (None, found["metadata"]["uid"]):
-        raise Refusal(409, f"the uid is {found['metadata']['uid']}, not {wanted}")
+    wanted, metadata = _part(options, "preconditions"), found["metadata"]
+    if wanted.get("uid") not in (None, metadata["uid"]):
+        raise Refusal(409, f"the uid is {metadata['uid']}, not {str(wanted['uid'])[:100]}")
+    if wanted.get("resourceVersion") not in (None, metadata.get("resourceVersion")):
+        raise Refusal(409, f"the resourceVersion is {metadata.get('resourceVersion')}")
+
+
+def _dry_by(options: Mapping[str, Any]) -> bool:
+    given = options.get("dryRun")
+    if given not in (None, [], ["All"]):
+        raise Refusal(400, f"dryRun: {str(given)[:100]} is not [All]")
+    return bool(given)
+
+
+def _part(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return an object of a body, empty where it is not given. Raises Refusal for anything else."""
+    found = given.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise Refusal(400, f"{key}: not an object")
+    return found or {}
 
 
 def _name_by_prefix(given: Object) -> None:
@@ -294,7 +320,10 @@ async def _has_body(request: Request) -> bool:
 
 def _warned(warnings: Iterable[str]) -> dict[str, str]:
     """Return the header by which clients are warned."""
-    texts = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    # Some texts have what a client gave in them: no line of a header ends there.
+    plain = (" ".join(text.split())[:LONGEST_WARNING_CHARACTERS] for text in [*warnings][:MOST_WARNINGS])
+    kept = ("".join(filter(str.isprintable, text)) for text in plain)
+    texts = (text.replace("\\", "\\\\").replace('"', '\\"') for text in kept)
     value = ", ".join(f'299 - "{text}"' for text in texts)
     return {"Warning": value.encode("latin-1", "replace").decode("latin-1")} if value else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from peloton.model.ids import is_uuid
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.cluster_objects import event_objects, namespace_object, node_object
 from peloton.web.kube.core.kinds import POD, Kind
-from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, Pool, parse_pod_name, pools_of
+from peloton.web.kube.core.names import NAME_LABEL, Pool, parse_pod_name, pools_of
 from peloton.web.kube.core.objects import Held, held, object_of
 from peloton.web.kube.core.pods import pod_of
 from peloton.web.kube.core.refusals import not_found
@@ -33,8 +33,8 @@ MOST_JOBS = 10_000
 TASKS_PER_CALL = 1000
 CALLS_AT_ONCE = 8
 POOLS_SECONDS = 5.0
-MOST_ENDED = 1000
-"""Ended jobs whose pods are kept, so that they are read once."""
+MOST_ENDED, MOST_ENDED_PODS = 1000, 20_000
+"""Ended jobs whose pods are kept, so that they are read once, and the pods of all of them."""
 MOST_PODS_WITH_EVENTS = 200
 """Pods of a list of events that names none."""
 _ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
@@ -48,6 +48,20 @@ class Known:
     """Since when jobs are being deleted, by their ids."""
     ended: OrderedDict[tuple[Any, str], tuple[bytes, list[Object]]] = field(default_factory=OrderedDict)
     """Pods of ended jobs, by user and job, with what they were made of."""
+    kept: int = 0
+    """Pods of ended jobs, over all of these."""
+
+    def keep(self, key: tuple[Any, str], made_of: bytes, pods: list[Object]) -> None:
+        """Keep the pods of an ended job, and let those go that were kept for longest."""
+        self._drop(key)
+        self.ended[key] = (made_of, list(pods))
+        self.kept += len(pods)
+        while len(self.ended) > MOST_ENDED or self.kept > MOST_ENDED_PODS:
+            self._drop(next(iter(self.ended)))
+
+    def _drop(self, key: tuple[Any, str]) -> None:
+        if key in self.ended:
+            self.kept -= len(self.ended.pop(key)[1])
 
 
 class Reader:
@@ -71,19 +85,28 @@ class Reader:
         return found
 
     async def objects(self, kind: Kind, namespace: str, field_selector: str = "") -> list[Object]:
-        """Return all objects of a kind in a namespace; in all of them where none is named."""
+        """Return all objects of a kind but Pod in a namespace; in all of them where none is named."""
         if kind.plural == "namespaces":
             return [namespace_object(pool) for pool in (await self.pools()).values()]
         if kind.plural == "nodes":
             return await self._nodes()
         if kind.plural == "events":
             return await self._events(namespace, field_selector)
+        return [self.shown(job) for job in await self.jobs(namespace) if job.kind is kind]
+
+    async def jobs(self, namespace: str) -> list[Held]:
+        """Return the jobs of a namespace; of all of them where none is named."""
         pools = [await self.pool(namespace)] if namespace else list((await self.pools()).values())
-        jobs = await self._jobs(pools)
-        if kind is POD:
-            found = await asyncio.gather(*(self._pods(job) for job in jobs))
-            return [pod for pods in found for pod in pods]
-        return [self.shown(job) for job in jobs if job.kind is kind]
+        return await self._jobs(pools)
+
+    async def pods(self, jobs: Iterable[Held]) -> list[Object]:
+        """Return all pods of jobs."""
+        found = await asyncio.gather(*(self._pods(job) for job in jobs))
+        return [pod for pods in found for pod in pods]
+
+    async def some_pods(self, job: Held, first: int, end: int) -> list[Object]:
+        """Return the pods of a range of instances."""
+        return [pod_of(job, task) for task in await self._tasks(job, first, end)]
 
     async def one(self, kind: Kind, namespace: str, name: str) -> Object:
         """Return an object. Raises Refusal where there is none."""
@@ -150,9 +173,9 @@ class Reader:
         if is_uuid(name):
             # A job that another API made: its id is its name.
             natives = await self._query(pool, job_pb2.QuerySpec(reference=name))
-            found += [each for each in natives if each.id.value == name and not _is_ours(each)]
+            found += [each for each in natives if each.id.value == name]
         known = (held(summary, pool.namespace) for summary in reversed(found))
-        return [each for each in known if each is not None]
+        return [each for each in known if each is not None and each.name == name]
 
     async def _jobs(self, pools: Sequence[Pool]) -> list[Held]:
         found = await asyncio.gather(*(self._query(pool, job_pb2.QuerySpec()) for pool in pools))
@@ -188,14 +211,10 @@ class Reader:
         if kept is not None and kept[0] == made_of:
             return list(kept[1])
         pods: list[Object] = []
-        end = job.summary.instanceCount + job.summary.runtime.releasedInstances
-        for first in range(0, end, TASKS_PER_CALL):
-            tasks = await self._tasks(job, first, first + TASKS_PER_CALL)
-            pods += (pod_of(job, task) for task in tasks)
+        for first in range(0, instances_of(job), TASKS_PER_CALL):
+            pods += await self.some_pods(job, first, first + TASKS_PER_CALL)
         if job.summary.runtime.state in _ENDED:
-            self._known.ended[key] = (made_of, list(pods))
-            while len(self._known.ended) > MOST_ENDED:
-                self._known.ended.popitem(last=False)
+            self._known.keep(key, made_of, pods)
         return pods
 
     async def _tasks(self, job: Held, first: int, end: int) -> list[task_pb2.TaskInfo]:
@@ -231,10 +250,16 @@ class Reader:
             return await self.events(await self.pod(namespace, name))
         if name:
             return []
-        pods = await self.objects(POD, namespace)
-        found = await asyncio.gather(*(self.events(pod) for pod in pods[:MOST_PODS_WITH_EVENTS]))
+        pods: list[Object] = []
+        for job in await self.jobs(namespace):
+            left = MOST_PODS_WITH_EVENTS - len(pods)
+            if not left:
+                break
+            pods += await self.some_pods(job, 0, min(left, instances_of(job)))
+        found = await asyncio.gather(*(self.events(pod) for pod in pods))
         return [event for events in found for event in events]
 
 
-def _is_ours(summary: job_pb2.JobSummary) -> bool:
-    return any(label.key == KIND_LABEL for label in summary.labels)
+def instances_of(job: Held) -> int:
+    """Return how many numbers of instances a job has, with those that were released."""
+    return int(job.summary.instanceCount + job.summary.runtime.releasedInstances)

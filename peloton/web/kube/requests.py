@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +13,26 @@ from peloton.errors import Unauthenticated
 from peloton.identity.authorization_header import metadata_of
 from peloton.model.amounts import byte_size
 from peloton.offload import run_by_size
+from peloton.web.kube.core import plain
 from peloton.web.kube.core.kinds import Kind, find
 from peloton.web.kube.core.patches import APPLY, JSON, MERGE, STRATEGIC
 from peloton.web.kube.core.refusals import Refusal
 
 LARGEST_BODY_BYTES = 3 * 1024 * 1024
 """As Kubernetes' own limit."""
+LARGEST_YAML_BYTES = 256 * 1024
+"""YAML is read slowly: this takes about a second."""
 _JSON, _YAML = "application/json", "application/yaml"
 _PATCHES = (STRATEGIC, MERGE, JSON, APPLY)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases, by which a short text may be a huge tree."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("YAML with aliases is not read")
+        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +99,7 @@ async def body_of(request: Request) -> Any:
     data = await read(request)
     try:
         return await run_by_size(len(data), _parsed, data, kind)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
         raise Refusal(400, f"the body cannot be read: {str(error)[:500]}") from None
 
 
@@ -104,7 +115,13 @@ async def read(request: Request) -> bytes:
 
 def _parsed(data: bytes, kind: str) -> Any:
     text = data.decode()
-    return yaml.safe_load(text) if kind in (_YAML, APPLY) else json.loads(text)
+    if kind not in (_YAML, APPLY):
+        return plain.parse(text)
+    if len(data) > LARGEST_YAML_BYTES:
+        raise ValueError(f"YAML of more than {byte_size(LARGEST_YAML_BYTES)}: send JSON")
+    found = yaml.load(text, _Loader)  # a safe loader
+    plain.check(found)
+    return found
 
 
 def dry_run(request: Request) -> bool:

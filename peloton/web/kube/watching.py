@@ -14,16 +14,19 @@ from starlette.datastructures import QueryParams
 
 from peloton.client.auth import Auth
 from peloton.errors import PelotonError
-from peloton.web.kube.core.kinds import Kind
+from peloton.web.kube.core.kinds import POD, Kind
 from peloton.web.kube.core.refusals import Refusal, refusal_of
 from peloton.web.kube.core.selectors import Matches, fields_match, labels_match
 from peloton.web.kube.core.tables import table
 from peloton.web.kube.core.values import Object
-from peloton.web.kube.core.versions import ADDED, BOOKMARK, Counter, Seen, events, parse_version
+from peloton.web.kube.core.versions import ADDED, BOOKMARK, Counter, Seen, events, expired, parse_version
+from peloton.web.kube.paging import Asked, Few, few, page, too_many
 from peloton.web.kube.reading import Reader
 
 MOST_COLLECTIONS = 256
 """Collections that are known, over all users; the one that was not used for longest is dropped."""
+MOST_OBJECTS = 200_000
+"""Objects of all collections together, some of them as they were before."""
 LONGEST_WATCH_SECONDS, USUAL_WATCH_SECONDS = 3600.0, 1800.0
 BOOKMARK_SECONDS = 10.0
 INITIAL_END = "k8s.io/initial-events-end"
@@ -70,24 +73,74 @@ class Collections:
         """Return a collection of a user; events have one for each selector: not all of them are read."""
         key = (auth, kind, scope)
         if key not in self._seen:
+            self._counter.next()  # what was dropped has expired, even where nothing has changed since
             self._seen[key] = Seen(self._counter)
             while len(self._seen) > MOST_COLLECTIONS:
                 self._seen.popitem(last=False)
         self._seen.move_to_end(key)
         return self._seen[key]
 
+    def check(self, auth: Auth | None, kind: Kind, version: int) -> None:
+        """Raise Refusal for a version that has expired, and keep nothing."""
+        known = self._seen.get((auth, kind, ""))
+        if known is None:
+            raise expired(version)
+        known.since(version)
+
     async def read(self, reader: Reader, selection: Selection) -> tuple[Seen, list[Object]]:
         """Observe a collection; return it, and what of it is selected. Raises Refusal, PelotonError."""
-        kind, namespace = selection.kind, selection.namespace
-        scope = f"{namespace}?{selection.field_selector}" if kind.plural == "events" else ""
-        seen = self.seen(reader.calls.auth, kind, scope)
-        found = await reader.objects(kind, namespace, selection.field_selector)
+        scope, found = await self._found(reader, selection)
+        return self._observe(reader, selection, scope, found)
+
+    def _observe(
+        self, reader: Reader, selection: Selection, scope: str, found: list[Object]
+    ) -> tuple[Seen, list[Object]]:
+        namespace = selection.namespace
+        # Only now: who may not read takes no place from those who may.
+        seen = self.seen(reader.calls.auth, selection.kind, scope)
 
         def complete(each: Mapping[str, Any]) -> bool:
             return not namespace or each["metadata"].get("namespace") == namespace
 
         observed = seen.observe(found, complete)
+        self._trim()
         return seen, [each for each in observed if selection.matches(each)]
+
+    async def listed(
+        self, reader: Reader, selection: Selection, asked: Asked | None
+    ) -> tuple[str, list[Object], str]:
+        """Return the version of a list, what of it is selected, and what continues it.
+
+        Pages are of pods that are too many at a time; other lists are whole.
+        """
+        if selection.kind is POD and asked is not None:
+            jobs = await few(reader, selection.namespace, selection.label_selector, selection.field_selector)
+            if not isinstance(jobs, Few):
+                found, token = await page(reader, jobs, asked, selection.matches)
+                for each in found:
+                    each["metadata"]["resourceVersion"] = self.version
+                return self.version, found, token
+            seen, selected = self._observe(reader, selection, jobs.scope, jobs.pods)
+        else:
+            seen, selected = await self.read(reader, selection)
+        return str(seen.version), selected, ""
+
+    async def _found(self, reader: Reader, selection: Selection) -> tuple[str, list[Object]]:
+        """Read a collection, or the part of it that is known by itself. Raises Refusal, PelotonError."""
+        kind, namespace, fields = selection.kind, selection.namespace, selection.field_selector
+        if kind is POD:
+            pods = await few(reader, namespace, selection.label_selector, fields)
+            if not isinstance(pods, Few):
+                raise too_many(pods)
+            return pods.scope, pods.pods
+        found = await reader.objects(kind, namespace, fields)
+        return (f"{namespace}?{fields}" if kind.plural == "events" else ""), found
+
+    def _trim(self) -> None:
+        """Drop collections that were not used for longest, but not the last one."""
+        held = sum(seen.size for seen in self._seen.values())
+        while len(self._seen) > 1 and held > MOST_OBJECTS:
+            held -= self._seen.popitem(last=False)[1].size
 
     def versioned(self, reader: Reader, kind: Kind, found: Object) -> Object:
         """Return one object with its version."""
@@ -180,14 +233,16 @@ class Watcher:
     def _check(self, version: int) -> None:
         """Raise Refusal at once for a version that has expired, before anything is read."""
         kind = self._selection.kind
-        if kind.plural != "events":
-            self._collections.seen(self._reader.calls.auth, kind, "").since(version)
+        if kind.plural not in ("events", "pods"):  # of these, parts may be known by themselves
+            self._collections.check(self._reader.calls.auth, kind, version)
 
     async def _read(self) -> Seen:
         """Observe the collection; those who watch the same share what is read."""
         selection, shared = self._selection, self._reader.calls.cluster.shared
-        field = selection.field_selector if selection.kind.plural == "events" else ""
-        key = ("kube", self._reader.calls.auth, selection.kind, selection.namespace, field)
+        parts: tuple[str, ...] = ()
+        if selection.kind.plural in ("events", "pods"):
+            parts = (selection.field_selector, selection.label_selector)
+        key = ("kube", self._reader.calls.auth, selection.kind, selection.namespace, parts)
         seen, _ = await shared.get(key, self._poll_seconds / 2, self._observe)
         return seen
 

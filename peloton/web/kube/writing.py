@@ -23,7 +23,7 @@ from peloton.calls.web import (
     RESTART_TASKS,
     STOP_JOB_V1ALPHA,
 )
-from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused
+from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.deployments import Service, service
 from peloton.web.kube.core.jobs import Made, job_config
@@ -184,6 +184,8 @@ class Writer:
             found = await reader.job(job.kind, job.namespace, job.name)
         except Refusal as refusal:
             return refusal.code == 404
+        except Unavailable:
+            return False  # another leader will answer
         version = v1alpha_pb2.EntityVersion(value=entity_version(found))
         request = stateless_svc_pb2.DeleteJobRequest(
             job_id=v1alpha_pb2.JobID(value=job.job_id), version=version
@@ -192,7 +194,7 @@ class Writer:
             await reader.calls.call(DELETE_JOB_V1ALPHA, request)
         except NotFound:
             return True
-        except Conflict:
+        except (Conflict, Unavailable):
             return False
         return True
 

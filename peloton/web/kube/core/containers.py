@@ -13,6 +13,8 @@ from peloton.web.kube.core.refusals import INVALID
 
 DEFAULT_CORES, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 0.1, 128.0, 64.0
 """What a container gets that names no amount: a task of Peloton always asks for some."""
+MOST_CHARACTERS = 512_000
+"""Of all variables together, and of the command line."""
 INDEX_VARIABLE, INSTANCE_VARIABLE = "JOB_COMPLETION_INDEX", "PELOTON_INSTANCE_ID"
 _INDEXED = f'export {INDEX_VARIABLE}="${INSTANCE_VARIABLE}"; exec "$@"'
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)", re.ASCII)
@@ -42,8 +44,7 @@ def container_of(node: Node, shared_host: bool, indexed: bool = False) -> pod_pb
     node.require("name", "each container has a name")
     found = pod_pb2.ContainerSpec(name=node.text("name"), image=node.text("image"))
     variables = _variables(node)
-    command = [_expanded(each, variables) for each in node.texts("command")]
-    arguments = [_expanded(each, variables) for each in node.texts("args")]
+    command, arguments = _line(node, variables)
     if not command:
         node.refuse(
             "command", "required: Peloton does not read the entrypoint of an image", "FieldValueRequired"
@@ -76,26 +77,58 @@ def container_of(node: Node, shared_host: bool, indexed: bool = False) -> pod_pb
 def _variables(node: Node) -> dict[str, str]:
     """Return the variables, with references to earlier ones replaced as Kubernetes does."""
     found: dict[str, str] = {}
+    left = MOST_CHARACTERS
     for each in node.nodes("env"):
         name = each.text("name")
         if not _VARIABLE.fullmatch(name):
             each.refuse("name", f"{name!r} is no name of a variable", INVALID)
         if each.given("valueFrom"):
             each.refuse("valueFrom", "give a value: Peloton does not read it from elsewhere")
-        found[name] = _expanded(each.text("value"), found)
+        try:
+            found[name] = _expanded(each.text("value"), found, left)
+        except ValueError as error:
+            each.refuse("value", str(error), INVALID)
+            break
+        left -= len(found[name])
         each.close()
     return found
 
 
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by the variable, and `$$` by `$`. A name that is unknown stays as it is."""
+def _line(node: Node, variables: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the command and the arguments, with references to variables replaced."""
+    left, lists = MOST_CHARACTERS, []
+    for key in ("command", "args"):
+        found = []
+        for each in node.texts(key):
+            try:
+                found.append(_expanded(each, variables, left))
+            except ValueError as error:
+                node.refuse(key, str(error), INVALID)
+                break
+            left -= len(found[-1])
+        lists.append(found)
+    return lists[0], lists[1]
 
-    def one(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return "$"
-        return variables.get(match[1], match[0])
 
-    return _REFERENCE.sub(one, text)
+def _expanded(text: str, variables: Mapping[str, str], most: int) -> str:
+    """Replace `$(NAME)` by the variable, and `$$` by `$`. A name that is unknown stays as it is.
+
+    Raises ValueError where more than `most` characters come out: each variable may repeat one before.
+    """
+    pieces, length, end = [], 0, 0
+    for match in _REFERENCE.finditer(text):
+        value = "$" if match[1] is None else variables.get(match[1], match[0])
+        pieces += [text[end : match.start()], value]
+        length += match.start() - end + len(value)
+        end = match.end()
+        if length > most:
+            break
+    else:
+        pieces.append(text[end:])
+        length += len(text) - end
+    if length > most:
+        raise ValueError(f"variables and references to them come to more than {MOST_CHARACTERS:,} characters")
+    return "".join(pieces)
 
 
 def _amounts(node: Node, resource: pod_pb2.ResourceSpec) -> None:

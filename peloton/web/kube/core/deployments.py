@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from peloton.web.kube.core.values import Object
 
 MOST_REPLICAS = 100_000
 DEFAULT_UNAVAILABLE = "25%"
+_PERCENT = re.compile(r"\d{1,4}%", re.ASCII)
 _HINTS = {
     "minReadySeconds": "a pod counts as available as soon as it runs",
     "revisionHistoryLimit": "Peloton keeps the workflows of a job",
@@ -106,6 +108,7 @@ def _batch_size(spec: Node, replicas: int) -> int:
 
 def _share(value: Any, replicas: int) -> int | None:
     """Return a number of pods, given as such or in percent, rounded down; None for what is neither."""
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
-        return replicas * int(value[:-1]) // 100
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return replicas * min(100, int(value[:-1])) // 100
+    plain = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return min(value, replicas) if plain else None

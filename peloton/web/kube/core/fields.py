@@ -10,6 +10,8 @@ from peloton.web.kube.core.refusals import INVALID, NOT_SUPPORTED, REQUIRED, Cau
 
 LARGEST_INTEGER = 2**31 - 1
 MOST_CAUSES = 50
+LONGEST_TEXT_CHARACTERS = 500
+"""Characters of a path or a message: both may hold what a client gave."""
 
 
 @dataclass(slots=True)
@@ -22,11 +24,12 @@ class Problems:
     def refuse(self, path: str, message: str, reason: str = NOT_SUPPORTED) -> None:
         """Note a field that cannot be kept. After so many, others are left out."""
         if len(self.causes) < MOST_CAUSES:
-            self.causes.append(Cause(path, message, reason))
+            self.causes.append(Cause(_clipped(path), _clipped(message), reason))
 
     def warn(self, path: str, message: str) -> None:
         """Note a field that is kept in another way than with Kubernetes."""
-        self.warnings.append(f"{path}: {message}")
+        if len(self.warnings) < MOST_CAUSES:
+            self.warnings.append(f"{_clipped(path)}: {_clipped(message)}")
 
 
 class Node:
@@ -141,6 +144,10 @@ class Node:
             return found or []
         self.problems.refuse(self.at(key), f"{_kind(found)} is not a list", INVALID)
         return []
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT_CHARACTERS else f"{text[:LONGEST_TEXT_CHARACTERS]}…"
 
 
 def _empty(value: Any) -> bool:

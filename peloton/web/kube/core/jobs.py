@@ -16,6 +16,7 @@ from peloton.wire.v1alpha.task_config import task_config
 
 MOST_COMPLETIONS = 100_000
 DEFAULT_BACKOFF_LIMIT = 6
+INDEX = "batch.kubernetes.io/job-completion-index"
 CONTROLLER_UID, OLD_CONTROLLER_UID = "batch.kubernetes.io/controller-uid", "controller-uid"
 _HINTS = {
     "ttlSecondsAfterFinished": "Peloton keeps ended jobs: delete them, or see archiver in the documentation",

@@ -53,7 +53,8 @@ class Reading:
         if own != namespace:
             text = f"the namespace of the object, {own!r}, is not that of the request, {namespace!r}"
             raise Refusal(400, text)
-        manifest.setdefault("metadata", {})["namespace"] = namespace
+        if isinstance(manifest.get("metadata"), dict):
+            manifest["metadata"]["namespace"] = namespace
         reading = cls(kind, manifest, root, problems, name, namespace)
         reading.labels = metadata.mapping("labels")
         reading.annotations = metadata.mapping("annotations")

@@ -15,6 +15,7 @@ from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.web.kube.core import plain
 from peloton.web.kube.core.values import Object
 
 SEPARATOR = "--"
@@ -109,7 +110,35 @@ def manifest_of(labels: Sequence[peloton_pb2.Label]) -> Object | None:
     if not pieces or set(pieces) != set(range(len(pieces))):
         return None
     try:
-        found = json.loads("".join(pieces[i] for i in range(len(pieces))))
+        found = plain.parse("".join(pieces[i] for i in range(len(pieces))))
     except ValueError:
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("metadata"), dict) else None
+    return found if _has_form(found) else None
+
+
+def _has_form(found: Any) -> bool:
+    """Return whether a manifest can be shown: other APIs set labels, too, and may say anything there."""
+    metadata, spec = _part(found, "metadata"), _part(found, "spec")
+    selector, template = _part(spec, "selector"), _part(spec, "template")
+    of_pods, pod = _part(template, "metadata"), _part(template, "spec")
+    texts = [_part(metadata, "labels"), _part(metadata, "annotations"), _part(selector, "matchLabels")]
+    texts += [_part(of_pods, "labels"), _part(of_pods, "annotations")]
+    containers = _part(pod, "containers", [])
+    return (
+        isinstance(found, dict)
+        and isinstance(found.get("kind"), str)
+        and all(isinstance(each, dict) for each in (metadata, spec, selector, template, of_pods, pod))
+        and isinstance(metadata.get("name"), str)
+        and is_name(metadata["name"])
+        and all(
+            isinstance(each, dict) and all(isinstance(one, str) for one in each.values()) for each in texts
+        )
+        and isinstance(containers, list)
+        and all(isinstance(each, dict) for each in containers)
+    )
+
+
+def _part(value: Any, key: str, default: Any = None) -> Any:
+    """Return a part; where it is missing or null, an empty one."""
+    found = value.get(key) if isinstance(value, dict) else None
+    return ({} if default is None else default) if found is None else found

@@ -11,7 +11,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.web.kube.core.jobs import CONTROLLER_UID, OLD_CONTROLLER_UID
 from peloton.web.kube.core.kinds import DEPLOYMENT, JOB, WORKLOADS, Kind
 from peloton.web.kube.core.manifests import NATIVE
-from peloton.web.kube.core.names import KIND_LABEL, PREFIX, manifest_of
+from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, PREFIX, manifest_of
 from peloton.web.kube.core.values import Object
 
 JOB_NAME, OLD_JOB_NAME = "batch.kubernetes.io/job-name", "job-name"
@@ -20,6 +20,8 @@ LAUNCHED = ("LAUNCHING", "LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTI
 ACTIVE = (*WAITING, *LAUNCHED)
 FAILED = ("FAILED", "LOST", "KILLED")
 _KINDS: Mapping[int, Kind] = {job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT}
+TYPES: Mapping[str, int] = {kind.kind: number for number, kind in _KINDS.items()}
+"""Types of our jobs by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,11 @@ def held(summary: job_pb2.JobSummary, namespace: str) -> Held | None:
     """Return a job as this API sees it; None for one of a type that it does not serve."""
     manifest = manifest_of(summary.labels)
     if manifest is not None:
-        named = next((label.value for label in summary.labels if label.key == KIND_LABEL), "")
-        kind = WORKLOADS.get(named)
-        return Held(summary, kind, namespace, manifest) if kind is not None else None
+        named = {label.key: label.value for label in summary.labels}
+        ours = WORKLOADS.get(named.get(KIND_LABEL, ""))
+        known = ours is not None and ours.kind == manifest["kind"] and summary.type == TYPES[ours.kind]
+        if ours is not None and known and named.get(NAME_LABEL) == manifest["metadata"]["name"]:
+            return Held(summary, ours, namespace, manifest)
     kind = _KINDS.get(summary.type)
     return Held(summary, kind, namespace, _native(summary, kind, namespace)) if kind is not None else None
 

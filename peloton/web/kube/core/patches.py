@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from peloton.web.kube.core import plain
 from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.values import Object
 
@@ -27,6 +28,8 @@ KEYS: Mapping[str, str] = {
 """By which field elements of a list are the same, by the name of the list; others are replaced whole."""
 _RETAIN = "retainKeys"
 MOST_OPERATIONS = 10_000
+MOST_COPIED_CHARACTERS = 3 * 1024 * 1024
+"""Of all operations of a JSON patch: each may copy what the one before has copied."""
 
 
 def check_type(content_type: str) -> None:
@@ -45,10 +48,15 @@ def patched(target: Object, patch: Any, content_type: str) -> Object:
         return _json_patched(target, patch)
     if not isinstance(patch, dict):
         raise Refusal(400, "the patch is not an object")
-    merge = _strategic if content_type == STRATEGIC else _merge
-    found = merge(copy.deepcopy(target), patch)
-    assert isinstance(found, dict)
-    return found
+    if content_type == MERGE:
+        found = _merge(copy.deepcopy(target), patch)
+        assert isinstance(found, dict)
+        return found
+    try:
+        return _strategic(copy.deepcopy(target), patch)
+    except (TypeError, AttributeError) as error:
+        # Lists where objects belong, and the like: nothing of the target was changed.
+        raise Refusal(400, f"the patch does not fit the object: {str(error)[:500]}") from None
 
 
 def _merge(target: Any, patch: Any) -> Any:
@@ -63,7 +71,7 @@ def _merge(target: Any, patch: Any) -> Any:
     return result
 
 
-def _strategic(target: Any, patch: Any) -> Any:
+def _strategic(target: Any, patch: Any) -> Object:
     """Merge an object: lists of named elements are merged by their keys, and directives are followed."""
     if patch.get("$patch") == "replace":
         return {key: copy.deepcopy(value) for key, value in patch.items() if key != "$patch"}
@@ -71,11 +79,13 @@ def _strategic(target: Any, patch: Any) -> Any:
         return {}
     result = target if isinstance(target, dict) else {}
     if f"${_RETAIN}" in patch:
-        result = {key: value for key, value in result.items() if key in patch[f"${_RETAIN}"]}
+        retained = set(patch[f"${_RETAIN}"])
+        result = {key: value for key, value in result.items() if key in retained}
     for key, value in patch.items():
         if key.startswith("$deleteFromPrimitiveList/"):
             name = key.partition("/")[2]
-            result[name] = [each for each in result.get(name) or [] if each not in value]
+            gone = set(value)
+            result[name] = [each for each in result.get(name) or [] if each not in gone]
         elif key.startswith("$"):
             continue
         elif value is None:
@@ -94,18 +104,22 @@ def _lists(target: Any, patch: list[Any], key: str, order: Any) -> list[Any]:
     """Merge a list whose elements have a key."""
     if any(isinstance(each, dict) and each.get("$patch") == "replace" for each in patch):
         return [each for each in patch if not (isinstance(each, dict) and "$patch" in each)]
-    found = list(target) if isinstance(target, list) else []
+    slots: list[Any] = list(target) if isinstance(target, list) else []
+    places_of = {one.get(key): i for i, one in reversed([*enumerate(slots)])}
     for each in patch:
         if not isinstance(each, dict) or key not in each:
             raise Refusal(400, f"an element of the patch has no {key!r}")
-        at = next((i for i, one in enumerate(found) if one.get(key) == each[key]), None)
+        at = places_of.get(each[key])
         if each.get("$patch") == "delete":
             if at is not None:
-                del found[at]
+                slots[at] = None
+                del places_of[each[key]]
         elif at is None:
-            found.append(_strategic({}, each))
+            places_of[each[key]] = len(slots)
+            slots.append(_strategic({}, each))
         else:
-            found[at] = _strategic(found[at], each)
+            slots[at] = _strategic(slots[at], each)
+    found = [one for one in slots if one is not None]
     if isinstance(order, list):
         places = {one.get(key): i for i, one in enumerate(order) if isinstance(one, dict)}
         found.sort(key=lambda one: places.get(one.get(key), len(places)))
@@ -116,12 +130,21 @@ def _json_patched(target: Object, patch: Any) -> Object:
     if not isinstance(patch, list) or len(patch) > MOST_OPERATIONS:
         raise Refusal(400, f"a JSON patch is a list of at most {MOST_OPERATIONS:,} operations")
     result: Any = copy.deepcopy(target)
+    left = MOST_COPIED_CHARACTERS
     for i, operation in enumerate(patch):
         try:
+            if operation["op"] == "copy":
+                left -= plain.size(_read(result, _pointer(operation["from"])), left)
+                if left < 0:
+                    raise ValueError(f"more than {MOST_COPIED_CHARACTERS:,} characters are copied")
             result = _operated(result, operation)
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            text = f"operation {i} of the patch does not fit: {operation!r}: {error!r}"
-            raise Refusal(422, text[:1000]) from None
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            text = f"operation {i} of the patch does not fit: {str(operation)[:500]}: {str(error)[:300]}"
+            raise Refusal(422, text) from None
+    try:
+        plain.check(result)
+    except ValueError as error:
+        raise Refusal(422, f"the object with the patch: {error}") from None
     if not isinstance(result, dict):
         raise Refusal(422, "the patch leaves no object")
     return result
@@ -157,15 +180,21 @@ def _pointer(text: str) -> list[str]:
 
 def _read(value: Any, path: list[str]) -> Any:
     for part in path:
-        value = value[int(part)] if isinstance(value, list) else value[part]
+        value = value[_index(part)] if isinstance(value, list) else value[part]
     return value
+
+
+def _index(part: str) -> int:
+    if not part.isascii() or not part.isdecimal() or len(part) > 9:
+        raise ValueError(f"{part[:20]!r} is no place in a list")
+    return int(part)
 
 
 def _removed(root: Any, path: list[str]) -> Any:
     if not path:
         return None
     parent = _read(root, path[:-1])
-    del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
+    del parent[_index(path[-1]) if isinstance(parent, list) else path[-1]]
     return root
 
 
@@ -174,7 +203,7 @@ def _added(root: Any, path: list[str], value: Any) -> Any:
         return copy.deepcopy(value)
     parent = _read(root, path[:-1])
     if isinstance(parent, list):
-        at = len(parent) if path[-1] == "-" else int(path[-1])
+        at = len(parent) if path[-1] == "-" else _index(path[-1])
         if not 0 <= at <= len(parent):
             raise IndexError(at)
         parent.insert(at, copy.deepcopy(value))

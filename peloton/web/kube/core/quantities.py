@@ -7,6 +7,8 @@ from decimal import Decimal
 
 MEGABYTE_BYTES = 2**20
 """Bytes of a MB as Peloton counts them."""
+MOST_DIGITS = 64
+LARGEST, LARGEST_TEXT = 10**18, "1E"
 _FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,3}))?", re.ASCII)
 _FACTORS = {
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
@@ -20,6 +22,8 @@ def quantity(value: object) -> float:
     found = _FORM.fullmatch(str(value)) if isinstance(value, str | int | float) else None
     if found is None or isinstance(value, bool):
         raise ValueError(f"{value!r} is no quantity, such as 500m, 64Mi or 2")
+    if len(found[1]) > MOST_DIGITS:
+        raise ValueError(f"a quantity has at most {MOST_DIGITS} digits")
     number = Decimal(found[1])
     if found[2]:
         number *= _FACTORS[found[2]]
@@ -27,6 +31,8 @@ def quantity(value: object) -> float:
         number = number.scaleb(int(found[3]))
     if number < 0:
         raise ValueError(f"{value!r} is negative")
+    if number > LARGEST:
+        raise ValueError(f"{value!r} is more than {LARGEST_TEXT}")
     return float(number)
 
 

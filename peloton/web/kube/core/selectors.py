@@ -13,6 +13,8 @@ _KEY = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s+\(([^()]*)\)", re.ASCII)
 _EQUAL = re.compile(rf"({_KEY})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)", re.ASCII)
 _EXISTS = re.compile(rf"(!?)\s*({_KEY})", re.ASCII)
+MOST_CHARACTERS, MOST_TERMS = 16_384, 100
+"""Of a selector: it is applied to each object of a collection."""
 _FIELD = re.compile(r"([A-Za-z][A-Za-z.]*)(==|=|!=)([^=]*)", re.ASCII)
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "pods": ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase"),
@@ -30,7 +32,9 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 def labels_match(selector: str) -> Matches:
     """Return what tells whether an object has labels as selected. Raises Refusal for a bad selector."""
-    terms = [_label_term(part.strip()) for part in _parts(selector) if part.strip()]
+    parts = [part.strip() for part in _parts(selector[: MOST_CHARACTERS + 1]) if part.strip()]
+    _check_size("labelSelector", selector, parts)
+    terms = [_label_term(part) for part in parts]
 
     def matches(found: Mapping[str, Any]) -> bool:
         labels = found["metadata"].get("labels") or {}
@@ -41,7 +45,20 @@ def labels_match(selector: str) -> Matches:
 
 def _parts(selector: str) -> list[str]:
     """Split at the commas outside of parentheses."""
-    return re.split(r",(?![^(]*\))", selector)
+    found, inside = [""], False
+    for piece in re.split(r"([,()])", selector):
+        if piece == "," and not inside:
+            found.append("")
+            continue
+        inside = piece == "(" or (inside and piece != ")")
+        found[-1] += piece
+    return found
+
+
+def _check_size(parameter: str, selector: str, terms: list[str]) -> None:
+    if len(selector) > MOST_CHARACTERS or len(terms) > MOST_TERMS:
+        text = f"{MOST_CHARACTERS:,} characters and {MOST_TERMS} terms"
+        raise Refusal(400, f"{parameter}: a selector has at most {text}")
 
 
 def _label_term(text: str) -> Callable[[Mapping[str, str]], bool]:
@@ -63,7 +80,9 @@ def _label_term(text: str) -> Callable[[Mapping[str, str]], bool]:
 
 def fields_match(selector: str, plural: str) -> Matches:
     """Return what tells whether an object has fields as selected. Raises Refusal for unknown fields."""
-    terms = [_field_term(part, plural) for part in selector.split(",") if part]
+    parts = [part for part in selector.split(",") if part]
+    _check_size("fieldSelector", selector, parts)
+    terms = [_field_term(part, plural) for part in parts]
     return lambda found: all(term(found) for term in terms)
 
 

@@ -36,7 +36,7 @@ class Template:
         self.labels = metadata.mapping("labels")
         self.annotations = metadata.mapping("annotations")
         for key in ("name", "generateName", "namespace"):
-            metadata.value(key)  # those of the owner count, as with Kubernetes
+            metadata.text(key)  # those of the owner count, as with Kubernetes
         metadata.close()
         self.pod = pod_pb2.PodSpec()
         self.pod.labels.extend(_labels(self.labels))

@@ -53,6 +53,11 @@ class Seen:
         """The version from which on all changes are kept."""
 
     @property
+    def size(self) -> int:
+        """Return how many objects are held; changes hold the ones before them."""
+        return len(self._objects) + 2 * len(self._changes)
+
+    @property
     def version(self) -> int:
         """Return the present version."""
         return self._counter.last
