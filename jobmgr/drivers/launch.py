@@ -126,19 +126,19 @@ class Placements:
         if placements:
             await self._gate.opened()  # it may have been closed during the call
         if opened is not None and not opened.whole:
-            placements = [own for each in placements if (own := self._own(each, set(opened.shards)))]
+            placements = [self._own(each, set(opened.shards)) for each in placements]
         if placements and not self._stopped:
             await self._hand_over(placements)
 
-    def _own(self, placement: Placement, shards: Collection[int]) -> Placement | None:
-        """Return the part of a placement whose jobs are of some shards; None where there is none.
+    def _own(self, placement: Placement, shards: Collection[int]) -> Placement:
+        """Return the part of a placement whose jobs are of some shards. Without one its claim is released.
 
-        What was taken of a shard that was dropped since has returned to resmgr, even if it is open again.
+        What was taken of a shard that was dropped since returns to resmgr, even if it is open again.
         """
         parts = split_placement(
             placement, lambda job_id: int(shard_of(job_id) not in shards), self._lanes.job
         )
-        return parts.get(0)
+        return parts.get(0) or replace(placement, runs=(), ports=())
 
     async def _hand_over(self, placements: Sequence[Placement]) -> None:
         runs = sum(len(placement.runs) for placement in placements)

@@ -193,6 +193,10 @@ class Scheduler:
         """Take what a job manager owns, by shard and term; return how many gangs return for that."""
         return take_claim(self.lifecycle, name, terms, now)
 
+    def kept(self, terms: Mapping[int, int]) -> frozenset[int]:
+        """Return those of the shards that a job manager has claimed in these terms that it still owns."""
+        return self.lifecycle.owners.kept(terms)
+
     def owner(self, name: str) -> str:
         """Return whose part of the placements a job manager gets: its own where there are several owners."""
         return name if self.lifecycle.owners.shared else NOBODY

@@ -24,7 +24,7 @@ from resmgr.core.state.queues import NAMES
 from resmgr.drivers.loop import Driver
 from resmgr.drivers.status_stream import apply
 from resmgr.ports import KnownHosts
-from resmgr.services.callers import touch
+from resmgr.services.callers import kept, touch
 from resmgr.services.delivery import delivered
 from resmgr.services.traces import TracedRuns
 from resmgr.wire.statuses import states_from
@@ -178,14 +178,15 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         """Hand placements to jobmgr, waiting for some if necessary."""
         driver, scheduler = self._driver, self._driver.scheduler
         holder = self._touch(context)
-        name, mine = holder.name if holder is not None else "", shards(context)
+        name, mine = holder.name if holder is not None else "", kept(driver, context)
 
         def ready() -> bool:
-            return scheduler.placements.first(scheduler.owner(name), mine) is not None
+            return scheduler.placements.first(scheduler.owner(name), mine()) is not None
 
         await driver.poll(holder, driver.placements, ready, request.timeout)
         holder = self._touch(context)
-        given = scheduler.hand_over(_limit(request.limit), holder, driver.now(), scheduler.owner(name), mine)
+        limit = _limit(request.limit)
+        given = scheduler.hand_over(limit, holder, driver.now(), scheduler.owner(name), mine())
         if TRACES.on:
             self._traced.handed_over(given)
         answer = pb.GetPlacementsResponse(placements=[placement_to(handover) for handover in given])
@@ -248,10 +249,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     ) -> pb.GetPreemptibleTasksResponse:
         """Hand tasks to be evicted to jobmgr, waiting for some if necessary."""
         driver, preemptor = self._driver, self._driver.preemptor
-        holder, mine = self._touch(context), shards(context)
-        await driver.poll(holder, driver.preemptions, lambda: preemptor.waits(mine), request.timeout)
+        holder, mine = self._touch(context), kept(driver, context)
+        await driver.poll(holder, driver.preemptions, lambda: preemptor.waits(mine()), request.timeout)
         self._touch(context)
-        tasks = preemptor.take(_limit(request.limit), mine)
+        tasks = preemptor.take(_limit(request.limit), mine())
         answer = pb.GetPreemptibleTasksResponse(
             tasks=map(task_to, tasks), preemptionCandidates=map(preemption_candidate, tasks)
         )

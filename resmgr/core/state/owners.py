@@ -24,6 +24,11 @@ class Owners:
         """Return who owns a job; empty where one job manager owns all of them, or none is known."""
         return self._owners.get(shard_of(job_id), NOBODY) if self.shared else NOBODY
 
+    def kept(self, terms: Mapping[int, int]) -> frozenset[int]:
+        """Return those of some shards, given the terms in which they were claimed, without a newer term."""
+        newest = self._terms
+        return frozenset([shard for shard, term in terms.items() if term >= newest.get(shard, 0)])
+
     def claim(self, name: str, terms: Mapping[int, int]) -> frozenset[int]:
         """Take that `name` owns shards in these terms; return those that it has got since the last claim.
 

@@ -38,6 +38,8 @@ class Taken:
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.released: list[str] = []
+        """Offers of placements without runs: their claims are released."""
 
     def job(self, job_id: JobId) -> None:
         return None
@@ -45,6 +47,7 @@ class Taken:
     def submit(self, event: Event) -> Mapping[int, asyncio.Future[object]]:
         assert isinstance(event, Placed)
         self.runs += [run for placement in event.placements for run in placement.runs]
+        self.released += [placement.offer_id for placement in event.placements if not placement.runs]
         stored = asyncio.get_running_loop().create_future()
         stored.set_result(None)
         return {0: stored}
@@ -115,6 +118,18 @@ async def test_what_was_asked_for_a_shard_that_was_dropped_since_does_not_count(
     await shell.asked(3)
     shell.resmgr.calls[1].set_result(placed(SECOND, FIRST))
     await until(lambda: shell.lanes.runs == [Run(FIRST, 0, 1)], "only the first one is handed over")
+    assert not shell.lanes.released, "its claim is for the first one"
+    await shell.close()
+
+
+async def test_the_claim_of_a_placement_is_released_where_nothing_of_it_counts() -> None:
+    """The shard may stay, and is opened anew in the same term: resmgr ends no claim then."""
+    shell = Shell()
+    await shell.asked(1)
+    shell.held.drain(1)
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.lanes.released == ["offer"], "the claim is released")
+    assert not shell.lanes.runs
     await shell.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from peloton.model.ids import JobId, Run
 from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import TaskState, TaskType
@@ -83,6 +85,15 @@ def test_one_owner_of_all_shards_is_nobody_in_particular() -> None:
     assert owners.of(OF_B) == B
     assert owners.claim(A, dict.fromkeys(UPPER, 4)) == set(UPPER)
     assert owners.of(OF_B) == "", "one has all again"
+
+
+def test_shards_are_kept_until_a_newer_term_is_claimed() -> None:
+    owners = Owners()
+    owners.claim(A, {1: 5, 2: 5})
+    assert owners.kept({1: 5, 2: 5, 3: 4}) == {1, 2, 3}
+    owners.claim(B, {2: 6})
+    assert owners.kept({1: 5, 2: 5}) == {1}
+    assert owners.kept({2: 6}) == {2}
 
 
 def test_each_owner_gets_its_placements() -> None:
@@ -225,6 +236,51 @@ def test_the_claim_of_a_placement_that_was_launched_in_part_is_not_abandoned() -
     world.scheduler.expire(world.now)
     assert world.of(OF_A) is TaskState.READY
     assert not world.scheduler.take_abandoned()
+
+
+async def moved_and_back(shell: Shell, shard: int) -> None:
+    """Let a shard of A get another owner, and A get it back. B has another one all the time."""
+    none, other = pb.GetPlacementsRequest(limit=1), (shard + 1) % SHARDS
+    await shell.tasks.GetPlacements(none, naming(B, f"6:{shard},{other}"))
+    await shell.tasks.GetPlacements(none, naming(B, f"6:{other}"))
+    await shell.tasks.GetPlacements(none, naming(A, f"7:{shard}"))
+
+
+async def test_a_call_that_waits_gets_no_placements_of_a_term_that_is_over(shell: Shell) -> None:
+    """Its caller has forgotten the shard since, and opened it anew: it would not launch what comes now."""
+    shard, ask = shard_of(JOB), pb.GetPlacementsRequest(limit=10, timeout=60_000)
+    before = asyncio.create_task(shell.tasks.GetPlacements(ask, naming(A, f"5:{shard}")))
+    await asyncio.sleep(0)
+    await moved_and_back(shell, shard)
+    await shell.enqueue(await shell.pool(limit=100), wire_gang(0))
+    await shell.place(*await shell.dequeue())
+    assert not (await asyncio.wait([before], timeout=0.1))[0]
+    [placement] = (await shell.tasks.GetPlacements(ask, naming(A, f"7:{shard}"))).placements
+    assert placement.hostname == "h1"
+    before.cancel()
+
+
+async def test_a_call_that_waits_gets_no_preempted_tasks_of_a_term_that_is_over(shell: Shell) -> None:
+    shard, ask = shard_of(JOB), pb.GetPreemptibleTasksRequest(limit=10, timeout=60_000)
+    await crowded(shell)
+    before = asyncio.create_task(shell.tasks.GetPreemptibleTasks(ask, naming(A, f"5:{shard}")))
+    await asyncio.sleep(0)
+    await moved_and_back(shell, shard)
+    assert len(await shell.driver.preempt()) == 1
+    assert not (await asyncio.wait([before], timeout=0.1))[0]
+    answer = await shell.tasks.GetPreemptibleTasks(ask, naming(A, f"7:{shard}"))
+    assert len(answer.preemptionCandidates) == 1
+    before.cancel()
+
+
+async def test_a_call_that_waits_gets_what_comes_in_a_term_that_lasts(shell: Shell) -> None:
+    shard, ask = shard_of(JOB), pb.GetPlacementsRequest(limit=10, timeout=60_000)
+    waiting = asyncio.create_task(shell.tasks.GetPlacements(ask, naming(A, f"5:{shard}")))
+    await asyncio.sleep(0)
+    await shell.tasks.GetPlacements(pb.GetPlacementsRequest(), naming(B, f"6:{(shard + 1) % SHARDS}"))
+    await shell.enqueue(await shell.pool(limit=100), wire_gang(0))
+    await shell.place(*await shell.dequeue())
+    assert len((await asyncio.wait_for(waiting, 10)).placements) == 1
 
 
 async def test_preempted_tasks_go_to_who_names_their_shard(shell: Shell) -> None:
