@@ -96,7 +96,7 @@ class Shell:
 def own_blocks() -> list[str]:
     """The blocks of the page that this module runs."""
     found = [block.text for block in blocks(PAGE) if block.mark == "run by" and block.said == OURS]
-    assert len(found) == 3
+    assert len(found) == 4
     return found
 
 
@@ -116,6 +116,12 @@ def test_the_commands_of_the_page(shell: Shell) -> None:
         'deployment "web" successfully rolled out',
         "version 2",
         'deployment.apps "web" deleted',
+        'daemon set "agent" successfully rolled out',
+        "daemonset.apps/agent restarted",
+        "statefulset.apps/db restarted",
+        "statefulset.apps/db scaled",
+        'statefulset.apps "db" deleted',
+        "requests.cpu",
     ):
         assert expected in printed, printed
     names = [line.split()[0] for line in printed.splitlines() if line.startswith("pod/hello-")]

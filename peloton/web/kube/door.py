@@ -17,7 +17,7 @@ from peloton.errors import PelotonError
 from peloton.web.cluster import Cluster
 from peloton.web.kube import logs
 from peloton.web.kube.core import discovery, openapi
-from peloton.web.kube.core.kinds import DEPLOYMENT, POD
+from peloton.web.kube.core.kinds import POD
 from peloton.web.kube.core.manifests import stripped
 from peloton.web.kube.core.objects import scale_of
 from peloton.web.kube.core.patches import check_type, patched
@@ -139,7 +139,7 @@ class KubernetesDoor:
         if query.get("watch") in ("true", "1"):
             return self._watch(request, reader, wanted)
         if wanted.subresource == "scale":
-            job = await reader.job(DEPLOYMENT, wanted.namespace, wanted.name)
+            job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
             return JSONResponse(scale_of(job, self._version_of(reader, wanted, reader.shown(job))))
         if wanted.name:
             found = await reader.one(wanted.kind, wanted.namespace, wanted.name)
@@ -225,10 +225,10 @@ class KubernetesDoor:
         return JSONResponse(shown, 200, _warned(warnings))
 
     async def _scale(self, request: Request, reader: Reader, wanted: Target) -> Response:
-        """Change how many pods a Deployment has."""
+        """Change how many pods a service has."""
         body, kind = _object(await body_of(request)), content_type(request)
-        job = await reader.job(DEPLOYMENT, wanted.namespace, wanted.name)
-        current = self._collections.versioned(reader, DEPLOYMENT, reader.shown(job))
+        job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
+        current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
         scale = scale_of(job, current["metadata"]["resourceVersion"])
         if request.method == "PATCH":
             body = patched(scale, body, kind)

@@ -13,12 +13,19 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.calls.web import GET_POD_EVENTS, LIST_TASKS, QUERY_JOBS, QUERY_POOLS
+from peloton.calls.web import GET_POD_EVENTS, LIST_PRIORITY_CLASSES, LIST_TASKS, QUERY_JOBS, QUERY_POOLS
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid
+from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.web.cluster import Calls
-from peloton.web.kube.core.cluster_objects import event_objects, namespace_object, node_object
-from peloton.web.kube.core.kinds import POD, Kind
+from peloton.web.kube.core.cluster_objects import (
+    event_objects,
+    namespace_object,
+    node_object,
+    priority_class_object,
+    quota_object,
+)
+from peloton.web.kube.core.kinds import POD, PRIORITY_CLASS, RESOURCE_QUOTA, WORKLOADS, Kind
 from peloton.web.kube.core.names import NAME_LABEL, Pool, parse_pod_name, pools_of
 from peloton.web.kube.core.objects import Held, held, object_of
 from peloton.web.kube.core.pods import pod_of
@@ -88,6 +95,12 @@ class Reader:
         """Return all objects of a kind but Pod in a namespace; in all of them where none is named."""
         if kind.plural == "namespaces":
             return [namespace_object(pool) for pool in (await self.pools()).values()]
+        if kind is PRIORITY_CLASS:
+            return await self._priority_classes()
+        if kind is RESOURCE_QUOTA:
+            pools = await self.pools()
+            chosen = [await self.pool(namespace)] if namespace else list(pools.values())
+            return [quota_object(pool) for pool in chosen]
         if kind.plural == "nodes":
             return await self._nodes()
         if kind.plural == "events":
@@ -112,7 +125,7 @@ class Reader:
         """Return an object. Raises Refusal where there is none."""
         if kind is POD:
             return await self.pod(namespace, name)
-        if kind.plural in ("namespaces", "nodes", "events"):
+        if kind.kind not in WORKLOADS:
             for each in await self.objects(kind, namespace):
                 if each["metadata"]["name"] == name:
                     return each
@@ -239,6 +252,11 @@ class Reader:
             )
             for row in found.rows
         ]
+
+    async def _priority_classes(self) -> list[Object]:
+        request = scheduling_pb2.ListPriorityClassesRequest()
+        answer = await self.calls.read(LIST_PRIORITY_CLASSES, request, POOLS_SECONDS)
+        return [priority_class_object(each.name, each.priority, each.description) for each in answer.classes]
 
     async def _events(self, namespace: str, field_selector: str) -> list[Object]:
         """Return events: of the pod that the selector names, else of the newest pods."""

@@ -25,13 +25,14 @@ from peloton.calls.web import (
 )
 from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.web.cluster import Calls
+from peloton.web.kube.core.daemonsets import Daemon, daemon
 from peloton.web.kube.core.deployments import Service, service
 from peloton.web.kube.core.jobs import Made, job_config
-from peloton.web.kube.core.kinds import JOB, Kind
+from peloton.web.kube.core.kinds import DAEMON_SET, JOB, STATEFUL_SET, Kind
 from peloton.web.kube.core.manifests import stripped
-from peloton.web.kube.core.names import Pool
 from peloton.web.kube.core.objects import Held
 from peloton.web.kube.core.refusals import Cause, Refusal, invalid, refusal_of
+from peloton.web.kube.core.statefulsets import stateful_service
 from peloton.web.kube.core.values import Object
 from peloton.web.kube.reading import Known, Reader
 
@@ -55,7 +56,7 @@ class Writer:
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Create a job; return it, what it was made of, and warnings. Dry, only check. Raises Refusal."""
         pool = await reader.pool(namespace)
-        made = job_config(given, namespace, pool.id) if kind is JOB else service(given, namespace, pool.id)
+        made = _made(kind, given, namespace, pool.id)
         key = (pool.id, kind.kind, made.name)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
@@ -65,7 +66,7 @@ class Writer:
                 raise Refusal(409, text, "AlreadyExists", details)
             if dry:
                 return None, made.manifest, made.warnings
-            warnings = await self._call(reader.calls, kind, made, pool)
+            warnings = await self._call(reader.calls, kind, made)
             reader.calls.cluster.shared.forget()
             return await reader.job(kind, namespace, made.name), made.manifest, (*made.warnings, *warnings)
 
@@ -78,10 +79,10 @@ class Writer:
             raise
         return True
 
-    async def _call(self, calls: Calls, kind: Kind, made: Made | Service, pool: Pool) -> tuple[str, ...]:
+    async def _call(self, calls: Calls, kind: Kind, made: Made | Service | Daemon) -> tuple[str, ...]:
         """Create a job, and return what the job manager warns of."""
         try:
-            if isinstance(made, Made):
+            if not isinstance(made, Service):
                 answer = await calls.call(CREATE_JOB, job_pb2.CreateRequest(config=made.config))
                 return tuple(answer.warnings)
             create = stateless_pb2.CreateSpec(start_paused=made.paused)
@@ -96,7 +97,8 @@ class Writer:
         """Bring a job to another manifest. Raises Refusal."""
         if current.kind is JOB:
             return await self._keep(reader, current, given)
-        made = service(given, current.namespace, current.summary.respoolID.value)
+        made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
+        assert not isinstance(made, Made)
         if made.name != current.name:
             raise invalid(current.kind.kind, current.name, [Cause("metadata.name", "a name is kept")])
         _check_kept_selector(current, made.manifest)
@@ -211,6 +213,15 @@ class Writer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _made(kind: Kind, given: Object, namespace: str, pool_id: str) -> Made | Service | Daemon:
+    """Translate a manifest. Raises Refusal."""
+    if kind is JOB:
+        return job_config(given, namespace, pool_id)
+    if kind is DAEMON_SET:
+        return daemon(given, namespace, pool_id)
+    return (stateful_service if kind is STATEFUL_SET else service)(given, namespace, pool_id)
 
 
 def entity_version(job: Held) -> str:

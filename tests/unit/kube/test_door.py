@@ -247,9 +247,13 @@ def test_discovery(world: World) -> None:
     found = client.get("/api", headers={"accept": DISCOVERY})
     assert found.headers["content-type"].endswith("as=APIGroupDiscoveryList")
     assert found.json()["items"][0]["versions"][0]["version"] == "v1"
-    assert [group["name"] for group in client.get("/apis").json()["groups"]] == ["apps", "batch"]
+    assert [group["name"] for group in client.get("/apis").json()["groups"]] == [
+        "apps",
+        "batch",
+        "scheduling.k8s.io",
+    ]
     names = [each["name"] for each in client.get("/apis/apps/v1").json()["resources"]]
-    assert names == ["deployments", "deployments/scale"]
+    assert names == ["deployments", "deployments/scale", "daemonsets", "statefulsets", "statefulsets/scale"]
     assert client.get("/version").text == client.get("/version", headers={"accept": "*/*"}).text
     assert client.get("/version", headers={"accept": "application/json, */*"}).json()["major"] == "1"
     paths = client.get("/openapi/v3").json()["paths"]

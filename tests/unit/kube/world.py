@@ -15,11 +15,15 @@ from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
 from peloton.errors import Conflict, NotFound
+from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.wire.v1alpha.job_config import job_config_of
 from tests.unit.web.fake import FakeCluster, application, browser
 
 POOL = "11111111-0000-0000-0000-000000000001"
 CREATED = "2026-01-31T12:00:00.123456789Z"
+DAEMON_SETS = "/apis/apps/v1/namespaces/team/daemonsets"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"
+HOSTS = 3
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 PODS = "/api/v1/namespaces/team/pods"
@@ -53,11 +57,37 @@ def deployment_manifest(**spec: Any) -> dict[str, Any]:
     }
 
 
+def daemon_set_manifest(**spec: Any) -> dict[str, Any]:
+    """A DaemonSet that is taken."""
+    manifest = deployment_manifest(**spec)
+    if "replicas" not in spec:
+        del manifest["spec"]["replicas"]
+    return {**manifest, "kind": "DaemonSet"}
+
+
+def claim(**spec: Any) -> dict[str, Any]:
+    """A claim that is taken."""
+    given = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "64Mi"}}, **spec}
+    return {"metadata": {"name": "data"}, "spec": given}
+
+
+def stateful_set_manifest(**spec: Any) -> dict[str, Any]:
+    """A StatefulSet that is taken."""
+    manifest = deployment_manifest(podManagementPolicy="Parallel", volumeClaimTemplates=[claim()], **spec)
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "data"}]
+    return {**manifest, "kind": "StatefulSet"}
+
+
 class World:
     """Jobs in memory, and a client of the API."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, job_pb2.JobConfig] = {}
+        self.classes = scheduling_pb2.ListPriorityClassesResponse()
+        self.classes.classes.add(name="high", priority=100, description="what cannot wait")
+        self.resources: list[respool_pb2.ResourceConfig] = []
+        self.usage: list[respool_pb2.ResourceUsage] = []
         self.runtimes: dict[str, job_pb2.RuntimeInfo] = {}
         self.runs: dict[tuple[str, int], int] = {}
         self.updates: list[stateless_svc_pb2.ReplaceJobRequest] = []
@@ -67,6 +97,7 @@ class World:
             web.CREATE_JOB: self._create,
             web.CREATE_JOB_V1ALPHA: self._create_service,
             web.REPLACE_JOB: self._replace,
+            web.LIST_PRIORITY_CLASSES: lambda request: self.classes,
             web.LIST_TASKS: self._tasks,
             web.RESTART_TASKS: self._restart,
             web.STOP_JOB_V1ALPHA: self._stop,
@@ -84,7 +115,10 @@ class World:
                 found.children.add(value=child)
             return found
 
-        return respool_pb2.QueryResponse(resourcePools=[info("root", "/", POOL), info(POOL, "/team")])
+        team = info(POOL, "/team")
+        team.config.resources.extend(self.resources)
+        team.usage.extend(self.usage)
+        return respool_pb2.QueryResponse(resourcePools=[info("root", "/", POOL), team])
 
     def _query(self, request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
         wanted = {(label.key, label.value) for label in request.spec.labels}
@@ -127,6 +161,9 @@ class World:
         runtime.taskStats[state] = count
 
     def _create(self, request: job_pb2.CreateRequest) -> job_pb2.CreateResponse:
+        if request.config.type == job_pb2.DAEMON:
+            assert not request.config.instanceCount
+            request.config.instanceCount = HOSTS
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=self.add(request.config)))
 
     def _create_service(self, request: Any) -> stateless_svc_pb2.CreateJobResponse:
@@ -141,6 +178,9 @@ class World:
         if request.version.value != f"{runtime.configurationVersion}-0-{runtime.workflowVersion}":
             raise Conflict("unexpected entity version")
         config = job_config_of(request.spec)
+        config.type = self.jobs[job_id].type
+        if config.type == job_pb2.DAEMON:
+            config.instanceCount = HOSTS
         self.jobs[job_id] = config
         runtime.configurationVersion += 1
         runtime.taskConfigVersionStats.clear()

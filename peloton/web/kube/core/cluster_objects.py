@@ -16,6 +16,13 @@ from peloton.web.kube.core.quantities import cores_text, megabytes_text
 from peloton.web.kube.core.values import Object
 
 POOL_PATH = "peloton/pool"
+QUOTA_NAME = "pool"
+_QUOTAS = {
+    "cpu": ("cpu", cores_text),
+    "memory": ("memory", megabytes_text),
+    "disk": ("ephemeral-storage", megabytes_text),
+    "gpu": ("nvidia.com/gpu", cores_text),
+}
 _WARNINGS = ("FAILED", "LOST", "PREEMPTING")
 _REASONS = {
     "INITIALIZED": "Created",
@@ -51,6 +58,45 @@ def namespace_object(pool: Pool) -> Object:
         },
         "spec": {},
         "status": {"phase": "Active"},
+    }
+
+
+def priority_class_object(name: str, priority: int, description: str) -> Object:
+    """Return a priority class. Its name is its uid: the settings of jobmgr have it."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "uid": f"priority-class-{name}", "creationTimestamp": None},
+        "value": priority,
+        "globalDefault": False,
+        "description": description,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+
+
+def quota_object(pool: Pool) -> Object:
+    """Return reservation (requests) and limit (limits) of a pool, with what is allocated of it."""
+    hard, used = {}, {}
+    allocated = {each.kind: each.allocation + each.slack for each in pool.info.usage}
+    for each in sorted(pool.info.config.resources, key=lambda each: each.kind):
+        name, text = _QUOTAS.get(each.kind, ("", cores_text))
+        if not name:
+            continue
+        for part, amount in (("requests", each.reservation), ("limits", each.limit)):
+            hard[f"{part}.{name}"] = text(amount)
+            used[f"{part}.{name}"] = text(allocated.get(each.kind, 0.0))
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {
+            "name": QUOTA_NAME,
+            "namespace": pool.namespace,
+            "uid": f"quota-{pool.id}",
+            "annotations": {POOL_PATH: pool.path},
+            "creationTimestamp": time_of(pool.info.config.changeLog.createdAt),
+        },
+        "spec": {"hard": hard},
+        "status": {"hard": hard, "used": used},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,40 +39,50 @@ class Service:
 
 def service(given: Object, namespace: str, pool_id: str) -> Service:
     """Translate the manifest of a Deployment. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(DEPLOYMENT, given, namespace)
+    reading = Reading.of(DEPLOYMENT, given, namespace, pool_id)
     spec = reading.root.node("spec")
     replicas = spec.integer("replicas", 1, 0, MOST_REPLICAS)
     if spec.given("replicas") and not replicas:
         spec.refuse("replicas", "0: a service of Peloton has at least one instance; delete it instead")
     template = Template(spec.node("template"), ("Always",))
-    _check_selector(spec, template)
-    if template.deadline:
-        path = f"{spec.at('template')}.spec.activeDeadlineSeconds"
-        reading.problems.refuse(path, "pods of services run until they are stopped")
+    check_selector(spec, template)
     batch = _batch_size(spec, replicas)
     paused = spec.flag("paused")
     spec.only("progressDeadlineSeconds", (600,), "Peloton does not give up updates for their time")
+    check_fixed(spec, template)
+    reading.close()
+    return service_of(reading, template, replicas, batch, paused)
+
+
+def check_fixed(spec: Node, template: Template, hints: Mapping[str, str] | None = None) -> None:
+    """Refuse what pods of no service have, and all that was not read of its specification."""
+    if template.deadline:
+        path = f"{spec.at('template')}.spec.activeDeadlineSeconds"
+        spec.problems.refuse(path, "pods of services run until they are stopped")
     spec.only("minReadySeconds", (0,), _HINTS["minReadySeconds"])
     if spec.given("revisionHistoryLimit"):
         spec.integer("revisionHistoryLimit")
         spec.problems.warn(spec.at("revisionHistoryLimit"), "has no effect: Peloton keeps its own history")
-    spec.close(_HINTS)
+    spec.close({**_HINTS, **(hints or {})})
+
+
+def service_of(reading: Reading, template: Template, replicas: int, batch: int, paused: bool) -> Service:
+    """Return the service of a manifest that was read. Raises Refusal for one that is too large."""
     made = stateless_pb2.JobSpec(
         name=reading.name,
         owner=reading.annotations.get(OWNER, ""),
-        owning_team=reading.annotations.get(TEAM, namespace),
+        owning_team=reading.annotations.get(TEAM, reading.namespace),
         instance_count=replicas,
         default_spec=template.pod,
-        respool_id=peloton_pb2.ResourcePoolID(value=pool_id),
+        respool_id=peloton_pb2.ResourcePoolID(value=reading.pool_id),
     )
     made.sla.preemptible = reading.preemptible
     made.sla.priority_class = template.priority_class
-    reading.close()
     made.labels.extend(peloton_pb2.Label(key=key, value=text) for key, text in reading.kept_labels())
     return Service(reading.name, reading.manifest, made, batch, paused, tuple(reading.problems.warnings))
 
 
-def _check_selector(spec: Node, template: Template) -> None:
+def check_selector(spec: Node, template: Template) -> None:
     """Refuse a selector that the pods do not match, as Kubernetes does, and one with expressions."""
     selector = spec.node("selector")
     wanted = selector.mapping("matchLabels")
@@ -98,7 +109,7 @@ def _batch_size(spec: Node, replicas: int) -> int:
     if surge not in (None, 0, "0", "0%"):
         rolling.refuse("maxSurge", "0: Peloton replaces pods, and starts none beside them")
     given = rolling.value("maxUnavailable")
-    size = _share(DEFAULT_UNAVAILABLE if given is None else given, replicas)
+    size = share(DEFAULT_UNAVAILABLE if given is None else given, replicas)
     if size is None:
         rolling.refuse("maxUnavailable", f"{given!r} is no number and no percentage", "FieldValueInvalid")
     rolling.close()
@@ -106,7 +117,7 @@ def _batch_size(spec: Node, replicas: int) -> int:
     return max(1, size or 0)
 
 
-def _share(value: Any, replicas: int) -> int | None:
+def share(value: Any, replicas: int) -> int | None:
     """Return a number of pods, given as such or in percent, rounded down; None for what is neither."""
     if isinstance(value, str) and _PERCENT.fullmatch(value):
         return replicas * min(100, int(value[:-1])) // 100

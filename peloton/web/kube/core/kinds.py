@@ -45,8 +45,19 @@ DEPLOYMENT = Kind(
     "apps", "v1", "Deployment", "deployments", _ALL, ("deploy",), categories=("all",),
     subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
 )  # fmt: skip
-KINDS = (JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT)
-WORKLOADS = {kind.kind: kind for kind in (JOB, DEPLOYMENT)}
+DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", _ALL, ("ds",), categories=("all",))
+STATEFUL_SET = Kind(
+    "apps", "v1", "StatefulSet", "statefulsets", _ALL, ("sts",), categories=("all",),
+    subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
+)  # fmt: skip
+PRIORITY_CLASS = Kind(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", _READ, ("pc",), namespaced=False
+)
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", _READ, ("quota",))
+KINDS = (
+    JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, PRIORITY_CLASS, RESOURCE_QUOTA
+)  # fmt: skip
+WORKLOADS = {kind.kind: kind for kind in (JOB, DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
 """Kinds that are jobs of ours, by their names."""
 
 

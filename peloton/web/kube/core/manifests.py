@@ -35,11 +35,12 @@ class Reading:
     problems: Problems
     name: str
     namespace: str
+    pool_id: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: Kind, given: Mapping[str, Any], namespace: str) -> Reading:
+    def of(cls, kind: Kind, given: Mapping[str, Any], namespace: str, pool_id: str = "") -> Reading:
         """Begin to read a manifest. Raises Refusal for one of another kind or namespace."""
         manifest = stripped(given)
         problems = Problems()
@@ -55,7 +56,7 @@ class Reading:
             raise Refusal(400, text)
         if isinstance(manifest.get("metadata"), dict):
             manifest["metadata"]["namespace"] = namespace
-        reading = cls(kind, manifest, root, problems, name, namespace)
+        reading = cls(kind, manifest, root, problems, name, namespace, pool_id)
         reading.labels = metadata.mapping("labels")
         reading.annotations = metadata.mapping("annotations")
         reading._check(metadata)

@@ -1,4 +1,4 @@
-"""Jobs of ours as objects: a job is a Job or a Deployment, with the manifest that it was made of."""
+"""Jobs of ours as objects: a job is a Job, a Deployment and so on, with the manifest that it was made of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from peloton.api.v0.job import job_pb2
 from peloton.web.kube.core.jobs import CONTROLLER_UID, OLD_CONTROLLER_UID
-from peloton.web.kube.core.kinds import DEPLOYMENT, JOB, WORKLOADS, Kind
+from peloton.web.kube.core.kinds import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, Kind
 from peloton.web.kube.core.manifests import NATIVE
 from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, PREFIX, manifest_of
 from peloton.web.kube.core.values import Object
@@ -19,8 +19,12 @@ WAITING = ("INITIALIZED", "PENDING", "READY", "PLACING", "PLACED", "RESERVED")
 LAUNCHED = ("LAUNCHING", "LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
 ACTIVE = (*WAITING, *LAUNCHED)
 FAILED = ("FAILED", "LOST", "KILLED")
-_KINDS: Mapping[int, Kind] = {job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT}
-TYPES: Mapping[str, int] = {kind.kind: number for number, kind in _KINDS.items()}
+_KINDS: Mapping[int, Kind] = {
+    job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT, job_pb2.DAEMON: DAEMON_SET
+}  # fmt: skip
+TYPES: Mapping[str, int] = {
+    **{kind.kind: number for number, kind in _KINDS.items()}, STATEFUL_SET.kind: job_pb2.SERVICE
+}  # fmt: skip
 """Types of our jobs by kind."""
 
 
@@ -84,6 +88,8 @@ def _native(summary: job_pb2.JobSummary, kind: Kind, namespace: str) -> Object:
     spec: Object = {"template": template}
     if kind is JOB:
         spec |= {"completions": summary.instanceCount, "parallelism": _parallelism(summary)}
+    elif kind is DAEMON_SET:
+        spec |= {"selector": {"matchLabels": own}, "updateStrategy": {"type": "RollingUpdate"}}
     else:
         spec |= {"replicas": summary.instanceCount, "selector": {"matchLabels": own}}
     return {
@@ -122,6 +128,10 @@ def object_of(job: Held, deleting: str = "") -> Object:
     if job.kind is JOB:
         found.setdefault("spec", {})["selector"] = {"matchLabels": {CONTROLLER_UID: job.job_id}}
         found["status"] = _job_status(job)
+    elif job.kind is DAEMON_SET:
+        found["status"] = daemon_set_status(job.summary)
+    elif job.kind is STATEFUL_SET:
+        found["status"] = stateful_set_status(job.summary)
     else:
         found["status"] = _deployment_status(job)
     return found
@@ -199,12 +209,45 @@ def _condition(kind: str, holds: bool, reason: str, message: str, since: str | N
     }
 
 
+def daemon_set_status(summary: job_pb2.JobSummary) -> Object:
+    """Return the status of a daemon job. It is of no generation until it is known on which hosts it runs."""
+    runtime, wanted = summary.runtime, summary.instanceCount
+    ready = _count(runtime.taskStats, ("RUNNING",))
+    return {
+        "observedGeneration": max(1, runtime.configurationVersion) if wanted else 0,
+        "desiredNumberScheduled": wanted,
+        "currentNumberScheduled": _count(runtime.taskStats, LAUNCHED),
+        "updatedNumberScheduled": runtime.taskConfigVersionStats.get(runtime.configurationVersion, 0),
+        "numberReady": ready,
+        "numberAvailable": ready,
+        "numberUnavailable": max(0, wanted - ready),
+        "numberMisscheduled": 0,
+    }
+
+
+def stateful_set_status(summary: job_pb2.JobSummary) -> Object:
+    """Return the status of a service with volumes. Revisions are versions of its configuration."""
+    runtime = summary.runtime
+    updated = runtime.taskConfigVersionStats.get(runtime.configurationVersion, 0)
+    ready = _count(runtime.taskStats, ("RUNNING",))
+    newest = str(max(1, runtime.configurationVersion))
+    return {
+        "observedGeneration": int(newest),
+        "replicas": _count(runtime.taskStats, ACTIVE),
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "updatedReplicas": updated,
+        "updateRevision": newest,
+        "currentRevision": newest if updated >= summary.instanceCount else f"before-{newest}",
+    }
+
+
 def _count(counts: Mapping[str, int], states: tuple[str, ...]) -> int:
     return sum(counts.get(state, 0) for state in states)
 
 
 def scale_of(job: Held, version: str) -> Object:
-    """Return the scale of a Deployment."""
+    """Return the scale of a service."""
     found = object_of(job)
     labels: Mapping[str, Any] = found["spec"].get("selector", {}).get("matchLabels", {})
     return {

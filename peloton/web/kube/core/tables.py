@@ -133,6 +133,18 @@ def _deployed(found: Mapping[str, Any], now: float) -> str:
     return f"{_at(found, 'status', 'readyReplicas') or 0}/{1 if wanted is None else wanted}"
 
 
+def _quota(part: str) -> Callable[[Mapping[str, Any], float], str]:
+    def cell(found: Mapping[str, Any], now: float) -> str:
+        status = found["status"]
+        return ", ".join(
+            f"{name}: {status['used'][name]}/{amount}"
+            for name, amount in status["hard"].items()
+            if name.startswith(f"{part}.")
+        )
+
+    return cell
+
+
 def _node_status(found: Mapping[str, Any], now: float) -> str:
     ready = any(
         each["type"] == "Ready" and each["status"] == "True" for each in found["status"]["conditions"]
@@ -182,6 +194,30 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Available", "integer", _replicas("availableReplicas")),
         _AGE,
         *_CONTAINERS,
+    ),
+    "daemonsets": (
+        _NAME,
+        Column("Desired", "integer", _replicas("desiredNumberScheduled")),
+        Column("Current", "integer", _replicas("currentNumberScheduled")),
+        Column("Ready", "integer", _replicas("numberReady")),
+        Column("Up-to-date", "integer", _replicas("updatedNumberScheduled")),
+        Column("Available", "integer", _replicas("numberAvailable")),
+        _AGE,
+        *_CONTAINERS,
+    ),
+    "statefulsets": (_NAME, Column("Ready", "string", _deployed), _AGE, *_CONTAINERS[:2]),
+    "priorityclasses": (
+        _NAME,
+        Column("Value", "integer", lambda found, now: found["value"]),
+        Column("Global-Default", "boolean", lambda found, now: found["globalDefault"]),
+        _AGE,
+        Column("Description", "string", _told("description", default=""), 1),
+    ),
+    "resourcequotas": (
+        _NAME,
+        Column("Request", "string", _quota("requests")),
+        Column("Limit", "string", _quota("limits")),
+        _AGE,
     ),
     "namespaces": (_NAME, Column("Status", "string", _told("status", "phase")), _AGE),
     "nodes": (

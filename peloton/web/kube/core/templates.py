@@ -30,8 +30,13 @@ Volumes = volume_pb2.VolumeSpec
 class Template:
     """A template that was read: the pod, and what of it is the job's."""
 
-    def __init__(self, node: Node, restart_policies: tuple[str, ...], indexed: bool = False) -> None:
-        """Read a template. The first of `restart_policies` is that of a template which names none."""
+    def __init__(
+        self, node: Node, restart_policies: tuple[str, ...], indexed: bool = False, claim: str = ""
+    ) -> None:
+        """Read a template. The first of `restart_policies` is that of a template which names none.
+
+        `claim`: the name of a persistent volume that each pod has of its own.
+        """
         metadata, spec = node.node("metadata"), node.node("spec")
         self.labels = metadata.mapping("labels")
         self.annotations = metadata.mapping("annotations")
@@ -44,6 +49,8 @@ class Template:
             _labels({f"{ANNOTATION_LABEL}{key}": text for key, text in self.annotations.items()})
         )
         self._containers(spec, indexed)
+        if claim:
+            self._claim(spec, claim)
         self._volumes(spec)
         _select_hosts(spec, self.pod)
         grace = spec.integer("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -60,6 +67,17 @@ class Template:
         if len(containers) != 1:
             spec.refuse("containers", f"{len(containers)} containers: Peloton runs one for each pod")
         self.pod.containers.extend(container_of(each, host, indexed) for each in containers[:1])
+
+    def _claim(self, spec: Node, claim: str) -> None:
+        """Make the mount of the claim the pod's persistent volume."""
+        for container in self.pod.containers:
+            mounts = [each for each in container.volume_mounts if each.name == claim]
+            if len(mounts) > 1 or any(each.read_only for each in mounts):
+                path = f"{spec.at('containers')}[0].volumeMounts"
+                spec.problems.refuse(path, f"{claim!r} is mounted once, and can be written")
+            for each in mounts:
+                self.pod.volume.container_path = each.mount_path
+                container.volume_mounts.remove(each)
 
     def _volumes(self, spec: Node) -> None:
         known = set()
