@@ -15,7 +15,7 @@ from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.authors import asked_end
 from jobmgr.core.task.goal import Goal, goal_of
 from peloton.errors import PelotonError, Refused
-from peloton.model.states import TaskState, TerminationReason
+from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
 
 _WAITS = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
@@ -55,7 +55,7 @@ def _bound(change: Change) -> int:
 
 def _is_on_hosts(change: Change, members: int) -> bool:
     """Return whether a member of the gang is on a host."""
-    return any(not (task.state in _WAITS or task.state.terminal) for task in map(change.task, range(members)))
+    return any(change.task(i).state in ON_HOST_TASK_STATES for i in range(members))
 
 
 def _waits(change: Change, instance: int) -> bool:

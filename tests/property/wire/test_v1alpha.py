@@ -64,6 +64,7 @@ def v0_services(draw: st.DrawFn) -> job_pb2.JobConfig:
     config.type = job_pb2.SERVICE
     for task in (config.defaultConfig, *config.instanceConfig.values()):
         task.preemptionPolicy.type = task_pb2.PreemptionPolicy.TYPE_INVALID
+        task.ClearField("foreignPod")  # jobs of pods are batch jobs, which Peloton alone makes
     return config
 
 
