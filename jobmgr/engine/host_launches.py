@@ -47,6 +47,8 @@ class HostLaunches:
         self._post = post
         self._patience = patience
         self._hosts: dict[Key, _Host] = {}
+        self._progress = asyncio.Event()
+        """Set whenever the launch of a host is sent."""
 
     def expect(self, placement: Placement, parts: int) -> None:
         """Wait for the `parts` of a placement, each of another lane."""
@@ -59,6 +61,12 @@ class HostLaunches:
             self._hosts[key] = host
             asyncio.get_running_loop().call_later(self._patience, self._overdue, host)
         host.missing += parts
+
+    async def sent(self, concerns: Callable[[Run], bool]) -> None:
+        """Wait, for the patience at most, until no stored run that `concerns` waits for other lanes."""
+        while any(any(map(concerns, host.runs)) for host in self._hosts.values() if not host.sent):
+            self._progress.clear()
+            await self._progress.wait()
 
     def send(self, instructions: Sequence[Instruction]) -> None:
         """Pass on the instructions of a lane, except its part of a shared launch."""
@@ -97,5 +105,6 @@ class HostLaunches:
 
     def _send_launch(self, host: _Host) -> None:
         host.sent = True
+        self._progress.set()
         claim = (host.hostname, host.agent_id, host.offer_id)
         self._send([Launch(*claim, tuple(host.runs)) if host.runs else Release(*claim)])

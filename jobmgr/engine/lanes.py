@@ -125,8 +125,9 @@ class Lanes:
         await self._lane_of_shard(shard).dropped()
 
     async def flush_shard(self, shard: int) -> None:
-        """Wait until all events that were handed over are stored by the lane of a shard."""
+        """Wait until the lane of a shard has stored all events, and the launches of its runs are sent."""
         await self._lane_of_shard(shard).submit(NO_EVENT)
+        await self._launches.sent(lambda run: shard_of(run.job_id) == shard)
 
     def _lane_of_shard(self, shard: int) -> Lane:
         return self._lanes[shard % len(self._lanes)]

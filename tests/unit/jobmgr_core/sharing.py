@@ -28,6 +28,9 @@ from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_core.steps import FAST
 from tests.unit.jobmgr_core.world import Behaviour, Running, World, _holds, runs_well, until
 
+PATIENCE_SECONDS = 20.0
+"""How long the launch of a host waits for lanes."""
+
 
 def job_in(shard: int, which: int = 0) -> JobId:
     """A job of a shard, another one for each `which`."""
@@ -148,6 +151,8 @@ class Instance:
         self.registry = LocalShards(house.folder / "shards")
         self.shards = HeldShards(whole=False)
         self.engine = Engine(store, limits=FAST, lanes=house.lanes, fence=self._fence, shards=self.shards)
+        # Else a lane that stores slowly, on a machine with other work, has its runs refused and made anew.
+        self.engine.lanes._launches._patience = PATIENCE_SECONDS
         self.work = EngineShards(self.engine, lambda error: self.owner.give_up(error))
         member = Member(Role.JOBMGR, name, Address("here", "127.0.0.1", 1, 2))
         self.owner = ShardOwner(self.registry, member, self.work, SystemClock(), lambda: self._leads)

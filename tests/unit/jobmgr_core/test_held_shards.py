@@ -29,6 +29,7 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.sharing import House, job_in
 from tests.unit.jobmgr_core.specs import spec
 from tests.unit.jobmgr_core.steps import FAST, begin_term
+from tests.unit.jobmgr_core.test_lanes import Faulty
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
 OURS, THEIRS = 3, 4
@@ -82,6 +83,29 @@ async def test_runs_of_other_shards_are_no_orphans(store: Store) -> None:
             await engine.find(THEIR)
         await open_more(engine, THEIRS)
         assert await engine.find(THEIR) is not None
+
+
+async def test_a_shard_is_finished_once_launches_that_wait_for_other_lanes_are_made(store: Store) -> None:
+    """Its next owner would take the run for lost, since Mesos does not know it."""
+    faulty, world = Faulty(store), World(runs_on)
+    async with holding(faulty, world, OURS, THEIRS) as engine:
+        engine.lanes._launches._patience = 0.5
+        world.hold = True
+        for job_id in (OUR, THEIR):
+            await engine.create_job(job_id, spec(1))
+        await until(lambda: len(world.queued) == 2, "both are to be placed, on one host")
+        faulty.jobs_down = {THEIR}
+        world.hold = False
+        await until(lambda: launched(engine, OUR), "our launch waits for the lane that cannot store")
+        assert not world.launched
+        await asyncio.wait_for(engine.finish(OURS), 10)
+        assert world.launched == [f"{OUR}-0-1"]
+        faulty.jobs_down = set()
+
+
+def launched(engine: Engine, job_id: JobId) -> bool:
+    job = engine.job(job_id)
+    return job is not None and job.counts.get(TaskState.LAUNCHED, 0) == 1
 
 
 async def test_holds_for_instances_of_other_shards_stay(
