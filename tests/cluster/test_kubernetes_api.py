@@ -121,7 +121,8 @@ def test_the_commands_of_the_page(shell: Shell) -> None:
         "statefulset.apps/db restarted",
         "statefulset.apps/db scaled",
         'statefulset.apps "db" deleted',
-        "requests.cpu",
+        "resourcequota/pool patched",
+        "limits.cpu",
     ):
         assert expected in printed, printed
     names = [line.split()[0] for line in printed.splitlines() if line.startswith("pod/hello-")]

@@ -17,11 +17,12 @@ from peloton.errors import PelotonError
 from peloton.web.cluster import Cluster
 from peloton.web.kube import logs
 from peloton.web.kube.core import discovery, openapi
-from peloton.web.kube.core.kinds import POD
+from peloton.web.kube.core.cluster_objects import QUOTA_NAME, quota_object
+from peloton.web.kube.core.kinds import POD, RESOURCE_QUOTA
 from peloton.web.kube.core.manifests import stripped
 from peloton.web.kube.core.objects import scale_of
 from peloton.web.kube.core.patches import check_type, patched
-from peloton.web.kube.core.refusals import Refusal, refusal_of, success
+from peloton.web.kube.core.refusals import Refusal, not_found, refusal_of, success
 from peloton.web.kube.core.tables import table
 from peloton.web.kube.core.values import Object
 from peloton.web.kube.paging import Asked
@@ -213,7 +214,9 @@ class KubernetesDoor:
     async def _replaced(
         self, request: Request, reader: Reader, wanted: Target, changed: Callable[[Object], Object]
     ) -> Response:
-        """Bring a job to what `changed` makes of its object."""
+        """Bring a job, or a pool, to what `changed` makes of its object."""
+        if wanted.kind is RESOURCE_QUOTA:
+            return await self._resized(request, reader, wanted, changed)
         job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
         current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
         given = changed(current)
@@ -222,6 +225,24 @@ class KubernetesDoor:
         shown = manifest
         if found is not None:
             shown = self._collections.versioned(reader, wanted.kind, reader.shown(found))
+        return JSONResponse(shown, 200, _warned(warnings))
+
+    async def _resized(
+        self, request: Request, reader: Reader, wanted: Target, changed: Callable[[Object], Object]
+    ) -> Response:
+        pool = await reader.pool_now(wanted.namespace)
+        if wanted.name != QUOTA_NAME:
+            raise not_found(wanted.kind.plural, wanted.name)
+        current = self._versioned(reader, wanted, quota_object(pool))
+        given = changed(current)
+        _check_version(given, current, wanted)
+        dry = dry_run(request)
+        pool, warnings = await self._writer.resize(reader, pool, given, dry)
+        shown = quota_object(pool)
+        if dry:
+            shown["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        else:
+            shown = self._versioned(reader, wanted, shown)
         return JSONResponse(shown, 200, _warned(warnings))
 
     async def _scale(self, request: Request, reader: Reader, wanted: Target) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peloton.api.v0 import peloton_pb2
@@ -13,7 +13,14 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.calls.web import GET_POD_EVENTS, LIST_PRIORITY_CLASSES, LIST_TASKS, QUERY_JOBS, QUERY_POOLS
+from peloton.calls.web import (
+    GET_POD_EVENTS,
+    GET_POOL,
+    LIST_PRIORITY_CLASSES,
+    LIST_TASKS,
+    QUERY_JOBS,
+    QUERY_POOLS,
+)
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid
 from peloton.private.jobmgr.scheduling import scheduling_pb2
@@ -90,6 +97,15 @@ class Reader:
         if found is None:
             raise not_found("namespaces", namespace)
         return found
+
+    async def pool_now(self, namespace: str) -> Pool:
+        """Return a pool as it is now, to change it. Raises Refusal where there is none."""
+        pool = await self.pool(namespace)
+        request = respool_pb2.GetRequest(id=peloton_pb2.ResourcePoolID(value=pool.id))
+        answer = await self.calls.call(GET_POOL, request)
+        if not answer.HasField("poolinfo"):
+            raise not_found("namespaces", namespace)
+        return replace(pool, info=answer.poolinfo)
 
     async def objects(self, kind: Kind, namespace: str, field_selector: str = "") -> list[Object]:
         """Return all objects of a kind but Pod in a namespace; in all of them where none is named."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
+from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1alpha_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
@@ -22,15 +24,19 @@ from peloton.calls.web import (
     REPLACE_JOB,
     RESTART_TASKS,
     STOP_JOB_V1ALPHA,
+    UPDATE_POOL,
 )
 from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
 from peloton.web.cluster import Calls
+from peloton.web.kube.core.cluster_objects import QUOTA_NAME
 from peloton.web.kube.core.daemonsets import Daemon, daemon
 from peloton.web.kube.core.deployments import Service, service
 from peloton.web.kube.core.jobs import Made, job_config
-from peloton.web.kube.core.kinds import DAEMON_SET, JOB, STATEFUL_SET, Kind
+from peloton.web.kube.core.kinds import DAEMON_SET, JOB, RESOURCE_QUOTA, STATEFUL_SET, Kind
 from peloton.web.kube.core.manifests import stripped
+from peloton.web.kube.core.names import Pool
 from peloton.web.kube.core.objects import Held
+from peloton.web.kube.core.quotas import changed_pool
 from peloton.web.kube.core.refusals import Cause, Refusal, invalid, refusal_of
 from peloton.web.kube.core.statefulsets import stateful_service
 from peloton.web.kube.core.values import Object
@@ -137,6 +143,26 @@ class Writer:
         if causes:
             raise invalid(current.kind.kind, current.name, causes)
         return current, made.manifest, made.warnings
+
+    async def resize(
+        self, reader: Reader, pool: Pool, given: Object, dry: bool
+    ) -> tuple[Pool, tuple[str, ...]]:
+        """Bring reservation and limit of a pool to a quota; return it with warnings. Raises Refusal."""
+        config, warnings = changed_pool(pool, given)
+        if config is None:
+            return pool, warnings
+        if dry:
+            tried = respool_pb2.ResourcePoolInfo()
+            tried.CopyFrom(pool.info)
+            tried.config.CopyFrom(config)
+            return replace(pool, info=tried), warnings
+        request = respool_pb2.UpdateRequest(id=peloton_pb2.ResourcePoolID(value=pool.id), config=config)
+        try:
+            await reader.calls.call(UPDATE_POOL, request)
+        except (Refused, InvalidArgument) as error:
+            raise _refused(RESOURCE_QUOTA, QUOTA_NAME, error) from None
+        reader.calls.cluster.shared.forget()
+        return await reader.pool_now(pool.namespace), warnings
 
     async def delete(self, reader: Reader, job: Held) -> None:
         """Delete a job with its pods: stop it, and remove it when all of them have ended."""

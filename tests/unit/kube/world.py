@@ -97,6 +97,8 @@ class World:
             web.CREATE_JOB: self._create,
             web.CREATE_JOB_V1ALPHA: self._create_service,
             web.REPLACE_JOB: self._replace,
+            web.GET_POOL: lambda request: respool_pb2.GetResponse(poolinfo=self._pools().resourcePools[1]),
+            web.UPDATE_POOL: self._resize,
             web.LIST_PRIORITY_CLASSES: lambda request: self.classes,
             web.LIST_TASKS: self._tasks,
             web.RESTART_TASKS: self._restart,
@@ -119,6 +121,11 @@ class World:
         team.config.resources.extend(self.resources)
         team.usage.extend(self.usage)
         return respool_pb2.QueryResponse(resourcePools=[info("root", "/", POOL), team])
+
+    def _resize(self, request: respool_pb2.UpdateRequest) -> respool_pb2.UpdateResponse:
+        assert request.id.value == POOL
+        self.resources = list(request.config.resources)
+        return respool_pb2.UpdateResponse()
 
     def _query(self, request: job_pb2.QueryRequest) -> job_pb2.QueryResponse:
         wanted = {(label.key, label.value) for label in request.spec.labels}

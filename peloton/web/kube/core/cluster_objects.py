@@ -17,12 +17,13 @@ from peloton.web.kube.core.values import Object
 
 POOL_PATH = "peloton/pool"
 QUOTA_NAME = "pool"
-_QUOTAS = {
+QUOTAS = {
     "cpu": ("cpu", cores_text),
     "memory": ("memory", megabytes_text),
     "disk": ("ephemeral-storage", megabytes_text),
     "gpu": ("nvidia.com/gpu", cores_text),
 }
+"""Of each kind its name in quotas, and how an amount of it is written."""
 _WARNINGS = ("FAILED", "LOST", "PREEMPTING")
 _REASONS = {
     "INITIALIZED": "Created",
@@ -79,7 +80,7 @@ def quota_object(pool: Pool) -> Object:
     hard, used = {}, {}
     allocated = {each.kind: each.allocation + each.slack for each in pool.info.usage}
     for each in sorted(pool.info.config.resources, key=lambda each: each.kind):
-        name, text = _QUOTAS.get(each.kind, ("", cores_text))
+        name, text = QUOTAS.get(each.kind, ("", cores_text))
         if not name:
             continue
         for part, amount in (("requests", each.reservation), ("limits", each.limit)):

@@ -53,7 +53,7 @@ STATEFUL_SET = Kind(
 PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", _READ, ("pc",), namespaced=False
 )
-RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", _READ, ("quota",))
+RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", ("patch", "update", *_READ), ("quota",))
 KINDS = (
     JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, PRIORITY_CLASS, RESOURCE_QUOTA
 )  # fmt: skip

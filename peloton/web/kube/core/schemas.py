@@ -316,7 +316,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "DaemonSet": "A daemon job: a pod on each host, updated in batches.",
     "StatefulSet": "A service whose pods have a persistent volume each, and come back to their hosts.",
     "PriorityClass": "A priority class of the settings of the job manager.",
-    "ResourceQuota": "What a pool has reserved, and its limit. It is changed by the pool's API.",
+    "ResourceQuota": "What a pool has reserved, and its limit.",
     "Pod": "The present run of an instance of a job.",
     "Namespace": "A pool of Peloton that takes jobs.",
     "Node": "A host.",
