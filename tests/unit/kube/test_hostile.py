@@ -13,6 +13,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.calls.web import QUERY_JOBS, QUERY_POOLS
 from peloton.errors import Unauthenticated, Unavailable
 from peloton.web.kube import paging, watching
+from peloton.web.kube.core import manifests
 from peloton.web.kube.core.patches import JSON, STRATEGIC, patched
 from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.selectors import labels_match
@@ -122,7 +123,7 @@ def test_amounts(world: World, amount: Any) -> None:
 
 def test_a_refusal_is_short(world: World) -> None:
     manifest = job_manifest()
-    manifest["metadata"]["labels"] = {f"kubernetes/{i}{'x' * 20_000}": "a" for i in range(100)}
+    manifest["metadata"]["labels"] = {f"kubernetes/{i}{'x' * 10_000}": "a" for i in range(40)}
     found = world.create(JOBS, manifest)
     assert found.status_code == 422 and len(found.content) < 150_000
 
@@ -169,9 +170,24 @@ def test_strategic_patches(patch: Any) -> None:
 
 
 def test_a_patch_with_many_elements_is_merged_at_once() -> None:
-    ports = [{"containerPort": i} for i in range(100_000)]
+    ports = [{"containerPort": i} for i in range(20_000)]
     found = patched({"ports": [{"containerPort": 5, "name": "own"}]}, {"ports": ports}, STRATEGIC)
-    assert len(found["ports"]) == 100_000 and found["ports"][0] == {"containerPort": 5, "name": "own"}
+    assert len(found["ports"]) == 20_000 and found["ports"][0] == {"containerPort": 5, "name": "own"}
+
+
+@pytest.mark.parametrize("kind", [JSON, STRATEGIC, "application/merge-patch+json"])
+def test_a_patch_that_is_longer_than_a_manifest_is_not_laid_over_one(kind: str) -> None:
+    patch = {f"a{i}": None for i in range(200_000)}
+    with pytest.raises(Refusal) as caught:
+        patched({}, [patch] if kind == JSON else patch, kind)
+    assert caught.value.code == 413
+
+
+def test_what_is_too_long_is_refused_before_it_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "stripped", None)
+    manifest = job_manifest()
+    manifest["metadata"]["annotations"] = {f"a{i}": "x" * 20 for i in range(90_000)}
+    assert world.create(JOBS, manifest).status_code == 413
 
 
 def test_an_element_is_deleted_and_added_again() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from peloton.web.kube.core import plain
 from peloton.web.kube.core.fields import Node, Problems
 from peloton.web.kube.core.kinds import Kind
-from peloton.web.kube.core.names import PREFIX, is_name, manifest_labels
+from peloton.web.kube.core.names import LONGEST_MANIFEST_CHARACTERS, PREFIX, is_name, manifest_labels
 from peloton.web.kube.core.refusals import INVALID, REQUIRED, Refusal, invalid
 from peloton.web.kube.core.values import Object
 
@@ -42,6 +43,9 @@ class Reading:
     @classmethod
     def of(cls, kind: Kind, given: Mapping[str, Any], namespace: str, pool_id: str = "") -> Reading:
         """Begin to read a manifest. Raises Refusal for one of another kind or namespace."""
+        if plain.size(given, LONGEST_MANIFEST_CHARACTERS) > LONGEST_MANIFEST_CHARACTERS:
+            # Nothing else is read of it: that would hold up all others.
+            raise Refusal(413, f"the object is longer than {LONGEST_MANIFEST_CHARACTERS:,} characters")
         manifest = stripped(given)
         problems = Problems()
         root = Node(manifest, "", problems)

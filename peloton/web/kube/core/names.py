@@ -29,6 +29,7 @@ ANNOTATION_LABEL = f"{PREFIX}annotation/"
 """Of the labels of pods that are annotations of the template."""
 PIECE_CHARACTERS = 16_000
 MOST_PIECES = 32
+LONGEST_MANIFEST_CHARACTERS = PIECE_CHARACTERS * MOST_PIECES
 ID_CHARACTERS = 5
 """How much of a job's id is in the names of its pods."""
 _PART = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -94,7 +95,7 @@ def manifest_labels(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     text = json.dumps(manifest, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     pieces = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)]
     if len(pieces) > MOST_PIECES:
-        raise ValueError(f"the manifest is longer than {PIECE_CHARACTERS * MOST_PIECES} characters")
+        raise ValueError(f"the manifest is longer than {LONGEST_MANIFEST_CHARACTERS:,} characters")
     name, kind = manifest["metadata"]["name"], manifest["kind"]
     own = [(KIND_LABEL, str(kind)), (NAME_LABEL, str(name))]
     return own + [(f"{MANIFEST_LABEL}{i}", piece) for i, piece in enumerate(pieces)]

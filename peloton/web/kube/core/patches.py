@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.web.kube.core import plain
+from peloton.web.kube.core.names import LONGEST_MANIFEST_CHARACTERS
 from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.values import Object
 
@@ -44,6 +45,8 @@ def check_type(content_type: str) -> None:
 def patched(target: Object, patch: Any, content_type: str) -> Object:
     """Return an object with a patch laid over it. Raises Refusal for one that does not fit."""
     check_type(content_type)
+    if plain.size(patch, LONGEST_MANIFEST_CHARACTERS) > LONGEST_MANIFEST_CHARACTERS:
+        raise Refusal(413, f"the patch is longer than {LONGEST_MANIFEST_CHARACTERS:,} characters")
     if content_type == JSON:
         return _json_patched(target, patch)
     if not isinstance(patch, dict):
