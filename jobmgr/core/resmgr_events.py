@@ -111,7 +111,7 @@ def on_withdrawn(active: ActiveJobs, cycle: Cycle, event: Withdrawn) -> None:
 
 
 def _taken_back(active: ActiveJobs, change: Change, instance: int) -> None:
-    """Keep a lost run that lives, or go on as if nothing had been withdrawn."""
+    """Keep a lost run that lives, or go on without it."""
     on_taken_back(change, instance, active.actions.now.wall)
     task = change.task(instance)
     if task.state in _BEFORE_LAUNCH and goal_of(change.goal, task) is not Goal.RUN:

@@ -67,7 +67,8 @@ def take_back(change: Change, instance: int, now: int) -> None:
 def on_taken_back(change: Change, instance: int, now: int) -> None:
     """Keep a lost run that lives, now that resmgr has let go of its replacement.
 
-    Where the run has ended meanwhile, or is not wanted any more, the replacement is to be enqueued again.
+    Where the run has ended meanwhile, or is not wanted any more, another one is to follow. The replacement
+    is not enqueued again: its withdrawal may come once more, and late.
     """
     in_flight = change.in_flight
     lost, alive = in_flight.lost.get(instance), in_flight.survivors.get(instance) is not None
@@ -76,8 +77,8 @@ def on_taken_back(change: Change, instance: int, now: int) -> None:
         return
     give_up(change, instance)
     task = change.task(instance)
-    if task.state is TaskState.PENDING and goal_of(change.goal, task) is Goal.RUN:
-        change.move(instance, Cause.ENQUEUE_REFUSED)
+    if goal_of(change.goal, task) is Goal.RUN:
+        change.revise(instance, desired_run=task.run + 1)
 
 
 def give_up(change: Change, instance: int) -> None:

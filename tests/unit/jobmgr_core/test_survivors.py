@@ -163,13 +163,15 @@ def test_the_next_leader_kills_it() -> None:
     assert (1, 1) not in it.alive
 
 
-def test_a_run_that_ends_while_its_replacement_is_taken_back_is_replaced() -> None:
+def test_a_run_that_ends_while_its_replacement_is_taken_back_is_followed_by_another_one() -> None:
+    """A run that was withdrawn is not enqueued again: a withdrawal that comes late would take it out."""
     it = lost(waits=True)
     come_back(it, 1)
+    assert [each for each in it.todo if isinstance(each, ins.Withdraw)]
     it.alive.pop((1, 1))
     it.say(1, 1, S.FAILED)
     it.settle()
-    assert (it.rows[1].run, it.rows[1].state) == (2, S.RUNNING)
+    assert (it.rows[1].run, it.rows[1].state) == (3, S.RUNNING)
 
 
 @pytest.mark.parametrize("falls", [False, True])
