@@ -9,7 +9,7 @@ from jobmgr.core.state.change import Change
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from peloton.model.availability import Availability, availability_of
 from peloton.model.ids import JobId
-from peloton.model.states import JobType, TerminationReason
+from peloton.model.states import JobType, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
 from peloton.model.workflow import WorkflowId
 from simulator.faults.violation import Violation
@@ -23,6 +23,8 @@ _HELD_TO_SLA = frozenset(
     }
 )
 """Why a run ends within the SLA only. Updates are not held to it."""
+_NOT_THERE = frozenset({Availability.INVALID, Availability.DELETED})
+"""Classes of instances that only an update makes wanted."""
 
 
 class AskedUpdate(NamedTuple):
@@ -54,15 +56,18 @@ class ServiceChecks:
         before = {i: job.tasks.get(i) for i in job.tasks.keys() | change.tasks.keys()}
         after = {**before, **change.tasks}
         down = {i for i in after if _is_down(after[i])}
-        fallen = {i for i in down if availability_of(before[i]) is Availability.AVAILABLE}
+        up = _came_up(change)
+        fallen = {i for i in down if i in up or availability_of(before[i]) is Availability.AVAILABLE}
+        # Workflows add instances at the end of a cycle, when its evictions and restarts are decided.
+        added = {i for i in down if availability_of(before[i]) in _NOT_THERE}
         limit = job.specs[change.spec.version].sla.maximum_unavailable_instances
-        self._check_sla(job_id, limit, change, fallen, down)
+        self._check_sla(job_id, limit, change, fallen, down - added)
         self._check_batch(job_id, change, before, fallen, down)
 
     def _check_sla(self, job_id: JobId, limit: int, change: Change, fallen: set[int], down: set[int]) -> None:
         """Check that nobody was evicted or restarted whom the SLA protects.
 
-        What is lost, or taken down by an update, at the same moment is excused.
+        What is lost, or added or taken down by an update, at the same moment is excused.
         """
         held = {i for i in fallen if _reason(change.tasks[i]) in _HELD_TO_SLA}
         unavailable = len(down - fallen | held)
@@ -111,6 +116,12 @@ class ServiceChecks:
 
 def _is_down(task: TaskRuntime | None) -> bool:
     return availability_of(task) is Availability.UNAVAILABLE
+
+
+def _came_up(change: Change) -> set[int]:
+    """Return the instances that began to serve, though they may be down again in the same cycle."""
+    events = (event for event in change.events if event.state is TaskState.RUNNING)
+    return {event.instance for event in events if event.desired_run <= event.run}
 
 
 def _desired(task: TaskRuntime | None) -> int:
