@@ -52,6 +52,7 @@ class InFlight:
         "spares",
         "survivors",
         "sweep",
+        "taken_back",
         "unconfirmed",
     )
 
@@ -74,6 +75,9 @@ class InFlight:
         self.survivors: dict[int, TaskStatus | None] = {}
         """Instances whose replacement is taken back because a run in `lost` lives: its last status. None: it
         has ended meanwhile."""
+        self.taken_back: dict[int, int] = {}
+        """Numbers of runs that were taken back, by instance, where an earlier run is the current one again.
+        They are not used again: what was said of them may come once more, and late."""
         self.compare: int | None = None
         """Next instance to compare with what resmgr holds; None: no comparison is under way."""
         self.comparing = 0
@@ -97,6 +101,10 @@ class InFlight:
         """Instances that wait for another one, whose address they need, to have a host; by that one."""
         self._ready: list[int] = []
         self._ready_set: set[int] = set()
+
+    def next_number(self, instance: int, run: int) -> int:
+        """Return the number of the run that follows `run`."""
+        return max(run, self.taken_back.pop(instance, 0)) + 1
 
     def begin(self, instance: int, op: PendingOp) -> None:
         """Begin an operation, in place of the pending one."""

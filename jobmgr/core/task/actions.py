@@ -128,7 +128,7 @@ class TaskActions(TaskDeadlines):
         A run that was asked for keeps the host that it is to go to; a stateful one goes to its volume. Its
         number is the one that is given, else the one after the last.
         """
-        number = number or task.run + 1
+        number = number or change.in_flight.next_number(instance, task.run)
         assert number > task.run, f"{change.job_id}-{instance}: run {number} cannot follow run {task.run}"
         in_flight = change.in_flight
         spec = change.specs[task.desired_config_version].task(instance)

@@ -45,12 +45,13 @@ def come_back(
     volume_id: str = "",
 ) -> TaskRuntime:
     """Give an instance that was removed its next run, with a version of the config."""
+    number = change.in_flight.next_number(instance, task.run)
     return change.move(
         instance,
         Cause.CREATED_STOPPED if stopped else Cause.CREATED,
         goal=TaskState.KILLED if stopped else change.running_goal,
-        run=task.run + 1,
-        desired_run=task.run + 1,
+        run=number,
+        desired_run=number,
         previous_run=task.run,
         config_version=version,
         desired_config_version=version,

@@ -108,6 +108,7 @@ def _keep(change: Change, instance: int, now: int) -> None:
     in_flight.finish(instance)
     in_flight.missing.discard(instance)
     in_flight.attempts.pop(instance, None)
+    in_flight.taken_back[instance] = task.run
     change.add_usage(_counted_too_early(lost, task))
     change.move(
         instance,

@@ -105,14 +105,15 @@ def test_what_a_kept_run_used_is_counted_once() -> None:
     assert all(abs(amount) < 1e-6 for amount in it.runtime.resource_usage.values())
 
 
-def test_the_next_run_of_a_kept_one_is_launched_once() -> None:
+def test_the_next_run_of_a_kept_one_has_a_number_of_its_own() -> None:
+    """That of the run that was taken back is not used again: its withdrawal may come once more, and late."""
     it = lost(waits=True)
     come_back(it, 1)
     it.settle()
     it.end(1)
     it.wait(31)
     it.settle()
-    assert (it.rows[1].run, it.rows[1].state, it.twice) == (2, S.RUNNING, [])
+    assert (it.rows[1].run, it.rows[1].state, it.twice) == (3, S.RUNNING, [])
 
 
 def test_a_placement_that_comes_while_the_replacement_is_taken_back_is_released() -> None:
