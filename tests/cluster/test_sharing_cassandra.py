@@ -14,7 +14,7 @@ from tests.cluster.conftest import Harness, harness_of
 from tests.cluster.test_sharing import SHARING, channels, settled, spread
 from tests.conftest import lacking
 
-pytestmark = pytest.mark.extended
+pytestmark = pytest.mark.long  # test_sharing does the same on SQLite, contract/storage has the terms of both
 
 
 @pytest.fixture(scope="module")
