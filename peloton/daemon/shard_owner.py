@@ -24,6 +24,9 @@ from peloton.sharding.ownership import Drain, Drop, HandOver, Instruction, Open,
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between a write that failed and the next look, and between two sessions."""
+LOOK_AGAIN_SECONDS = 2.0
+"""After so long without a change the assignment is looked at again: whether this instance leads may not have
+been known when the last change came."""
 SETTLED_SECONDS = 10.0
 """After a session that lasted so long the next one begins at once."""
 log = logging.getLogger(__name__)
@@ -222,13 +225,15 @@ class ShardOwner:
                 await self._changed()
 
     async def _changed(self) -> None:
-        """Wait for a change of the registry, or until something is to be looked at again."""
+        """Wait for a change of the registry, or until something is to be looked at again, for a while."""
         waiting = [
             asyncio.create_task(self._registry.changed()),
             asyncio.create_task(self._look.wait()),
         ]
         try:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                waiting, timeout=LOOK_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             for task in done:
                 task.result()
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from peloton.clock import SystemClock
+from peloton.daemon import shard_owner
 from peloton.daemon.shard_owner import ShardOwner
 from peloton.errors import Fenced
 from peloton.membership.interface import Address, Member, Role
@@ -80,6 +81,9 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.processes: list[Process] = []
+        self.leadership_known = True
+        self.asked = 0
+        """How often it was asked who assigns while that was not known."""
 
     async def start(self, name: str) -> Process:
         self.processes.append(Process(self, name))
@@ -93,6 +97,9 @@ class House:
             each.owner.assign_again()
 
     def term(self, process: Process) -> int | None:
+        if not self.leadership_known:
+            self.asked += self.processes[0] is process
+            return None
         return 1 if self.processes[0] is process else None
 
     def note(self, shard: int) -> None:
@@ -120,6 +127,22 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     yield made
     for process in list(made.processes):
         await process.stop()
+
+
+async def test_one_that_joins_while_nobody_knows_who_leads_gets_its_part_later(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No change of the registry tells that the leader is certain again."""
+    monkeypatch.setattr(shard_owner, "LOOK_AGAIN_SECONDS", 0.1)
+    first, second = [await house.start(name) for name in ("a", "b")]
+    await house.until_fair()
+    house.leadership_known = False
+    third = await house.start("c")
+    await house.until(lambda: len(first.registry.seen().sessions) == 3 and house.asked > 0)
+    assert not third.owned() and first.owned() | second.owned() == set(range(COUNT))
+    house.leadership_known = True
+    await house.until_fair()
+    assert third.owned()
 
 
 async def test_one_owns_all_and_those_that_join_get_their_parts(house: House) -> None:
