@@ -26,7 +26,7 @@ FIRST_NUMBER = 1000
 STOP_SECONDS = 420.0
 """When services are stopped: all that was asked of them has ended."""
 CHAIN_NUMBER, MOST_IN_CHAIN = 2000, 10
-"""Jobs of chains have numbers from here on, so many for each chain."""
+"""Jobs of chains have numbers from the first one on; each chain has the same count of them."""
 SCHEDULE_SPEED = 60.0
 """Seconds of a schedule that pass in a second: a time is missed when it is five seconds late."""
 _POINTS = {

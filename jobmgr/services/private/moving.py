@@ -32,7 +32,7 @@ from peloton.wire.v1alpha.job_status import version_to
 TRIES = 5
 """To store a version, where other updates come first."""
 AT_A_TIME = 10
-"""Without an SLA one instance of so many is in flight."""
+"""Without an SLA the instances are divided by this number: so a tenth of them is in flight."""
 _ANY_HOST = HostNeeds(ZERO, 0, False, None), HostNeeds(Resources.of(gpu=1), 0, False, None)
 """Hosts with GPUs may be kept for tasks that need one."""
 MovedSpec = Callable[[JobView, Constraint | None], Awaitable[JobSpec]]
