@@ -14,6 +14,7 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -49,10 +50,11 @@ class TakeoverTest {
     next.close();
   }
 
-  /** Finds the first leader; its test tells the others. */
-  private record Election(String first, AtomicReference<Consumer<String>> tell) implements Leaders {
+  /** Finds the first leader; its test tells the others, once the client follows the election. */
+  private record Election(String first, CompletableFuture<Consumer<String>> tell)
+      implements Leaders {
     Election(String first) {
-      this(first, new AtomicReference<>());
+      this(first, new CompletableFuture<>());
     }
 
     @Override
@@ -62,11 +64,11 @@ class TakeoverTest {
 
     @Override
     public void watch(Role role, Consumer<String> to) {
-      tell.set(to);
+      tell.complete(to);
     }
 
     void elect(String address) {
-      tell.get().accept(address);
+      tell.join().accept(address); // calls may begin before the client follows
     }
   }
 
@@ -131,9 +133,6 @@ class TakeoverTest {
     try (PelotonClient client = client()) {
       Future<JobState> call = threads.submit(() -> state(client));
       asked.await();
-      while (election.tell.get() == null) {
-        TimeUnit.MILLISECONDS.sleep(1); // until the client follows the election
-      }
       election.elect(next.address);
       assertEquals(JobState.RUNNING, call.get());
     }
