@@ -127,6 +127,11 @@ def refusal(agent: object, status: int, body: bytes, credentials: str) -> Peloto
     return PelotonError(f"{agent} runs no command in this container: {text}")
 
 
+def no_more_input(agent: object, why: str) -> str:
+    """Return the text of the failure of a session that goes on while its input no longer arrives."""
+    return f"{agent} takes no more input, so the session is over: {why}"
+
+
 def _window(size: Size) -> Json:
     return {"window_size": {"rows": size[0], "columns": size[1]}}
 

@@ -81,7 +81,7 @@ def cause_of(error: BaseException) -> BaseException:
     found: BaseException = error
     inner: BaseException | None = error
     while inner is not None:
-        if isinstance(inner, OSError) and inner.errno is not None:
+        if isinstance(inner, ConnectionError) or (isinstance(inner, OSError) and inner.errno is not None):
             found = inner
         inner = inner.__cause__ or inner.__context__
     return found

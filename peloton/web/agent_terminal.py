@@ -19,6 +19,7 @@ from peloton.client.agent_calls import (
     Size,
     command_info,
     exit_code,
+    no_more_input,
     refusal,
 )
 from peloton.config.agents import PLAIN, AgentAccess
@@ -104,7 +105,7 @@ class AgentTerminal:
         return self._deaf(" ".join(answer.text.split()) or f"status {answer.status}")
 
     def _deaf(self, why: str) -> PelotonError:
-        return Unavailable(f"{self} takes no more of what is typed, so the session is over: {why}")
+        return Unavailable(no_more_input(self, why))
 
     async def _has_ended(self, client: httpx2.AsyncClient) -> bool:
         """Return whether the shell has ended, or ends within the time of a call."""
