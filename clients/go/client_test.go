@@ -109,10 +109,11 @@ func TestCreateJobTakesItsOwnFirstTryForDone(t *testing.T) {
 
 func TestOneDeadlineIsOverAllTries(t *testing.T) {
 	fake := serve(t, &fakeServer{get: notLeading})
-	client := connect(t, Config{JobManager: fake.address, Timeout: 700 * time.Millisecond})
+	client := connect(t, Config{JobManager: fake.address, Timeout: 2 * time.Second})
 	began := time.Now()
 	_, err := client.Job(context.Background(), "1")
-	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "does not lead") {
+	// The deadline may come during a try, or during the pause after one.
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrDeadlineExceeded) || !strings.Contains(err.Error(), "does not lead") {
 		t.Error(err)
 	}
 	if time.Since(began) > 20*time.Second || fake.calls.Load() < 2 {

@@ -14,7 +14,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/health"
 	grpchealth "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -63,7 +62,7 @@ type fakeServer struct {
 
 	address string
 	server  *grpc.Server
-	health  *health.Server // nil: not served
+	health  grpchealth.HealthServer // nil: not served
 	calls   atomic.Int32
 
 	create   func(context.Context, *job.CreateRequest) (*job.CreateResponse, error)

@@ -153,6 +153,36 @@ func leading() *health.Server {
 	return made
 }
 
+// noting passes a word for each health check that it has answered in time.
+type noting struct {
+	*health.Server
+	answered chan<- struct{}
+}
+
+func (n noting) Check(ctx context.Context, r *grpchealth.HealthCheckRequest) (*grpchealth.HealthCheckResponse, error) {
+	defer func() {
+		if ctx.Err() == nil {
+			n.answered <- struct{}{}
+		}
+	}()
+	return n.Server.Check(ctx, r)
+}
+
+// second answers each health check after another server has answered one: it is never the only one in time.
+type second struct {
+	*health.Server
+	after <-chan struct{}
+}
+
+func (s second) Check(ctx context.Context, r *grpchealth.HealthCheckRequest) (*grpchealth.HealthCheckResponse, error) {
+	select {
+	case <-s.after:
+		return s.Server.Check(ctx, r)
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
 func TestFrozenOneOfSeveralAddressesIsLeft(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // never accepts: a frozen daemon
 	if err != nil {
@@ -171,6 +201,7 @@ func TestFrozenOneOfSeveralAddressesIsLeft(t *testing.T) {
 
 func TestSlowLeaderIsNotLeft(t *testing.T) {
 	var other atomic.Int32
+	answered := make(chan struct{}, 100)
 	slow := &fakeServer{get: func(ctx context.Context, r *job.GetRequest) (*job.GetResponse, error) {
 		select {
 		case <-time.After(4 * doubtAfter):
@@ -179,13 +210,13 @@ func TestSlowLeaderIsNotLeft(t *testing.T) {
 		}
 		return &job.GetResponse{}, nil
 	}}
-	slow.health = leading()
+	slow.health = noting{leading(), answered}
 	serve(t, slow)
 	next := &fakeServer{get: func(context.Context, *job.GetRequest) (*job.GetResponse, error) {
 		other.Add(1)
 		return &job.GetResponse{}, nil
 	}}
-	next.health = leading() // another name of the same daemon, say
+	next.health = second{leading(), answered} // another name of the same daemon, say
 	serve(t, next)
 	client := connect(t, Config{JobManager: slow.address + "," + next.address})
 	if _, err := client.Job(within(t, soon), "1"); err != nil || other.Load() != 0 {
@@ -220,7 +251,7 @@ func TestPageIsRepeated(t *testing.T) {
 		}
 		next++
 	}
-	if next != 2500 || lists.Load() != 4 {
+	if next != 2500 || lists.Load() < 4 { // more where a page takes longer than the time-out
 		t.Error(next, lists.Load())
 	}
 }

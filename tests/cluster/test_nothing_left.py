@@ -19,8 +19,8 @@ from tests.leftovers import left_after, leftovers
 from .conftest import Harness, harness_of, wait_for
 from .service_job import SECONDS, ServiceJob
 
-LEFT_SECONDS = 2.0
-"""In which claims, holds and allocation follow the last job."""
+LEFT_SECONDS = 10.0
+"""In which claims, holds and allocation follow the last job; a claim that was left behind ends after 15 s."""
 HOSTS = tuple(Agent(hostname=f"left{i}", resources="cpus:4;mem:4096;disk:20000") for i in range(3))
 
 

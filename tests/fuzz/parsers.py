@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 from collections.abc import Callable
 from functools import cache
@@ -124,7 +125,7 @@ def spec(rng: random.Random) -> Attempt:
 
 def _from_file(raw: bytes) -> str:
     """Bytes that are no text are refused where the file is read."""
-    file = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"fuzz-{id(raw)}.yaml"
+    file = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"fuzz-{os.getpid()}-{id(raw)}.yaml"
     file.write_bytes(raw)
     try:
         read_text(str(file))

@@ -523,7 +523,7 @@ async def test_a_file_is_looked_for_on_the_path_of_the_task(cluster: Cluster) ->
 
 
 async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Path) -> None:
-    async with with_agent(tmp_path, "--launch-seconds=0.5-0.6", "--concurrent-launches=1") as cluster:
+    async with with_agent(tmp_path, "--launch-seconds=4-4.1", "--concurrent-launches=1") as cluster:
         framework, loop = cluster.framework, asyncio.get_running_loop()
         asked = loop.time()
         await framework.launch("first", "sleep 600")
@@ -535,11 +535,11 @@ async def test_a_launch_takes_its_time_and_may_be_killed_meanwhile(tmp_path: Pat
         assert not list(cluster.work_dir.glob("meta/pids/*.json"))
         starting = await framework.update()
         assert (starting["task_id"]["value"], starting["state"]) == ("first", "TASK_STARTING")
-        assert loop.time() - asked >= 0.5
+        assert loop.time() - asked >= 4
 
 
 async def test_the_rest_of_an_agent_is_offered_before_the_launch_is_reported(tmp_path: Path) -> None:
-    async with with_agent(tmp_path, "--launch-seconds=1") as cluster:
+    async with with_agent(tmp_path, "--launch-seconds=4") as cluster:
         framework = cluster.framework
         await framework.launch("one", "sleep 600")
         assert (await framework.event("UPDATE"))["update"]["status"]["state"] == "TASK_STARTING"
@@ -564,7 +564,7 @@ def amounts(offer: dict[str, Any]) -> dict[str, float]:
 
 
 async def test_an_executor_that_does_not_register_in_time_has_failed(tmp_path: Path) -> None:
-    flags = ("--executor-starts-per-second=0.1", "--executor-registration-timeout=0.5")
+    flags = ("--executor-starts-per-second=0.1", "--executor-registration-timeout=4")
     async with with_agent(tmp_path, *flags) as cluster:
         framework = cluster.framework
         await framework.launch("first", "sleep 600")
@@ -575,7 +575,7 @@ async def test_an_executor_that_does_not_register_in_time_has_failed(tmp_path: P
         assert status["reason"] == "REASON_EXECUTOR_REGISTRATION_TIMEOUT"
         assert (status["source"], status["message"]) == (
             "SOURCE_AGENT",
-            "Executor did not register within 500ms",
+            "Executor did not register within 4secs",
         )
         assert len(list(cluster.work_dir.glob("meta/pids/*.json"))) == 1
 

@@ -22,6 +22,8 @@ from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import ZooKeeperServer
 
 Make = Callable[..., ZooKeeperMembership]
+SECONDS = 60.0
+"""Within this, what happens at all has happened, on a busy machine too."""
 
 
 @pytest.fixture

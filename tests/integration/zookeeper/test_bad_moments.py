@@ -23,7 +23,7 @@ from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
-from .conftest import Make, expire, member, silent, until
+from .conftest import SECONDS, Make, expire, member, silent, until
 
 
 class Losing(Connection):
@@ -54,7 +54,7 @@ async def test_a_member_is_listed_again_though_the_connection_breaks_once_more(
         await until(lambda: connection.times == 0)
         changed = asyncio.create_task(membership.changed())
         await membership.join(member("b"))
-        await asyncio.wait_for(changed, 5)
+        await asyncio.wait_for(changed, SECONDS)
         await until(lambda: set(membership.members(Role.RESMGR)) == {"a", "b"})
     finally:
         await membership.close()
@@ -187,7 +187,7 @@ async def test_a_leader_that_may_not_write_any_more_leads_no_longer(make: Make, 
     await one.start()
     leadership = await one.campaign(member("a"))
     raw.set_acls(f"{root}/resourcemanager/term", [make_acl("world", "anyone", read=True)])
-    await asyncio.wait_for(leadership.lost(), 5)
+    await asyncio.wait_for(leadership.lost(), SECONDS)
     assert leadership.standing(time.monotonic()) is Standing.OVER
     await leadership.resign()
     with pytest.raises(Refused, match="resourcemanager/term: NoAuth"):
@@ -200,7 +200,7 @@ async def test_nodes_that_others_put_among_the_contenders_are_passed_over(
     raw.create(f"{root}/resourcemanager/contenders/note", makepath=True)
     one = make()
     await one.start()
-    leadership = await asyncio.wait_for(one.campaign(member("a")), 5)
+    leadership = await asyncio.wait_for(one.campaign(member("a")), SECONDS)
     assert leadership.term == 1
 
 
@@ -212,10 +212,10 @@ async def test_nodes_taken_away_by_hand_are_made_again(make: Make, raw: Any, roo
     await until(lambda: "a" in one.members(Role.RESMGR))
     for gone in ("resourcemanager/members/a", ""):
         raw.delete(f"{root}/{gone}".rstrip("/"), recursive=True)
-        await until(lambda: raw.exists(f"{root}/resourcemanager/members/a") is not None, 5)
-        await until(lambda: "a" in one.members(Role.RESMGR), 5)
-    leadership = await asyncio.wait_for(one.campaign(member("a")), 5)
-    await until(lambda: one.leader(Role.RESMGR) is not None, 5)
+        await until(lambda: raw.exists(f"{root}/resourcemanager/members/a") is not None, SECONDS)
+        await until(lambda: "a" in one.members(Role.RESMGR), SECONDS)
+    leadership = await asyncio.wait_for(one.campaign(member("a")), SECONDS)
+    await until(lambda: one.leader(Role.RESMGR) is not None, SECONDS)
     await leadership.resign()
 
 

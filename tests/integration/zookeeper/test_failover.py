@@ -198,6 +198,7 @@ async def test_a_killed_leader_is_followed(
 async def test_a_leader_that_stops_hands_over_before_its_session_ends(
     processes: Processes, watching: ZooKeeperMembership
 ) -> None:
+    processes.session_seconds = 10  # the longest that the servers grant
     both = await pair(processes, watching)
     told = await asyncio.to_thread(get, both.follows, "health")
     assert told == f"OK\nthis resmgr does not lead; the leader is at {both.leads.target}"

@@ -18,7 +18,7 @@ from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from tests.servers.zookeeper import ZooKeeperServer
 
-from .conftest import Make, Relay, expire, member, standing, until
+from .conftest import SECONDS, Make, Relay, expire, member, standing, until
 
 
 async def test_the_nodes_are_what_existing_clients_expect(make: Make, raw: Any, root: str) -> None:
@@ -95,13 +95,13 @@ async def test_a_leader_steps_down_when_zookeeper_stays_away(make: Make, zookeep
     waiting = asyncio.create_task(other.campaign(member("b")))
     await asyncio.to_thread(zookeeper.stop)
     try:
-        await asyncio.wait_for(first.lost(), 2)
+        await asyncio.wait_for(first.lost(), SECONDS)
         assert standing(first) is Standing.OVER
         await first.resign()
     finally:
         await asyncio.to_thread(zookeeper.start)
     again = asyncio.create_task(one.campaign(member("a")))
-    done, left = await asyncio.wait({waiting, again}, timeout=15, return_when=asyncio.FIRST_COMPLETED)
+    done, left = await asyncio.wait({waiting, again}, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
     (winner,) = done
     assert winner.result().term > first.term
     assert len(left) == 1
@@ -115,7 +115,7 @@ async def test_a_frozen_server_ends_the_lease(make: Make, zookeeper: ZooKeeperSe
     leadership = await one.campaign(member("a"))
     zookeeper.freeze()
     try:
-        await asyncio.wait_for(leadership.lost(), 3)
+        await asyncio.wait_for(leadership.lost(), SECONDS)
         assert standing(leadership) is Standing.OVER
     finally:
         zookeeper.thaw()
@@ -148,7 +148,7 @@ async def test_a_leaders_node_taken_away_by_hand_ends_its_leadership(make: Make,
     await one.start()
     leadership = await one.campaign(member("a"))
     raw.delete(f"{root}/resourcemanager/leader")
-    await asyncio.wait_for(leadership.lost(), 5)
+    await asyncio.wait_for(leadership.lost(), SECONDS)
     await leadership.resign()
     assert raw.get_children(f"{root}/resourcemanager/contenders") == ["a-0000000000"]
     again = await one.campaign(member("a"))

@@ -361,6 +361,12 @@ class SlowHashes:
 
     begun: list[str]
 
+    async def until_begun(self, count: int) -> None:
+        """Wait until so many have begun, each in a thread of its own."""
+        async with asyncio.timeout(60):
+            while len(self.begun) < count:  # noqa: ASYNC110 - of other threads
+                await asyncio.sleep(0.005)
+
 
 async def test_many_wrong_passwords_are_checked_two_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -368,7 +374,7 @@ async def test_many_wrong_passwords_are_checked_two_at_a_time(
     users, hashes = Basic(read_users(basic_file(tmp_path))), SlowHashes(monkeypatch)
     most = password_checks.MAX_WAITING  # all come before the first one is taken up
     tries = [asyncio.create_task(users.check(Credentials("ann", str(i)))) for i in range(most + 8)]
-    await asyncio.sleep(0.1)
+    await hashes.until_begun(password_checks.HASHES_AT_ONCE)
     hashes.going.set()
     found = await asyncio.gather(*tries, return_exceptions=True)
     kinds = [type(each).__name__ for each in found]
@@ -386,9 +392,9 @@ async def test_guesses_delay_no_name_that_has_logged_in_before(
     now = 2 * authenticators.PASSWORD_SECONDS
     hashes = SlowHashes(monkeypatch)
     guesses = [asyncio.create_task(users.check(Credentials(f"name {i}", "guess"))) for i in range(15)]
-    await asyncio.sleep(0.05)
+    await hashes.until_begun(password_checks.HASHES_AT_ONCE)
     login = asyncio.create_task(users.check(ANN))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # a login that did not come before the guesses would come after them
     hashes.going.set()
     assert (await login).name == "ann"
     await asyncio.gather(*guesses, return_exceptions=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 import pytest_asyncio
 
@@ -54,7 +55,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return there
 
 
-SEEN_SECONDS = 0.2
+PATIENCE_SECONDS = 10.0
 DEQUEUE = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH)
 
 
@@ -114,27 +115,38 @@ async def test_a_cancellation_that_came_while_it_was_handed_out_is_seen(
     def slow(*arguments: Any) -> Any:
         gangs = dequeue(*arguments)
         called.set()
-        assert cancelled.wait(10)
+        assert cancelled.wait(PATIENCE_SECONDS)
         return gangs
 
     cancelled = threading.Event()
     monkeypatch.setattr(Scheduler, "dequeue", slow)
-    client = threading.Thread(target=cancelling, args=(target, called, cancelled))
+    others = set(connections_of(target))
+    client = threading.Thread(target=cancelling, args=(target, others, called, cancelled))
     client.start()
     await until(lambda: cancelled.is_set() and not client.is_alive())
     await until(lambda: len(shell.driver.scheduler.ready[1]) == 1)  # type: ignore[index]
     assert await shell.states() == {run_id(0): "READY"}
 
 
-def cancelling(target: str, called: threading.Event, cancelled: threading.Event) -> None:
+def cancelling(target: str, others: set[int], called: threading.Event, cancelled: threading.Event) -> None:
     """A client that cancels its call while the server is at it, in a thread of its own."""
     with grpc.insecure_channel(target) as channel:
         call = ResourceManagerServiceStub(channel).DequeueGangs.future(DEQUEUE, metadata=AS_ENGINE)
-        assert called.wait(10)
+        assert called.wait(PATIENCE_SECONDS)
         call.cancel()
         channel.close()
-        time.sleep(SEEN_SECONDS)  # gRPC's own threads see it, the event loop does not
+        end = time.monotonic() + PATIENCE_SECONDS
+        while connections_of(target) - others:  # gRPC's own threads see it, the event loop does not
+            assert time.monotonic() < end
+            time.sleep(0.01)
     cancelled.set()
+
+
+def connections_of(target: str) -> set[int]:
+    """Return the ports of who has a connection with a server of this process that it has not closed."""
+    port = int(target.rpartition(":")[2])
+    found = psutil.Process().net_connections("tcp")
+    return {each.raddr.port for each in found if each.laddr.port == port and each.raddr}
 
 
 async def test_delivered_work_stays_handed_out(shell: Shell, stub: Any) -> None:
