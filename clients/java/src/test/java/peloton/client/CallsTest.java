@@ -203,8 +203,8 @@ class CallsTest {
     server.get = FakeServer.failing(GONE);
     long start = System.nanoTime();
     try (PelotonClient client = FakeServer.clients(server).timeout(Duration.ofSeconds(1)).build()) {
-      var failure = assertThrows(PelotonException.Unavailable.class, () -> state(client));
-      assertEquals("gone", failure.reason());
+      var failure = FakeServer.assertPassing(() -> state(client));
+      assertTrue(failure.reason().contains("gone"), failure.reason());
       assertEquals("peloton.api.v0.job.JobManager/Get", failure.method());
     }
     assertTrue(server.calls.get() > 1);

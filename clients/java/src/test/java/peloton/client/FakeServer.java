@@ -1,5 +1,8 @@
 package peloton.client;
 
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import io.grpc.BindableService;
 import io.grpc.Metadata;
 import io.grpc.Server;
@@ -14,6 +17,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BiConsumer;
+import org.junit.jupiter.api.function.Executable;
 import peloton.api.v0.job.CreateRequest;
 import peloton.api.v0.job.CreateResponse;
 import peloton.api.v0.job.GetRequest;
@@ -63,6 +67,16 @@ final class FakeServer extends JobManagerGrpc.JobManagerImplBase implements Auto
     return PelotonClient.builder("tests")
         .address(Role.JOB_MANAGER, addresses.toString())
         .channels(InProcessChannelBuilder::forName);
+  }
+
+  /**
+   * Checks that a call to a server that is not there has failed. Its deadline may come during a try
+   * or during the pause after one.
+   */
+  static PelotonException assertPassing(Executable call) {
+    var failure = assertThrows(PelotonException.class, call);
+    assertTrue(Jobs.isPassing(failure), failure.toString());
+    return failure;
   }
 
   static BiConsumer<GetRequest, StreamObserver<GetResponse>> answered(JobState state) {

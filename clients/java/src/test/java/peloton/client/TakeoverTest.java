@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.grpc.BindableService;
+import io.grpc.Context;
 import io.grpc.MethodDescriptor;
 import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
@@ -19,6 +20,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
@@ -40,7 +42,7 @@ class TakeoverTest {
   private final ExecutorService threads = Executors.newCachedThreadPool();
   private final CountDownLatch asked = new CountDownLatch(1);
   private final FakeServer old = new FakeServer();
-  private final FakeServer next = new FakeServer(health(true));
+  private final FakeServer next = new FakeServer(health(() -> {}, () -> {}));
   private final Election election = new Election(old.address);
 
   @AfterEach
@@ -148,8 +150,12 @@ class TakeoverTest {
 
   @Test
   void aSlowLeaderIsNotLeft() throws Exception {
-    try (FakeServer slow = new FakeServer(health(true));
-        PelotonClient client = FakeServer.clients(slow, next).build()) {
+    Semaphore answered = new Semaphore(0);
+    Runnable inTime = () -> answered.release(Context.current().isCancelled() ? 0 : 1);
+    // The other address answers after the slow one: never is it the only one in time.
+    try (FakeServer slow = new FakeServer(health(() -> {}, inTime));
+        FakeServer other = new FakeServer(health(() -> take(answered), () -> {}));
+        PelotonClient client = FakeServer.clients(slow, other).build()) {
       slow.get =
           (request, to) -> {
             threads.execute(
@@ -163,7 +169,7 @@ class TakeoverTest {
                 });
           };
       assertEquals(JobState.RUNNING, state(client));
-      assertEquals(0, next.gets.get());
+      assertEquals(0, other.gets.get());
     }
   }
 
@@ -199,7 +205,17 @@ class TakeoverTest {
     }
   }
 
-  private static BindableService health(boolean leads) {
+  /** Waits for longer than a probe does. */
+  private static void take(Semaphore from) {
+    try {
+      var unused = from.tryAcquire(5 * Probe.MILLIS, TimeUnit.MILLISECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Says that it leads; something is done before each answer, and something after it. */
+  private static BindableService health(Runnable before, Runnable after) {
     MethodDescriptor.Marshaller<byte[]> bytes =
         new MethodDescriptor.Marshaller<>() {
           @Override
@@ -229,8 +245,10 @@ class TakeoverTest {
                 check,
                 ServerCalls.asyncUnaryCall(
                     (request, to) -> {
-                      to.onNext(new byte[] {8, (byte) (leads ? 1 : 2)});
+                      before.run();
+                      to.onNext(new byte[] {8, 1});
                       to.onCompleted();
+                      after.run();
                     }))
             .build();
   }
