@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 
+from jobmgr.clients.trials import TrialsClient
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.accounting import Accountant
 from jobmgr.engine.engine import Engine
@@ -13,7 +14,9 @@ from jobmgr.engine.job_metrics import JOB_COUNTS
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
 from jobmgr.server import services
+from jobmgr.services.common.spec_rules import SpecRules
 from jobmgr.services.common.task_callers import is_alive
+from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.private.problems import refused_jobs, silent_workflows
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.calls.rpc import Caller, Hostmgrs
@@ -76,6 +79,13 @@ def served(
 ) -> tuple[Service, ...]:
     """Return all services over an engine."""
     settings = daemon.settings
+    rules = SpecRules(
+        secrets=settings.enable_secrets,
+        images=settings.images,
+        tokens=access.enough,
+        classes=settings.classes,
+        trials=TemplateTrials(TrialsClient(hostmgrs)),
+    )
     return services(
         engine,
         workflows,
@@ -83,13 +93,11 @@ def served(
         hostmgrs,
         resmgr,
         watches,
-        enable_secrets=settings.enable_secrets,
+        rules,
         agents=agents,
-        images=settings.images,
         access=access,
         hosts_address=settings.hosts_address,
         accounts=accountant,
-        classes=settings.classes,
         shards=registry.seen,
         shared=settings.shared,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jobmgr.clients.matching import AgentsClient, MatchingClient
-from jobmgr.clients.trials import TrialsClient
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
@@ -14,7 +13,7 @@ from jobmgr.services.common.agent_http import AgentHttp
 from jobmgr.services.common.lockdown import guarded
 from jobmgr.services.common.sandbox import Sandboxes
 from jobmgr.services.common.scope import scoped
-from jobmgr.services.common.template_trials import TemplateTrials
+from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.volumes import Volumes
 from jobmgr.services.private.exec import ExecService
 from jobmgr.services.private.feasibility import FeasibilityService
@@ -52,7 +51,6 @@ from peloton.calls.rpc import Caller, Hostmgrs
 from peloton.clock import Clock
 from peloton.config.agents import PLAIN, AgentAccess
 from peloton.membership.shard_registry import Shards
-from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.shard import SHARDS
 from peloton.private.hostmgr.feasibility.feasibility_pb2_grpc import add_FeasibilityServiceServicer_to_server
 from peloton.private.jobmgr.access.access_pb2_grpc import add_TaskAccessServiceServicer_to_server
@@ -112,81 +110,81 @@ def services(
     hostmgrs: Hostmgrs,
     resmgr: Caller,
     watches: Watches | None = None,
-    enable_secrets: bool = False,
+    rules: SpecRules = PLAIN_SPECS,
     agents: AgentAccess = PLAIN,
-    images: bool = True,
     access: TaskAccess | None = None,
     hosts_address: str = "",
     accounts: OpenHour | None = None,
-    classes: PriorityClasses = NO_CLASSES,
     shards: Callable[[], Shards] = no_shards,
     shared: bool = False,
 ) -> tuple[Service, ...]:
     """Return the services of the leader. A lockdown of Read or Write refuses calls of all but AdminService.
 
-    `hostmgrs` calls the host managers of all Mesos clusters, or of one. `agents` says how Mesos agents are
-    called, `images` whether they run images, `access` what tasks get to call Peloton with, `hosts_address`
+    `hostmgrs` calls the host managers of all Mesos clusters, or of one. `rules` says what is taken of specs,
+    `agents` how Mesos agents are called, `access` what tasks get to call Peloton with, `hosts_address`
     what they are told of all hosts in place of their names, `accounts` has the account of the open hour,
-    `classes` the priority classes that jobs may name, `shards` returns who owns which jobs, and `shared` says
-    whether these are several.
+    `shards` returns who owns which jobs, and `shared` says whether these are several.
     """
-    tokens = access is None or access.enough
-    trials = TemplateTrials(TrialsClient(hostmgrs))
-    jobs = JobManager(
-        engine,
-        workflows,
-        clock,
-        enable_secrets=enable_secrets,
-        images=images,
-        tokens=tokens,
-        classes=classes,
-        trials=trials,
-    )
-    updates = UpdateService(engine, workflows, clock, tokens, classes)
-    stateless = JobService(
-        engine,
-        workflows,
-        clock,
-        enable_secrets=enable_secrets,
-        images=images,
-        tokens=tokens,
-        classes=classes,
-        trials=trials,
-    )
     http = AgentHttp(access=agents)
     sandboxes = Sandboxes(lambda cluster: AgentsClient(hostmgrs.of(cluster)), http)
     usage = UsageService(engine, lambda cluster: AgentsClient(hostmgrs.of(cluster)), http, accounts, clock)
-    tasks = TaskManager(engine, sandboxes)
     watching = WatchService(engine, Watches(engine, workflows.status, clock) if watches is None else watches)
-    volumes = Volumes(engine)
     maintenance = MaintenanceService(engine, MatchingClient(hostmgrs))
-    moves = MoveService(engine, workflows, clock, MatchingClient(hostmgrs), updates.moved, stateless.moved)
     served = (
-        service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
-        service(add_InstanceServiceServicer_to_server, InstanceService(engine)),
-        service(add_TaskManagerServicer_to_server, tasks, [OLDER_TASK_MANAGER]),
-        service(add_UpdateServiceServicer_to_server, updates),
-        service(volume_svc_pb2_grpc.add_VolumeServiceServicer_to_server, VolumeService(volumes)),
-        service(
-            v1alpha_volume_svc.add_VolumeServiceServicer_to_server, v1alpha_volumes.VolumeService(volumes)
-        ),
-        service(add_JobServiceServicer_to_server, stateless),
-        service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
+        *_of_jobs(engine, workflows, clock, hostmgrs, resmgr, rules),
+        *_of_tasks(engine, sandboxes, TaskAccessService(engine, access, sandboxes, hosts_address)),
+        *_of_volumes(Volumes(engine)),
         service(add_WatchServiceServicer_to_server, watching),
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, workflows)),
-        service(
-            add_TaskAccessServiceServicer_to_server,
-            TaskAccessService(engine, access, sandboxes, hosts_address),
-        ),
-        service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
         service(add_UsageServiceServicer_to_server, usage),
-        service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, classes)),
+        service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, rules.classes)),
         service(add_SharingServiceServicer_to_server, SharingService(engine, shards, shared)),
         service(add_ForecastServiceServicer_to_server, ForecastService(engine, clock)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),
         service(add_MaintenanceServiceServicer_to_server, maintenance),
-        service(add_MoveServiceServicer_to_server, moves),
-        service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),
     )
     admin = service(add_AdminServiceServicer_to_server, AdminService(engine.lockdown))
     return (*(guarded(scoped(each, engine), engine.lockdown) for each in served), admin)
+
+
+def _of_jobs(
+    engine: Engine,
+    workflows: Workflows,
+    clock: Clock,
+    hostmgrs: Hostmgrs,
+    resmgr: Caller,
+    rules: SpecRules,
+) -> tuple[Service, ...]:
+    """Return the services that create and change jobs, and that plan it."""
+    jobs = JobManager(engine, workflows, clock, rules=rules)
+    updates = UpdateService(engine, workflows, clock, rules)
+    stateless = JobService(engine, workflows, clock, rules=rules)
+    moves = MoveService(engine, workflows, clock, MatchingClient(hostmgrs), updates.moved, stateless.moved)
+    return (
+        service(add_JobManagerServicer_to_server, jobs, [OLDER_JOB_MANAGER]),
+        service(add_InstanceServiceServicer_to_server, InstanceService(engine)),
+        service(add_UpdateServiceServicer_to_server, updates),
+        service(add_JobServiceServicer_to_server, stateless),
+        service(add_MoveServiceServicer_to_server, moves),
+        service(add_PlanServiceServicer_to_server, PlanService(jobs.plan_spec, stateless.plan_spec, resmgr)),
+    )
+
+
+def _of_tasks(engine: Engine, sandboxes: Sandboxes, access: TaskAccessService) -> tuple[Service, ...]:
+    """Return the services of tasks, of both versions, and those by which one calls and enters them."""
+    return (
+        service(add_TaskManagerServicer_to_server, TaskManager(engine, sandboxes), [OLDER_TASK_MANAGER]),
+        service(add_PodServiceServicer_to_server, PodService(engine, sandboxes)),
+        service(add_TaskAccessServiceServicer_to_server, access),
+        service(add_ExecServiceServicer_to_server, ExecService(engine, sandboxes)),
+    )
+
+
+def _of_volumes(volumes: Volumes) -> tuple[Service, ...]:
+    """Return the services of volumes, of both versions."""
+    return (
+        service(volume_svc_pb2_grpc.add_VolumeServiceServicer_to_server, VolumeService(volumes)),
+        service(
+            v1alpha_volume_svc.add_VolumeServiceServicer_to_server, v1alpha_volumes.VolumeService(volumes)
+        ),
+    )

@@ -16,8 +16,8 @@ from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.reach import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
+from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.spec_warnings import SpecWarnings
-from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
@@ -31,7 +31,6 @@ from peloton.model.ids import JobId, is_uuid
 from peloton.model.job import JobPage, JobQuery, JobSpec, JobSummary, instance_count
 from peloton.model.plural import plural
 from peloton.model.pool import PoolConfig
-from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import WorkflowOptions, ranges_of
 from peloton.offload import run_by_size
@@ -60,20 +59,16 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         workflows: Workflows,
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        enable_secrets: bool = False,
-        images: bool = True,
-        tokens: bool = True,
-        classes: PriorityClasses = NO_CLASSES,
-        trials: TemplateTrials | None = None,
+        rules: SpecRules = PLAIN_SPECS,
     ) -> None:
-        self._trials = trials or TemplateTrials()
+        self._trials = rules.trials
         self._engine = engine
         self._workflows = workflows
         self._clock = clock
         self._new_id = new_id
-        self._classes = classes
-        self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
-        self._warnings = SpecWarnings(engine, images)
+        self._classes = rules.classes
+        self._secrets = SecretChecks(engine.store.secrets, rules.secrets, tokens=rules.tokens)
+        self._warnings = SpecWarnings(engine, rules.images)
 
     async def Create(self, request: job_pb2.CreateRequest, context: Any) -> job_pb2.CreateResponse:
         """Create a job."""

@@ -8,6 +8,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.secrets import SecretChecks, check_no_secret_volumes
+from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.view import JobView, view
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.update.svc import update_svc_pb2 as pb
@@ -18,7 +19,6 @@ from peloton.identity.principal import current
 from peloton.model.constraint import Constraint
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec
-from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobType
 from peloton.model.workflow import Workflow, WorkflowStatus
 from peloton.offload import run_by_size
@@ -42,14 +42,13 @@ class UpdateService(update_svc_pb2_grpc.UpdateServiceServicer):
         engine: Engine,
         workflows: Workflows,
         clock: Clock,
-        tokens: bool = True,
-        classes: PriorityClasses = NO_CLASSES,
+        rules: SpecRules = PLAIN_SPECS,
     ) -> None:
-        self._classes = classes
+        self._classes = rules.classes
         self._engine = engine
         self._workflows = workflows
         self._clock = clock
-        self._secrets = SecretChecks(engine.store.secrets, enabled=False, tokens=tokens)
+        self._secrets = SecretChecks(engine.store.secrets, enabled=False, tokens=rules.tokens)
 
     async def CreateUpdate(self, request: pb.CreateUpdateRequest, context: Any) -> pb.CreateUpdateResponse:
         """Start an update of a service to a new config.

@@ -11,8 +11,8 @@ from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
+from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.spec_warnings import SpecWarnings
-from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.common.view import JobView, view
 from jobmgr.services.v1alpha import repeats
 from jobmgr.services.v1alpha.job_reads import JobReads
@@ -28,7 +28,6 @@ from peloton.identity.principal import current
 from peloton.model.constraint import Constraint
 from peloton.model.ids import is_uuid
 from peloton.model.job import JobSpec, Sla
-from peloton.model.priority import NO_CLASSES, PriorityClasses
 from peloton.model.states import JobState, JobType
 from peloton.model.workflow import EntityVersion, WorkflowOptions, WorkflowType, ranges_of
 from peloton.offload import run_by_size
@@ -60,18 +59,14 @@ class JobService(JobReads):
         workflows: Workflows,
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        enable_secrets: bool = False,
-        images: bool = True,
-        tokens: bool = True,
-        classes: PriorityClasses = NO_CLASSES,
-        trials: TemplateTrials | None = None,
+        rules: SpecRules = PLAIN_SPECS,
     ) -> None:
-        self._trials = trials or TemplateTrials()
+        self._trials = rules.trials
         super().__init__(engine, workflows, clock)
         self._new_id = new_id
-        self._classes = classes
-        self._secrets = SecretChecks(engine.store.secrets, enable_secrets, tokens=tokens)
-        self._warnings = SpecWarnings(engine, images)
+        self._classes = rules.classes
+        self._secrets = SecretChecks(engine.store.secrets, rules.secrets, tokens=rules.tokens)
+        self._warnings = SpecWarnings(engine, rules.images)
 
     async def CreateJob(self, request: pb.CreateJobRequest, context: Any) -> pb.CreateJobResponse:
         """Create a service. Raises InvalidArgument for an invalid spec, AlreadyExists for an id in use."""

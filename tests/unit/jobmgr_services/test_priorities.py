@@ -8,6 +8,7 @@ import pytest
 
 from jobmgr.config import PriorityClassSettings
 from jobmgr.services.common.priorities import with_priority
+from jobmgr.services.common.spec_rules import SpecRules
 from jobmgr.services.private.scheduling import SchedulingService
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v1alpha.jobs import JobService
@@ -85,10 +86,10 @@ def test_both_apis_say_the_same_class() -> None:
 
 async def test_what_is_planned_and_stored_has_the_number(served: Served) -> None:
     clock = ManualClock(epoch=NOW)
-    jobs = JobManager(served.engine, served.workflows, clock, classes=CLASSES)
+    jobs = JobManager(served.engine, served.workflows, clock, rules=SpecRules(classes=CLASSES))
     planned = await jobs.plan_spec(job('sla { priorityClass: "batch" }'))
     assert (planned.sla.priority, planned.sla.priority_class) == (10, "batch")
-    services = JobService(served.engine, served.workflows, clock, classes=CLASSES)
+    services = JobService(served.engine, served.workflows, clock, rules=SpecRules(classes=CLASSES))
     spec = job_spec_of(job('sla { priorityClass: "production" }', SERVICE))
     assert (await services.plan_spec(spec)).sla.priority == 100
 

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from jobmgr.services.common.spec_rules import SpecRules
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2
@@ -72,7 +73,7 @@ async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
         await store.pools.write(pool)
     engine, hostmgr = FakeEngine(store), FakeHostmgr()
     server = RpcServer(lambda: "nobody leads")
-    server.activate(served_by(engine, ManualClock(epoch=NOW), hostmgr, enable_secrets=True))
+    server.activate(served_by(engine, ManualClock(epoch=NOW), hostmgr, rules=SpecRules(secrets=True)))
     port = await server.start("127.0.0.1", 0)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield Calls(channel, engine)

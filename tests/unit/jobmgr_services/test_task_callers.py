@@ -15,6 +15,7 @@ from google.protobuf import descriptor_pool, message_factory
 
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.server import NAMES
+from jobmgr.services.common.spec_rules import SpecRules
 from jobmgr.services.common.task_callers import is_alive
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.update.svc import update_svc_pb2, update_svc_pb2_grpc
@@ -303,8 +304,12 @@ async def test_a_server_that_asks_and_has_no_keys_refuses_jobs_that_want_tokens(
     for pool in POOLS:
         await store.pools.write(pool)
     access = TaskAccess(lambda: "h:1", lambda: NOW, asks=True)
+    rules = SpecRules(tokens=access.enough)
     roles = 'roles:\n- {role: admin, accept: ["*"]}'
-    async with serving(tmp_path, FakeEngine(store), ["admin"], roles, access=access) as (channel, _):
+    async with serving(tmp_path, FakeEngine(store), ["admin"], roles, access=access, rules=rules) as (
+        channel,
+        _,
+    ):
         request = job_pb2.CreateRequest(config=job("defaultConfig { workload { token: true } }"))
         create = job_pb2_grpc.JobManagerStub(channel).Create
         answer = await create(request, metadata=as_user("admin"), timeout=60)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from jobmgr.ports.hostmgr import MOST_TRIALS
+from jobmgr.services.common.spec_rules import SpecRules
 from jobmgr.services.common.template_trials import TemplateTrials
 from jobmgr.services.v0.jobs import JobManager
 from jobmgr.services.v1alpha.jobs import JobService
@@ -47,8 +48,8 @@ def templated(template: str = TEMPLATE, type_: str = "") -> job_pb2.JobConfig:
 
 def managers(served: Served, cluster: Cluster) -> tuple[JobManager, JobService]:
     clock, trials = ManualClock(epoch=NOW), TemplateTrials(cluster)
-    made = JobManager(served.engine, served.workflows, clock, trials=trials)
-    return made, JobService(served.engine, served.workflows, clock, trials=trials)
+    made = JobManager(served.engine, served.workflows, clock, rules=SpecRules(trials=trials))
+    return made, JobService(served.engine, served.workflows, clock, rules=SpecRules(trials=trials))
 
 
 async def test_a_job_that_a_cluster_refuses_is_not_created(served: Served) -> None:
