@@ -45,7 +45,11 @@ class Client(KazooClient):  # type: ignore[misc]
         """Seconds for which the servers keep the present session without a message."""
         self._clock = SystemClock()
         self._suspended_at = math.inf
+        self._begun = False
+        """Whether kazoo's thread has begun: until then the connection counts as stopped."""
         self.add_listener(self._on_state)
+        self._run_unchanged = self._connection.zk_loop
+        self._connection.zk_loop = self._run
         self._invoke_unchanged = self._connection._invoke
         self._connection._invoke = self._invoke_recorded
 
@@ -59,8 +63,15 @@ class Client(KazooClient):  # type: ignore[misc]
         if self.client_state == KeeperState.AUTH_FAILED:
             return "refuses digest credentials"
         # An unexpected exception ends kazoo's thread.
-        ended = self._connection.connection_stopped.is_set() and not self._stopped.is_set()
+        stopped = self._begun and self._connection.connection_stopped.is_set()
+        ended = stopped and not self._stopped.is_set()
         return "cannot be reached again: kazoo's thread ended, for a reason in the log" if ended else ""
+
+    def _run(self) -> None:
+        """Do what kazoo's thread does."""
+        self._connection.connection_stopped.clear()
+        self._begun = True
+        self._run_unchanged()
 
     def _on_state(self, state: str) -> None:
         self._suspended_at = self._clock.monotonic() if state == KazooState.SUSPENDED else math.inf
