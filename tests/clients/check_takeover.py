@@ -12,6 +12,8 @@ from .conftest import GO, JAVA, ROOT, java_test
 from .takeover import LOSSES, Scene, measure, scene
 
 SOON = 1.5
+STEPS = 4
+"""In which a client comes to another leader, each late on a busy machine: doubt, question, answer, call."""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,7 @@ def test_clients_are_answered_again(
     cluster: Scene, program: tuple[list[str], Path], loss: str, by_zookeeper: bool
 ) -> None:
     taken = measure(cluster, *program, loss, by_zookeeper=by_zookeeper)
-    print(f"{taken.without:.2f} s without a leader, {taken.again:.2f} s more, {taken.calls} calls")
+    told = f"{taken.without:.2f} s without a leader, {taken.again:.2f} s more, up to {taken.late:.2f} s late"
+    print(f"{told}, {taken.calls} calls")
     assert not taken.failed
-    assert taken.again <= SOON
+    assert taken.again <= SOON + STEPS * taken.late, told

@@ -31,6 +31,8 @@ from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import zookeeper_server
 
 CALLERS = 8
+PAUSE = 0.01
+"""Seconds from an answer to the next call, in the programs of all languages."""
 LOSSES = ("kill", "freeze", "cut")
 PATIENCE = 120.0
 SETTLED = 3.0
@@ -80,6 +82,8 @@ class Taken:
     """From the loss to the first answer of another leader."""
     again: float
     """From there until every caller of the client had an answer."""
+    late: float
+    """By how much a call, or the pause before one, took too long afterwards at most: on a busy machine."""
     failed: Sequence[str]
     """Codes of calls that failed."""
     calls: int
@@ -108,13 +112,37 @@ def measure(cluster: Scene, command: Sequence[str], cwd: Path, loss: str, *, by_
                 _until(lambda: bool(lines) and lines[-1] == "end")
             finally:
                 restore()
-    calls = [line.split() for line in lines if line.startswith("call ")]
+    calls = [_Call.of(line) for line in lines if line.startswith("call ")]
     firsts: dict[str, float] = {}
-    for _, caller, _, ended, code in calls:
-        if code == "OK" and float(ended) >= answers:
-            firsts.setdefault(caller, float(ended))
-    again = max(firsts.values()) - answers if len(firsts) == CALLERS else PATIENCE
-    return Taken(answers - lost, again, [code for *_, code in calls if code != "OK"], len(calls))
+    for each in calls:
+        if each.code == "OK" and each.ended >= answers:
+            firsts.setdefault(each.caller, each.ended)
+    whole = max(firsts.values()) if len(firsts) == CALLERS else answers + PATIENCE
+    failed = [each.code for each in calls if each.code != "OK"]
+    return Taken(answers - lost, whole - answers, _late(calls, whole), failed, len(calls))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    caller: str
+    began: float
+    ended: float
+    code: str
+
+    @classmethod
+    def of(cls, line: str) -> _Call:
+        _, caller, began, ended, code = line.split()
+        return cls(caller, float(began), float(ended), code)
+
+
+def _late(calls: Sequence[_Call], since: float) -> float:
+    """Return how long calls, and the pauses before them, took since then beyond what they have to."""
+    late, last = 0.0, dict[str, float]()
+    for each in calls:
+        if each.began >= since:
+            late = max(late, each.ended - each.began, each.began - last.get(each.caller, each.began) - PAUSE)
+            last[each.caller] = each.ended
+    return late
 
 
 def _port(address: str) -> str:
@@ -208,7 +236,7 @@ def by_python() -> None:
                 code = error.code().name
             sys.stdout.write(f"takeover: call {caller} {start:.6f} {time.time():.6f} {code}\n")
             sys.stdout.flush()
-            time.sleep(0.01)
+            time.sleep(PAUSE)
 
     with PelotonClient.from_environment("takeover") as client:
         callers = [threading.Thread(target=call, args=(caller,)) for caller in range(CALLERS)]

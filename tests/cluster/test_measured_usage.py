@@ -38,7 +38,8 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 
 def accounted(harness: Harness) -> usage_pb2.Amounts:
-    request = usage_pb2.ListAccountsRequest(since=int(time.time()) - 3600)
+    # An hour counts by its beginning: what is used over the turn of an hour is in the one before as well.
+    request = usage_pb2.ListAccountsRequest(since=int(time.time()) - 2 * 3600)
     accounts = harness.client.usage_svc.ListAccounts(request).accounts
     return accounts[0].amounts if accounts else usage_pb2.Amounts()
 

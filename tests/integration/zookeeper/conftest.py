@@ -66,7 +66,7 @@ def standing(leadership: Leadership) -> Standing:
     return leadership.standing(time.monotonic())
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+async def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - what changes has no event
             await asyncio.sleep(0.02)

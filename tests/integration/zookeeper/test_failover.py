@@ -245,10 +245,10 @@ async def test_a_leader_that_is_busy_for_longer_than_its_lease_still_leads(
     processes: Processes, watching: ZooKeeperMembership
 ) -> None:
     """A step of work takes seconds on a starved machine: another leader would begin it anew."""
-    processes.session_seconds = 2
+    processes.session_seconds = 5
     both = await pair(processes, watching)
     draft = processes.folder / "draft"
-    draft.write_text("7")
+    draft.write_text("12")
     draft.rename(processes.stick)
     await until(lambda: not processes.stick.exists())
     before = len(processes.terms())

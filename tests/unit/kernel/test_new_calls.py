@@ -20,6 +20,8 @@ from peloton.new_calls import (
 )
 
 CALLS = 100
+BETWEEN = 150
+"""Pieces: threads of gRPC that a busy machine keeps waiting take one for each call, and some besides."""
 
 
 def hold_the_loop(seconds: float) -> None:
@@ -57,12 +59,12 @@ async def pieces_until_answered(new_calls: NewCalls, between: Callable[[], Await
 
 async def test_calls_that_wait_come_in_between_few_pieces_of_work() -> None:
     new_calls = NewCalls()
-    assert await pieces_until_answered(new_calls, lambda: new_calls.let_in(0.012)) < CALLS
+    assert await pieces_until_answered(new_calls, lambda: new_calls.let_in(0.012)) < BETWEEN
 
 
 async def test_without_it_each_call_waits_for_two_pieces_of_work() -> None:
     """If this fails, gRPC's server has learnt to take several calls at once: then `NewCalls` may go."""
-    assert await pieces_until_answered(NewCalls(), lambda: asyncio.sleep(0)) > CALLS
+    assert await pieces_until_answered(NewCalls(), lambda: asyncio.sleep(0)) > BETWEEN
 
 
 class Iterations:

@@ -24,7 +24,7 @@ from peloton.web.sessions import COOKIE
 from .world import DEPLOYMENTS, JOBS, PODS, POOL, World, deployment_manifest, job_manifest
 
 SECONDS = 5.0
-"""What was quadratic or exponential took minutes, or all of the memory."""
+"""Of CPU. What was quadratic or exponential took minutes, or all of the memory."""
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def bounded() -> Any:
-    begun = time.monotonic()
+    begun = time.process_time()
     yield
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def container(manifest: dict[str, Any]) -> Any:
@@ -380,7 +380,7 @@ def test_a_leader_that_changes_does_not_leave_a_job_that_is_deleted(world: World
         world.cluster.answers[delete] = flaky
         client.delete(f"{JOBS}/hello")
         begun = time.monotonic()
-        while world.jobs and time.monotonic() - begun < 3:
+        while world.jobs and time.monotonic() - begun < 30:
             client.get("/api")
         assert failed and not world.jobs
 
