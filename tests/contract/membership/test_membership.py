@@ -61,7 +61,7 @@ def host_manager(name: str, cluster: str, port: int) -> Member:
 
 
 async def until(membership: Membership, holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():
             await membership.changed()
 

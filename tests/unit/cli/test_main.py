@@ -227,7 +227,7 @@ def test_interrupted_follow_exits_with_130(daemons: FakeDaemons) -> None:
         while b"RUNNING" not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in err and err.strip() == b""
 
@@ -250,7 +250,7 @@ def test_closed_output_is_silent(daemons: FakeDaemons) -> None:
         process.stdout.close()
         err = process.stderr.read()
         process.stderr.close()
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
     assert err == b""
 
 

@@ -158,7 +158,7 @@ async def test_runs_of_a_removed_framework_are_reported_before_its_id_is_forgott
     removing = asyncio.create_task(it.manager.on_framework_removed())
     reported: list[Numbered[Entry]] = []
     updates = it.manager.status_updates
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(reported) < 3:
             reported += await updates.wait("jobmgr", "s1", len(reported), 0, 100, 1.0)
     assert it.store.written == ["f-0000"], "jobmgr has not stored it"

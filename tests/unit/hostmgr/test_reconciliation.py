@@ -98,7 +98,7 @@ async def _requested(it: Fixture, store: Any, wanted: set[str]) -> None:
     reconciliation = Reconciliation(it.manager, it.manager.core.reconciler, store, it.clock, BATCH)
     running = asyncio.create_task(reconciliation.run())
     requested: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(requested) < len(wanted):
             await asyncio.sleep(0.01)
             requested = {task.task_id.value for call in it.driver.calls for task in call.reconcile.tasks}

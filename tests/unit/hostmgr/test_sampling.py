@@ -172,7 +172,7 @@ async def test_readings_of_own_runs_come_with_their_hosts(monkeypatch: pytest.Mo
         assert (list(first.runs), list(first.at), list(first.cpu)) == (["j-0-1"], [50 * SECOND], [SECOND])
         assert (list(first.memory), list(first.peak)) == ([100], [101])
         it.answers["S1"] = lambda: {"j-0-1": told[1]}
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             following = first.next
             while True:
                 answer = await it.wait(following, first.stream_id)
@@ -246,13 +246,13 @@ async def test_one_that_fails_is_counted_and_delays_no_other(monkeypatch: pytest
         it.runs.put("j-0-1", "S1")
         it.runs.put("j-1-1", "S2")
         assert list((await it.wait()).runs) == ["j-0-1"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not it.sampler.silent:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
         listed = await it.service.ListHosts(pb.ListHostsRequest(), None)
         assert (listed.silent, [each.hostname for each in listed.hosts]) == (1, ["h1"])
         it.runs.remove("j-1-1")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while it.sampler.silent:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
 

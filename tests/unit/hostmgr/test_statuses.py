@@ -223,7 +223,7 @@ async def test_acknowledgements_that_were_refused_are_repeated_soon(it: Fixture)
     it.mesos.away = True
     await it.passed(2)
     it.mesos.away = False
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not it.mesos.acknowledged:  # noqa: ASYNC110 - it tries again by itself
             await asyncio.sleep(0.01)
     assert it.mesos.acknowledged == [b"u1", b"u2"]

@@ -81,7 +81,7 @@ async def test_a_leader_begins_after_the_writes_that_the_last_one_had_begun(
             monkeypatch.setattr(store, "write_all", noted)
             other.execute("BEGIN IMMEDIATE")
             cluster.status(UPDATED, mesos_pb2.TASK_RUNNING)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await writing.wait()
         following = asyncio.create_task(next_leader(store))
         ready, _ = await asyncio.wait([following], timeout=0.05)
@@ -118,7 +118,7 @@ async def test_events_that_a_fallen_leader_stored_without_the_tasks_are_told_onc
             JOB, replace(service(1, command="new"), version=2), WorkflowOptions(batch_size=1)
         )
         cluster.behaviour = runs_on
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await fallen.wait()
     monkeypatch.undo()
     async with Running(await next_leader(store), cluster) as running:

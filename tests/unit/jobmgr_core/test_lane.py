@@ -28,7 +28,7 @@ from tests.interpreted import interpreted
 from tests.unit.jobmgr_core.specs import JOB, spec
 
 FAR = 1e9
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class PendingReason(Core):

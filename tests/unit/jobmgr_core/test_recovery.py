@@ -103,7 +103,7 @@ async def test_a_requested_job_is_read_before_the_others(
     monkeypatch.setattr(store, "tasks", Chosen())
     engine = await next_leader(store)
     reading = asyncio.create_task(engine.recovery.read_all())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         found = await engine.find(jobs[-1])
     assert found is not None
     assert engine.lanes.unread.keys() == set(jobs[:-1])

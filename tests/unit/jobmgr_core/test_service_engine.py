@@ -201,7 +201,7 @@ async def test_old_workflows_are_deleted(store: Store) -> None:
         async def kept() -> list[str]:
             return [each.id for each in await store.workflows.list(JOB, 100)]
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await kept() != begun[: -WORKFLOWS_KEPT - 1 : -1]:  # noqa: ASYNC110 - the store only answers
                 await asyncio.sleep(0.01)
         with pytest.raises(NotFound):

@@ -66,7 +66,7 @@ async def destroying(store: Store, hostmgr: Hostmgr, clock: ManualClock) -> Asyn
 
 
 async def gone(store: Store, wanted: Volume) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await store.volumes.get(wanted.id)).state is not V.DELETED:  # noqa: ASYNC110 - the store gives no notice
             await asyncio.sleep(0.005)
 

@@ -430,7 +430,7 @@ async def _holds(condition: Callable[[], bool], milliseconds: int) -> None:
         await asyncio.sleep(0.002)
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
     """Wait until the condition holds; fails with `what` after so long."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():

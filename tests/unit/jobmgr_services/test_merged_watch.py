@@ -120,7 +120,7 @@ class Watcher:
         self.revisions: list[int] = []
 
     async def next(self) -> pb.WatchResponse:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             message: pb.WatchResponse = await anext(self._messages)
         assert not message.HasField("shards"), "what job managers tell each other is for no watcher"
         self.revisions.append(message.revision)

@@ -256,7 +256,7 @@ async def test_a_batch_job_is_not_changed_by_batches(real: Served) -> None:
 
 async def _has_current(updates: Updates, update: str, wanted: list[int]) -> None:
     request = pb.GetUpdateCacheRequest(updateId=_id(update))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             if list((await updates.stub.GetUpdateCache(request)).instancesCurrent) == wanted:
                 return

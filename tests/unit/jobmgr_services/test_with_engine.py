@@ -29,7 +29,7 @@ from tests.unit.jobmgr_services.conftest import JOB, Served, job_id, status
 from tests.unit.jobmgr_services.fakes import FakeHostmgr
 from tests.unit.jobmgr_services.test_tasks import ranges
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ async def folder(tmp_path: Path) -> Path:
 
 
 async def leader(membership: Membership) -> Address:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (found := membership.leader(Role.RESMGR)) is None:
             await membership.changed()
     return found
@@ -163,7 +163,7 @@ async def test_a_second_instance_names_the_leader(folder: Path) -> None:
         await membership.start()
         first = await leader(membership)
         async with process("-c", str(folder / "settings.yaml")):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(membership.members(Role.RESMGR)) < 2:
                     await membership.changed()
             (other,) = {
@@ -187,7 +187,7 @@ async def test_next_leader_starts_before_the_first_has_released_everything(folde
         first = await leader(membership)
         async with process(*settings):
             child.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while membership.leader(Role.RESMGR) in (first, None):
                     await membership.changed()
             assert child.returncode is None

@@ -84,7 +84,7 @@ class Running:
         return self.daemon._member.address
 
     async def leads(self, term: int) -> Pools:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.pools) < term:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
         return self.pools[-1]
@@ -164,7 +164,7 @@ async def test_health_says_that_terms_end_early(running: Running) -> None:
     await running.leads(2)
     running.elections.terms[1].over.set()
     await running.leads(3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := await health())[1].startswith("OK"):  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
     assert re.fullmatch(

@@ -36,8 +36,8 @@ POOL = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds, for ten seconds at most."""
-    async with asyncio.timeout(10):
+    """Wait until it holds, for a minute at most."""
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what the condition reads has no event
             await asyncio.sleep(0.005)
 
