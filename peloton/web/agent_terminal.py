@@ -1,4 +1,4 @@
-"""A shell with a terminal beside a task: a nested container session of its agent, without blocking."""
+"""A command beside a task: a nested container session of its agent, without blocking."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ SHELL = command_info(
     ["export TERM=xterm-256color; if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi"]
 )
 _CREDENTIALS = "the web UI's settings `agents` give it some"
-Write = Callable[[bytes], Awaitable[None]]
+Write = Callable[[str, bytes], Awaitable[None]]
+"""Takes output: the name of its stream, and bytes. A terminal has one stream, STDOUT."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTerminal:
-    """Where a shell runs: the container of a run at its agent."""
+    """Where a command runs: the container of a run at its agent."""
 
     host: str
     port: int
@@ -44,11 +45,14 @@ class AgentTerminal:
     """Time-out of connecting, and of answers that come at once."""
     access: AgentAccess = PLAIN
 
-    async def run(self, size: Size, records: AsyncIterator[bytes], write: Write) -> int:
-        """Run the shell to its end and return its exit code, 128 and the number for a signal.
+    async def run(
+        self, size: Size | None, records: AsyncIterator[bytes], write: Write, command: Json = SHELL
+    ) -> int:
+        """Run a command to its end and return its exit code, 128 and the number for a signal.
 
-        `records` are what `agent_calls.typed` and `resized` return. The shell ends where this is cancelled.
-        Raises NotFound where the task is not there, Unavailable, and PelotonError for a refusal.
+        Without a `size` it has no terminal. `records` are what `agent_calls.typed` and `resized` return; they
+        go on after the end of the input. The command ends where this is cancelled. Raises NotFound where the
+        task is not there, Unavailable, and PelotonError for a refusal.
         """
         timeout = httpx2.Timeout(self.seconds, read=None, write=None)
         try:
@@ -56,15 +60,14 @@ class AgentTerminal:
             async with httpx2.AsyncClient(
                 trust_env=False, verify=self.access.verify, timeout=timeout, headers=self.access.headers
             ) as client:
-                await self._copied(client, size, records, write)
+                await self._copied(client, self.nested.launch(command, size), records, write)
                 return await self._end(client)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unavailable(f"{self} cannot be reached: {type(error).__name__}") from error
 
     async def _copied(
-        self, client: httpx2.AsyncClient, size: Size, records: AsyncIterator[bytes], write: Write
+        self, client: httpx2.AsyncClient, call: Json, records: AsyncIterator[bytes], write: Write
     ) -> None:
-        call = self.nested.launch(SHELL, size)
         async with client.stream("POST", self._url, json=call, headers=STREAM_HEADERS) as answer:
             if answer.status_code != httpx2.codes.OK:
                 raise self._refusal(answer.status_code, await _head(answer))
@@ -83,8 +86,8 @@ class AgentTerminal:
     async def _shown(self, answer: httpx2.Response, write: Write) -> None:
         output = Output(self)
         async for piece in answer.aiter_raw():
-            for _, data in output.feed(piece):
-                await write(data)
+            for stream, data in output.feed(piece):
+                await write(stream, data)
 
     async def _typed(self, records: AsyncIterator[bytes]) -> PelotonError:
         """Pass on what is typed; return why the agent takes no more of it, which its shell's end may be."""

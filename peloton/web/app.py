@@ -77,7 +77,8 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     names = security.host_names(made.settings.host, made.settings.host_names)
     door = Door(made.caller, lambda request, services: render(request, "api.html", {"services": services}))
     door.also = legacy_versions()
-    kubernetes = KubernetesDoor(made.cluster, made.hub)
+    terminals = Terminals(made.settings.terminals)
+    kubernetes = KubernetesDoor(made.cluster, made.hub, terminals)
     sessions = Sessions(made.settings.session_hours * 3600)
     served = [
         *(Route(page.path, partial(_shown, page)) for page in pages),
@@ -102,7 +103,7 @@ def make_app(made: Parts, pages: Sequence[Page] = PAGES, routes: Sequence[BaseRo
     app.state.parts = made
     app.state.sessions = sessions
     app.state.kubernetes = kubernetes
-    app.state.terminals = Terminals(made.settings.terminals)
+    app.state.terminals = terminals
     return app
 
 

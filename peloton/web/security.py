@@ -128,7 +128,9 @@ class Guard:
         headers = Headers(scope=scope)
         if wrong := self._wrong_name(headers):
             return PlainTextResponse(wrong, 421)
-        if wrong := _forged_socket(scope, headers):
+        # What is open to programs reads no cookie. Programs name no origin; browsers always do.
+        program = scope["path"].startswith(self._open or ("\0",))
+        if wrong := _foreign_socket(headers) if program else _forged_socket(scope, headers):
             return PlainTextResponse(wrong, 403)
         return self._app
 
@@ -155,14 +157,21 @@ def _forged_socket(scope: Scope, headers: Headers) -> str:
 
     Browsers let any site open one, with the user's cookies, and tell of whose page it is.
     """
-    origin = headers.get("origin", "")
-    if not origin or urlsplit(origin).netloc != headers.get("host", ""):
-        return f"the connection was opened by another site, {origin or 'unnamed'!r}"
+    if not headers.get("origin") or _foreign_socket(headers):
+        return f"the connection was opened by another site, {headers.get('origin') or 'unnamed'!r}"
     held = cookie(headers, COOKIE)
     given = next((each for each in scope["subprotocols"] if each.startswith(SUBPROTOCOL_PREFIX)), "")
     token = given.removeprefix(SUBPROTOCOL_PREFIX)
     if not held or not hmac.compare_digest(token.encode(), held.encode()):
         return "the page is from before this browser's present session: reload it"
+    return ""
+
+
+def _foreign_socket(headers: Headers) -> str:
+    """Return why a WebSocket is another site's, empty where it is ours, or no page's."""
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != headers.get("host", ""):
+        return f"the connection was opened by another site, {origin!r}"
     return ""
 
 

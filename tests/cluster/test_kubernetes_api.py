@@ -115,6 +115,8 @@ def test_the_commands_of_the_page(shell: Shell) -> None:
         "deployment.apps/web configured",
         'deployment "web" successfully rolled out',
         "version 2",
+        "\nin /",
+        "\ntyped\n",
         'deployment.apps "web" deleted',
         'daemon set "agent" successfully rolled out',
         "daemonset.apps/agent restarted",

@@ -10,13 +10,14 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from peloton import __version__
 from peloton.errors import PelotonError
 from peloton.web.cluster import Cluster
-from peloton.web.kube import logs
-from peloton.web.kube.core import discovery, openapi
+from peloton.web.kube import execs, logs
+from peloton.web.kube.core import channels, discovery, openapi
 from peloton.web.kube.core.cluster_objects import QUOTA_NAME, quota_object
 from peloton.web.kube.core.kinds import POD, RESOURCE_QUOTA
 from peloton.web.kube.core.manifests import stripped
@@ -41,6 +42,7 @@ from peloton.web.kube.requests import (
 from peloton.web.kube.watching import Collections, Selection, Watch, Watcher
 from peloton.web.kube.writing import Writer
 from peloton.web.live import Hub
+from peloton.web.views.terminal.bridge import Terminals
 
 log = logging.getLogger(__name__)
 Answer = Callable[[Request], Awaitable[Response]]
@@ -55,14 +57,15 @@ _EMPTY_OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 class KubernetesDoor:
     """Answers clients of Kubernetes."""
 
-    def __init__(self, cluster: Cluster, hub: Hub) -> None:
+    def __init__(self, cluster: Cluster, hub: Hub, terminals: Terminals) -> None:
         self._cluster = cluster
         self._hub = hub
+        self._terminals = terminals
         self._known = Known()
         self._collections = Collections()
         self._writer = Writer(self._known)
 
-    def routes(self, listing: Answer) -> list[Route]:
+    def routes(self, listing: Answer) -> list[BaseRoute]:
         """Return the routes; `listing` answers at /api for others than clients of Kubernetes."""
 
         async def root(request: Request) -> Response:
@@ -85,6 +88,7 @@ class KubernetesDoor:
             Route("/openapi/v3/{path:path}", self._guarded(_openapi_document), methods=["GET"]),
             Route("/api/v1", self._guarded(_resources), methods=["GET"]),
             Route("/api/v1/{path:path}", self._guarded(self._resource), methods=methods),
+            WebSocketRoute("/api/v1/{path:path}", self._connect),
             Route("/apis/{group}", self._guarded(_group), methods=["GET"]),
             Route("/apis/{group}/{version}", self._guarded(_resources), methods=["GET"]),
             Route("/apis/{group}/{version}/{path:path}", self._guarded(self._resource), methods=methods),
@@ -101,21 +105,42 @@ class KubernetesDoor:
             try:
                 return await answer(request)
             except Refusal as error:
-                refusal = error
+                return _refused(error)
             except PelotonError as error:
-                refusal = refusal_of(error)
+                return _refused(refusal_of(error))
             except Exception:
                 log.exception("%s %s", request.method, request.url.path)
-                refusal = Refusal(500, "peloton-web has a defect here; its log says more")
-            headers = {"WWW-Authenticate": 'Basic realm="peloton"'} if refusal.code == 401 else {}
-            return JSONResponse(refusal.status(), refusal.code, headers)
+                return _refused(Refusal(500, "peloton-web has a defect here; its log says more"))
 
         return guarded
+
+    async def _connect(self, socket: WebSocket) -> None:
+        """Run a command for a WebSocket; what is refused before it begins is the answer to its request."""
+        try:
+            version = channels.protocol(socket.scope["subprotocols"])
+            wanted = target("", "v1", socket.path_params["path"])
+            if wanted.kind is not POD or wanted.subresource != "exec":
+                raise Refusal(400, f"{wanted.kind.plural}/{wanted.subresource} is not served by WebSocket")
+            reader = Reader(self._cluster.calls(auth_of(socket)), self._known)
+            what = execs.Wanted.of(socket.query_params)
+            place = await execs.place(reader, wanted.namespace, wanted.name, what)
+        except Refusal as refusal:
+            await socket.send_denial_response(_refused(refusal))
+            return
+        except PelotonError as error:
+            await socket.send_denial_response(_refused(refusal_of(error)))
+            return
+        await socket.accept(subprotocol=version)
+        await execs.serve(socket, version, reader, place, what, self._terminals)
 
     async def _resource(self, request: Request) -> Response:
         parameters = request.path_params
         wanted = target(parameters.get("group", ""), parameters.get("version", "v1"), parameters["path"])
         reader = Reader(self._cluster.calls(auth_of(request)), self._known)
+        if wanted.subresource == "exec":
+            # What a WebSocket was refused for, kubectl is told here: it then tries SPDY.
+            await execs.place(reader, wanted.namespace, wanted.name, execs.Wanted.of(request.query_params))
+            raise Refusal(400, f"exec is served by WebSocket, {channels.V5}: use kubectl 1.31 or newer")
         if request.method == "GET":
             return await self._get(request, reader, wanted)
         check_origin(request)
@@ -285,6 +310,11 @@ class KubernetesDoor:
             "uid": job.job_id,
         }
         return JSONResponse(success(details))
+
+
+def _refused(refusal: Refusal) -> Response:
+    headers = {"WWW-Authenticate": 'Basic realm="peloton"'} if refusal.code == 401 else {}
+    return JSONResponse(refusal.status(), refusal.code, headers)
 
 
 def _check_version(given: Mapping[str, Any], current: Object, wanted: Target) -> None:

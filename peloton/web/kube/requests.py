@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
 from peloton.client.auth import Auth, BasicAuth, BearerAuth
 from peloton.errors import Unauthenticated
@@ -62,7 +62,7 @@ def target(group: str, version: str, path: str) -> Target:
     return Target(kind, namespace, name, subresource)
 
 
-def auth_of(request: Request) -> Auth | None:
+def auth_of(request: HTTPConnection) -> Auth | None:
     """Return the user whom the header Authorization names. Nothing is read from cookies. Raises Refusal."""
     try:
         metadata = dict(metadata_of(request.headers.get("authorization")))

@@ -273,7 +273,7 @@ def test_discovery(world: World) -> None:
         ("GET", f"{PODS}?fieldSelector=spec.x=1", 400),
         ("POST", PODS, 405),
         ("DELETE", JOBS, 405),
-        ("GET", f"{PODS}/x/exec", 404),
+        ("GET", f"{PODS}/x/attach", 404),
     ],
 )
 def test_refusals_are_status_objects(world: World, method: str, path: str, code: int) -> None:

@@ -40,7 +40,7 @@ async def run(agent: StandIn) -> tuple[int, bytes]:
     """Run a terminal; return the exit code of its shell, and what it showed."""
     output = bytearray()
 
-    async def write(data: bytes) -> None:
+    async def write(stream: str, data: bytes) -> None:
         output.extend(data)
 
     async with terminal(agent) as made, asyncio.timeout(SECONDS):
@@ -76,7 +76,7 @@ async def test_it_ends_where_no_second_connection_is_taken() -> None:
     port = server.sockets[0].getsockname()[1]
     made = AgentTerminal("127.0.0.1", port, Nested("session", "container"), CALL_SECONDS)
 
-    async def write(data: bytes) -> None: ...
+    async def write(stream: str, data: bytes) -> None: ...
 
     with pytest.raises(Unavailable, match="cannot be reached"):
         async with asyncio.timeout(SECONDS):

@@ -36,7 +36,7 @@ _ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
 JOB = Kind("batch", "v1", "Job", "jobs", _ALL, categories=("all",))
 POD = Kind(
     "", "v1", "Pod", "pods", ("delete", *_READ), ("po",), categories=("all",),
-    subresources=(("log", "/v1/Pod", ("get",)),),
+    subresources=(("log", "/v1/Pod", ("get",)), ("exec", "/v1/PodExecOptions", ("create", "get"))),
 )  # fmt: skip
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", _READ, ("ns",), namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", _READ, ("no",), namespaced=False)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
-from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection, Request
@@ -18,14 +15,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
-from peloton.api.v1alpha import peloton_pb2 as v1alpha_pb2
-from peloton.calls.web import CHECK_METHODS, END_SESSION, GET_JOB, GET_TASK, START_SESSION
-from peloton.client.agent_calls import Nested, container_of
+from peloton.calls.web import GET_JOB, GET_TASK, START_SESSION
 from peloton.client.auth import BasicAuth
-from peloton.errors import PelotonError, PermissionDenied, Refused, Unauthenticated
-from peloton.private.access import access_pb2
-from peloton.private.jobmgr.exec import exec_pb2 as pb
-from peloton.web.agent_terminal import AgentTerminal
+from peloton.errors import PelotonError, PermissionDenied, Refused
 from peloton.web.cluster import Calls
 from peloton.web.permissions import refusals
 from peloton.web.requests import auth_of, calls, parts, render
@@ -35,11 +27,9 @@ from peloton.web.sessions import COOKIE, Sessions
 from peloton.web.views.instances.rows import instance_of
 from peloton.web.views.jobs.pages import pool_of
 from peloton.web.views.terminal.bridge import Bridge, Terminals
+from peloton.web.views.terminal.session import CHECK_SECONDS, begun, first, may_not_go_on
 
-log = logging.getLogger(__name__)
 PATH = "/jobs/{job_id}/instances/{instance:int}/terminal"
-CHECK_SECONDS = 20.0
-"""Time between two looks whether a user may go on."""
 RIGHT = {"terminal": START_SESSION}
 
 
@@ -49,9 +39,6 @@ class Task:
 
     job_id: str
     instance: int
-
-    def __str__(self) -> str:
-        return f"{self.job_id}-{self.instance}"
 
 
 async def show(request: Request) -> Response:
@@ -103,48 +90,20 @@ async def connect(socket: WebSocket) -> None:
 async def _served(socket: WebSocket, bridge: Bridge, client: Calls) -> str:
     """Begin a session, run it to its end, and say why it has ended. Raises PelotonError."""
     task = _task(socket)
-    job = v1alpha_pb2.JobID(value=task.job_id)
     about = await client.read(GET_JOB, job_pb2.GetRequest(id=peloton_pb2.JobID(value=task.job_id)))
     pool = await pool_of(client, about)
     size = await bridge.size()
-    begin = pb.StartSessionRequest(job_id=job, instance=task.instance)
-    place = await client.call(START_SESSION, begin)
-    log.info("terminal %s in %s of %s begins", place.session, task, client.user or "nobody in particular")
-    try:
-        cluster = client.cluster
-        nested = Nested(place.session, container_of(place.paths))
-        terminal = AgentTerminal(
-            place.hostname, int(place.port or 5051), nested, cluster.call_seconds, cluster.agents
-        )
+    async with begun(client, task.job_id, task.instance) as terminal:
 
         async def run() -> str:
-            code = await terminal.run(size, bridge.records(), bridge.write)
+            code = await terminal.run(size, bridge.records(), lambda _, data: bridge.write(data))
             return f"the shell has ended with exit code {code}"
 
         async def check() -> str:
             return await _may_not_go_on(socket, client, pool)
 
         idle = parts(socket).settings.terminals.idle_seconds
-        return await _first(run(), bridge.receive(), bridge.watch(idle, check, CHECK_SECONDS))
-    finally:
-        end = pb.EndSessionRequest(job_id=job, instance=task.instance, session=place.session)
-        try:
-            await client.call(END_SESSION, end)
-        except PelotonError as error:
-            log.warning("the job manager was not told that terminal %s is over: %s", place.session, error)
-        log.info("terminal %s in %s is over", place.session, task)
-
-
-async def _first(*works: Coroutine[Any, Any, str]) -> str:
-    """Return what the first of some works returns, or raise what it raises; end the others."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return next(task for task in tasks if task in ended).result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return await first(run(), bridge.receive(), bridge.watch(idle, check, CHECK_SECONDS))
 
 
 async def _may_not_go_on(socket: WebSocket, client: Calls, pool: str) -> str:
@@ -154,14 +113,7 @@ async def _may_not_go_on(socket: WebSocket, client: Calls, pool: str) -> str:
     auth = auth_of(socket)
     if isinstance(auth, BasicAuth) and sessions.find(held) != auth:
         return "you are not logged in any more"
-    request = access_pb2.CheckMethodsRequest(methods=[START_SESSION.method], pool=pool)
-    try:
-        (verdict,) = (await client.call(CHECK_METHODS["jobmgr"], request)).verdicts
-    except Unauthenticated as error:
-        return f"you are not logged in any more: {error}"
-    except PelotonError:
-        return ""  # nobody can be asked now
-    return "" if verdict.allowed else f"you may not run commands in this task any more: {verdict.reason}"
+    return await may_not_go_on(client, pool)
 
 
 def _task(connection: HTTPConnection) -> Task:
