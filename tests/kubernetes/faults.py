@@ -6,6 +6,7 @@ Invariants are those of `tests.faults`: no run is lost, none runs twice at a tim
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from minicluster.components import API_SERVER
+from minicluster.components import API_SERVER, ETCD, KUBELET
 from tests.faults.fault import NOTHING, FaultContext
 from tests.faults.faults import KillLeader, StopLeader
 from tests.faults.rounds import Result, play
@@ -82,9 +83,31 @@ def forget_history(at: FaultContext, testbed: KubernetesTestbed) -> None:
     testbed.api.down = False
 
 
+def slow_etcd(at: FaultContext, testbed: KubernetesTestbed) -> None:
+    """For some seconds etcd stands still most of the time: each call of the API server takes long."""
+    (name,) = testbed.named(ETCD)
+    until = time.monotonic() + at.random.uniform(3, 8)
+    while time.monotonic() < until:
+        testbed.signal(name, signal.SIGSTOP)
+        try:
+            at.wait(0.3, 1)
+        finally:
+            testbed.signal(name, signal.SIGCONT)
+        at.wait(0.02, 0.1)
+
+
+def repeat_statuses(at: FaultContext, testbed: KubernetesTestbed) -> None:
+    """Every pod is reported again with the status that it has, several times, and by a new list, too."""
+    for _ in range(4):
+        testbed.repeat_statuses()
+        at.wait(0.1, 0.5)
+    testbed.api.cut()
+    testbed.repeat_statuses()
+
+
 def restart_kubelet(at: FaultContext, testbed: KubernetesTestbed) -> None:
     """SIGKILL of a kubelet, whose tasks run on; the next one finds them."""
-    name = at.random.choice(testbed.kubelets())
+    name = at.random.choice(testbed.named(KUBELET))
     testbed.kill(name)
     at.wait(0.2, 3)
     testbed.start(name)
@@ -92,7 +115,7 @@ def restart_kubelet(at: FaultContext, testbed: KubernetesTestbed) -> None:
 
 def lose_node(at: FaultContext, testbed: KubernetesTestbed) -> None:
     """A node goes with its tasks, and comes back under its name, empty."""
-    name = at.random.choice(testbed.kubelets())
+    name = at.random.choice(testbed.named(KUBELET))
     testbed.lose_node(name)
     at.wait(0.5, 3)
     testbed.start(name)
@@ -117,8 +140,8 @@ FAULTS: Mapping[str, KillLeader | OnKubernetes] = {
     **{
         each.__name__.replace("_", "-"): OnKubernetes(each.__name__, each)
         for each in (
-            kill_api_server, cut_watches, lose_answers, cut_off, forget_history, restart_kubelet, lose_node,
-            kill_hostmgr_in_launch,
+            kill_api_server, cut_watches, lose_answers, cut_off, forget_history, slow_etcd, repeat_statuses,
+            restart_kubelet, lose_node, kill_hostmgr_in_launch,
         )
     },
     "kill-hostmgr": KillLeader("hostmgr"),

@@ -7,15 +7,15 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
 from minicluster.cluster import Cluster
-from minicluster.components import API_SERVER, ETCD, KUBELET
+from minicluster.components import API_SERVER, ETCD
 from minicluster.mesos.agent.cleanup import kill_tasks
 from minicluster.servers import kubernetes
 from minicluster.settings import ClusterSettings, DaemonSettings, Instances
@@ -31,6 +31,7 @@ from tests.faults.testbed import ROWS, Setup, Testbed
 PODS = f"/api/v1/namespaces/{kubernetes.NAMESPACE}/pods"
 LOST_AFTER = 2.0
 KEEP_FINISHED = 1.0
+T = TypeVar("T")
 AMOUNTS = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -128,8 +129,12 @@ class KubernetesTestbed(Testbed):
             async with ApiClient(from_kubeconfig(self.kubeconfig), timeout=10.0) as client:
                 return await client.call(method, path, body, content_type=MERGE)
 
+        return self._run(ask())
+
+    def _run(self, calls: Coroutine[Any, Any, T]) -> T:
+        """Make calls of the API server. Raises OSError where one fails."""
         try:
-            return asyncio.run(ask())
+            return asyncio.run(calls)
         except (Unavailable, ApiError) as error:
             raise OSError(str(error)) from error
 
@@ -174,9 +179,22 @@ class KubernetesTestbed(Testbed):
         self.call("DELETE", f"/api/v1/nodes/{node}")
         return node
 
-    def kubelets(self) -> list[str]:
-        """Return the names of the components that are kubelets."""
-        return [part.name for part in self.cluster.components() if part.kind == KUBELET]
+    def repeat_statuses(self) -> None:
+        """Have every pod reported again by the API server, with the status that it has. Raises OSError."""
+
+        async def touch() -> None:
+            async with ApiClient(from_kubeconfig(self.kubeconfig), timeout=10.0) as client:
+                for pod in (await client.call("GET", PODS)).get("items") or ():
+                    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+                    mark = {"uid": uid, "annotations": {"peloton/tests": str(time.time_ns())}}
+                    with suppress(ApiError):  # it is gone meanwhile
+                        await client.call("PATCH", f"{PODS}/{name}", {"metadata": mark}, content_type=MERGE)
+
+        self._run(touch())
+
+    def named(self, kind: str) -> list[str]:
+        """Return the names of the components of a kind, such as KUBELET."""
+        return [part.name for part in self.cluster.components() if part.kind == kind]
 
 
 class Observer:
