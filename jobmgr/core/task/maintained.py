@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobmgr.core.state.cache import CachedJob
+from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.task.goal import ENDING_GOALS, goal_of
 from peloton.model.ids import Run
 from peloton.model.states import TaskState, TerminationReason
@@ -15,4 +16,6 @@ def is_for_maintenance(job: CachedJob | None, run: Run) -> bool:
         return False
     reason = None if task.termination is None else task.termination.reason
     maintained = reason is TerminationReason.KILLED_HOST_MAINTENANCE
+    if task.goal is TaskState.PREEMPTING:  # its pod is somebody else's, and has no next run
+        return maintained and job.runtime.goal not in ENDING_JOB_GOALS
     return maintained and goal_of(job.runtime.goal, task) not in ENDING_GOALS

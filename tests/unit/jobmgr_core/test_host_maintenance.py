@@ -11,6 +11,7 @@ from jobmgr.core.state import instructions as ins
 from jobmgr.engine.engine import Engine
 from mesos.v1 import mesos_pb2
 from peloton.model.ids import Run, mesos_task_id
+from peloton.model.job import JobSpec
 from peloton.model.states import TaskState, TerminationReason
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.wire.job import job_spec
@@ -20,6 +21,7 @@ from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import reach
 from tests.unit.jobmgr_core.test_availability import limited
 from tests.unit.jobmgr_core.test_deadlines import Time
+from tests.unit.jobmgr_core.test_foreign_pods import foreign_job
 from tests.unit.jobmgr_core.test_preemption import running
 from tests.unit.jobmgr_core.world import Running, World, runs_on, until
 
@@ -102,13 +104,17 @@ def test_a_service_is_held_to_its_sla_and_says_so() -> None:
     assert it.states() == ["RUNNING", "KILLING", "RUNNING", "RUNNING"] and it.rows[0].run == 2
 
 
+@pytest.mark.parametrize("job", [spec(1), foreign_job()], ids=["a task", "a pod of somebody else"])
 async def test_a_kill_is_for_maintenance_until_the_job_is_stopped(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, job: JobSpec
 ) -> None:
-    """The cluster may keep a run that is to be moved, but not one that a user stops meanwhile."""
+    """The cluster may keep a run that is to be moved, but not one that a user stops meanwhile.
+
+    A pod of somebody else does not run again; budgets keep it likewise.
+    """
     world, engine = World(runs_on), Engine(store)
     async with Running(engine, world):
-        await engine.create_job(JOB, spec(1))
+        await engine.create_job(JOB, job)
         await reach(engine, S.RUNNING, 1)
         monkeypatch.setattr(world, "_kill", lambda request: hostsvc_pb2.KillTasksResponse())
         world.draining = {*world.alive.values()}
