@@ -34,6 +34,7 @@ from hostmgr.kubernetes.leases import Leases
 from hostmgr.kubernetes.maintenance import NodeMaintenance
 from hostmgr.kubernetes.manifest import TRIAL, PodRules, claim_of, has_template, pod_manifest, secret_of
 from hostmgr.kubernetes.messages import HostMessages, killed_with_namespace, status_update
+from hostmgr.kubernetes.pod_groups import PodGroupFollower
 from hostmgr.kubernetes.problems import eviction_problems, template_problems
 from hostmgr.kubernetes.quotas import read_quota
 from hostmgr.kubernetes.sandboxes.serving import NOT_SERVED, Sandboxes, SandboxRules
@@ -161,12 +162,15 @@ class KubernetesBackend:
         nodes, pods = asyncio.Event(), asyncio.Event()
         bound = {} if self.foreign.enabled else {"fieldSelector": "spec.nodeName!="}
         claims = ClaimFollower(self._client, self._core, self._rules.namespace, self._wake_up)
+        groups = PodGroupFollower(self._client, self.foreign.enabled, self.foreign.take_groups)
         followers = [
             follow(self._client, NODES, lambda change: self._on_node(change, nodes)),
             follow(self._client, PODS, lambda change: self._on_pod(change, pods), **bound),
             claims.run(),
+            groups.run(),
         ]
-        await until_first_ends(*followers, self._work(framework_id, (nodes, pods, claims.listed)))
+        listed = (nodes, pods, claims.listed, groups.listed)
+        await until_first_ends(*followers, self._work(framework_id, listed))
 
     async def _framework(self) -> str:
         """Return the uid of the namespace, which is the id under which pods are created.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from jobmgr.core.foreign.decide import NewJob, PodJob, PodTask, Stop, decide
 from jobmgr.core.state.cache import CachedJob
@@ -31,7 +30,6 @@ PAUSE_SECONDS = 0.2
 TOLD_AGAIN_SECONDS = 5.0
 """Until an owner is told anew why his pod waits: each text is a call of the API server."""
 CREATED_AT_ONCE = 32
-SHARED = "gangs of pods are not queued where job managers share the work, by their setting `shared`"
 _WAITING = frozenset({TaskState.UNKNOWN, TaskState.INITIALIZED, TaskState.PENDING})
 log = logging.getLogger(__name__)
 
@@ -73,9 +71,12 @@ class PodFollower:
         self._told = {key: told for key, told in self._told.items() if key[0] in self._pods}
 
     async def _decide(self) -> None:
+        pools = _leaves(await self._engine.store.pools.all())
+        if not self._engine.recovery.settled:
+            return  # shards have come meanwhile, whose jobs are not known yet
+        # Of the same moment as the pods: shards that are given away have neither.
         jobs = list(self._jobs())
         self._ended -= {job.job_id for job in jobs}
-        pools = _leaves(await self._engine.store.pools.all())
         decisions = decide(self._own_pods(), jobs, pools, self._ended)
         for stop in decisions.stop:
             await self._stop(stop)
@@ -85,12 +86,11 @@ class PodFollower:
         await self._tell([told for told in decisions.tell if self._is_news(told, now)], now)
 
     def _own_pods(self) -> dict[str, ForeignPod]:
-        """Return the pods whose jobs this job manager owns. Nobody owns a gang before it is whole."""
+        """Return the pods whose jobs this job manager owns."""
         shards = self._engine.shards
         if shards.whole:
             return self._pods
-        own = (pod for uid, pod in self._pods.items() if shards.holds(uid))
-        return {pod.uid: replace(pod, refusal=SHARED) if pod.gang else pod for pod in own}
+        return {uid: pod for uid, pod in self._pods.items() if shards.holds(pod.home)}
 
     def _is_news(self, told: Told, now: float) -> bool:
         before, at = self._told.get((told.uid, told.reason), (None, -TOLD_AGAIN_SECONDS))
@@ -105,7 +105,9 @@ class PodFollower:
         """Yield the active jobs of the pods of this cluster."""
         for job in self._engine.lanes.in_memory():
             first = job.spec.task(0).pod
-            if first is not None and first.cluster == self._cluster and not job.runtime.state.terminal:
+            if first is None or first.cluster != self._cluster or job.runtime.state.terminal:
+                continue
+            if self._engine.shards.holds(job.job_id):
                 tasks = tuple(_task(job, instance) for instance in range(job.spec.instance_count))
                 yield PodJob(job.job_id, tasks, job.runtime.goal in ENDING_JOB_GOALS)
 

@@ -9,9 +9,12 @@ from hashlib import blake2b
 from peloton.model.constraint import Constraint
 from peloton.model.ids import JobId
 from peloton.model.resources import ZERO, Resources
+from peloton.model.shard import shard_of
 
 SCHEDULER = "peloton"
 """The `schedulerName` of pods that Peloton is to bind."""
+_MEMBERS_DIGITS = 15
+"""Those of a gang's job id that follow from its pods."""
 _SPACE_CHARACTERS = 18
 """Those of a gang's job id that follow from its namespace and name alone."""
 
@@ -49,6 +52,15 @@ class ForeignPod:
     """Whether it is to be bound: it is not yet, and neither ended nor being deleted."""
     refusal: str = ""
     """Why it cannot be queued as it is; empty where it can."""
+    grows: bool = False
+    """Whether its gang is a PodGroup: once `gang_size` of its pods are on nodes, others are queued alone."""
+    bound: bool = False
+    """Whether it is on a node, and neither ended nor being deleted."""
+
+    @property
+    def home(self) -> JobId:
+        """Return the id whose owner, among several job managers, decides about it: one for a whole gang."""
+        return gang_home(self.namespace, self.gang) if self.gang else self.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +93,24 @@ class Told:
 def gang_job_id(namespace: str, gang: str, uids: Iterable[str]) -> JobId:
     """Return the id of the job that a gang of pods is; that of a single pod is its uid.
 
-    It is a UUID of version 8 (RFC 9562), whose first half says which gang it is.
+    It is a UUID of version 8 (RFC 9562), whose first half says which gang it is. All jobs of a gang are in
+    the shard of its home, so that one job manager creates and has them.
     """
-    members = _digits("\n".join(sorted(uids)))
-    return f"{_space(namespace, gang)}-8{members[:3]}-{members[3:15]}"
+    shard, space = shard_of(gang_home(namespace, gang)), _space(namespace, gang)
+    members = int(_digits("\n".join(sorted(uids)))[:_MEMBERS_DIGITS], 16)
+    while shard_of(job_id := _in_space(space, members)) != shard:
+        members = (members + 1) % 16**_MEMBERS_DIGITS
+    return job_id
+
+
+def gang_home(namespace: str, gang: str) -> JobId:
+    """Return the id that stands for a gang before it is whole."""
+    return _in_space(_space(namespace, gang), 0)
+
+
+def _in_space(space: str, members: int) -> JobId:
+    digits = f"{members:0{_MEMBERS_DIGITS}x}"
+    return f"{space}-8{digits[:3]}-{digits[3:]}"
 
 
 def may_be_of(job_id: JobId, uid: str, namespace: str, gang: str) -> bool:

@@ -65,6 +65,8 @@ def _pod_to(pod: ForeignPod) -> foreign_pb2.Pod:
         constraint=None if pod.constraint is None else constraint_to(pod.constraint),
         waits=pod.waits,
         refusal=pod.refusal,
+        grows=pod.grows,
+        bound=pod.bound,
     )
 
 
@@ -83,6 +85,8 @@ def _pod_from(wire: foreign_pb2.Pod) -> ForeignPod:
         constraint_from(wire.constraint) if wire.HasField("constraint") else None,
         wire.waits,
         wire.refusal,
+        wire.grows,
+        wire.bound,
     )
 
 

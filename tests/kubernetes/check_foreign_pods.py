@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,13 +16,18 @@ from typing import Any
 import pytest
 import yaml
 
+from hostmgr.kubernetes.core.pods import EARLIER_POD_GROUP, POD_GROUP
 from minicluster.settings import DaemonSettings
 from peloton.api.v0 import peloton_pb2
+from peloton.api.v0.host import host_pb2
+from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.kubernetes.access import from_kubeconfig
 from peloton.kubernetes.client import MERGE, ApiClient, ApiError
 from tests.cluster.conftest import Harness, harness_of, wait_for
+from tests.cluster.test_maintenance import DOWN, UP, await_all_up, await_state, start, states
+from tests.kubernetes import pod_groups
 
 TEAM = "team-a"
 NODE_CPU = 4
@@ -49,8 +55,15 @@ class Owner:
 
         return asyncio.run(make())
 
-    def make(self, name: str, command: str = "sleep 1000", cpu: str = "100m", **annotations: str) -> Object:
-        """Create a pod; `peloton_` in the name of an annotation stands for `peloton/`."""
+    def make(
+        self,
+        name: str,
+        command: str = "sleep 1000",
+        cpu: str = "100m",
+        label: str = "",
+        **annotations: str,
+    ) -> Object:
+        """Create a pod; `label` is KEY=VALUE; `peloton_` of an annotation stands for `peloton/`."""
         given = {
             key.replace("peloton_", "peloton/").replace("_", "-"): value for key, value in annotations.items()
         }
@@ -64,7 +77,11 @@ class Owner:
             "POST",
             self.pods,
             {
-                "metadata": {"name": name, "annotations": given},
+                "metadata": {
+                    "name": name,
+                    "annotations": given,
+                    "labels": dict([label.split("=")] if label else []),
+                },
                 "spec": {
                     "schedulerName": "peloton",
                     "restartPolicy": "Never",
@@ -73,6 +90,15 @@ class Owner:
                 },
             },
         )
+
+    def is_made(self, path: str, wire: Object) -> bool:
+        """Create an object of a kind that may not be served yet; return whether that was done."""
+        try:
+            self.call("POST", path, wire)
+        except ApiError as error:
+            assert error.status == 404, error
+            return False
+        return True
 
     def pod(self, name: str) -> Object | None:
         try:
@@ -259,6 +285,83 @@ def test_a_gang_starts_whole(owner: Owner) -> None:
     runs = {each["metadata"]["annotations"]["peloton/run"] for each in pods}
     assert len({run.rpartition("-")[0].rpartition("-")[0] for run in runs}) == 1, "it is one job"
     assert len(runs) == 3
+
+
+@pytest.mark.parametrize("label", [POD_GROUP, EARLIER_POD_GROUP])
+def test_a_pod_group_starts_whole_and_grows(owner: Owner, label: str) -> None:
+    """The kind is installed while hostmgr runs."""
+    with suppress(ApiError):
+        owner.call("POST", pod_groups.KINDS, pod_groups.KIND)
+    of_pair = f"{label}=pair"
+    owner.make("x", label=of_pair, peloton_pool="/test")
+    owner.is_told("x", "NotQueued", "there is no PodGroup 'pair' in namespace team-a", 60)
+    groups = pod_groups.path_of(TEAM)
+    wait_for(lambda: owner.is_made(groups, pod_groups.pod_group("pair", 2)), 30, lambda: "no PodGroup")
+    owner.is_told("x", "Waiting", "1 of 2 pods of gang pair are there")
+    assert owner.phase("x") == "Pending"
+    for name in ("y", "z"):
+        owner.make(name, label=of_pair, peloton_pool="/test")
+    pods = [owner.reaches(name, "Running") for name in ("x", "y", "z")]
+    jobs = [each["metadata"]["annotations"]["peloton/run"][:36] for each in pods]
+    assert jobs[0] == jobs[1], "two are a gang"
+    assert jobs[2] != jobs[0], "the third is queued alone"
+    owner.delete("y")
+    owner.make("instead", label=of_pair, peloton_pool="/test")
+    owner.reaches("instead", "Running")
+    owner.call("DELETE", f"{groups}/pair")
+
+
+def test_maintenance_evicts_pods_as_budgets_allow_it(owner: Owner) -> None:
+    """The host is down when the last one is gone; the pods of others there count."""
+    await_all_up(owner.harness)
+    uids = {
+        name: owner.make(name, peloton_pool="/test", label="app=kept", cpu="1")["metadata"]["uid"]
+        for name in ("one", "two", "three")
+    }
+    nodes = {name: owner.reaches(name, "Running")["spec"]["nodeName"] for name in uids}
+    drained = nodes["one"]
+    there = [name for name, node in nodes.items() if node == drained]
+    budgets = f"/apis/policy/v1/namespaces/{TEAM}/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
+    owner.call("POST", budgets, {"metadata": {"name": "kept"}, "spec": spec})
+    try:
+        allow(owner, budgets, 0)
+        start(owner.harness, drained)
+        wait_for(
+            lambda: "disruption budget kept" in status_of(owner.harness), 60, lambda: status_of(owner.harness)
+        )
+        assert all(owner.phase(name) == "Running" for name in there), "the budget keeps them"
+        assert states(owner.harness)[drained] == host_pb2.HOST_STATE_DRAINING
+        allow(owner, budgets, 10)
+        wait_for(lambda: all(owner.pod(name) is None for name in there), 120, lambda: str(owner.running()))
+        for name in there:
+            owner.job_is(uids[name], "KILLED")
+        await_state(owner.harness, drained, DOWN)
+        assert all(owner.phase(name) == "Running" for name in set(uids) - set(there)), "others run on"
+    finally:
+        owner.call("DELETE", f"{budgets}/kept")
+        complete_node(owner.harness, drained)
+
+
+def allow(owner: Owner, budgets: str, disruptions: int) -> None:
+    """Say how many pods may be evicted, as the controller of budgets does, which does not run here."""
+    status = {"disruptionsAllowed": disruptions, "observedGeneration": 1, "expectedPods": 3}
+    status |= {"currentHealthy": 3, "desiredHealthy": 3 - disruptions if disruptions < 3 else 0}
+    owner.call("PATCH", f"{budgets}/kept/status", {"status": status})
+
+
+def status_of(harness: Harness) -> str:
+    """Return what `peloton status` prints."""
+    command = [sys.executable, "-m", "peloton.cli", "status"]
+    environment = {**os.environ, **harness.cluster.urls()}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60).stdout
+
+
+def complete_node(harness: Harness, hostname: str) -> None:
+    request = host_svc_pb2.CompleteMaintenanceRequest(hostname=hostname)
+    wait_for(lambda: states(harness).get(hostname) == DOWN, 60, lambda: str(states(harness)))
+    harness.client.host_svc.CompleteMaintenance(request, timeout=30)
+    await_state(harness, hostname, UP)
 
 
 def test_a_gang_that_does_not_fit_is_not_bound_in_part(owner: Owner) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +20,20 @@ from peloton.model.resources import Resources
 from peloton.model.task import Launch
 from tests.contract.backend.recorder import Recorder
 from tests.contract.backend.systems import NAMESPACE
+from tests.kubernetes import pod_groups
 from tests.kubernetes.real import RealKubernetes
-from tests.kubernetes.rights import EXISTS, FILE, FOLDER, Right, Rights, is_refused, named, noted, rights
+from tests.kubernetes.rights import (
+    EXISTS,
+    FILE,
+    FOLDER,
+    SECONDS,
+    Right,
+    Rights,
+    is_refused,
+    named,
+    noted,
+    rights,
+)
 
 FOREIGN = FOLDER / "foreign-pods.yaml"
 TEAM = "team-a"
@@ -83,6 +96,23 @@ async def begin(admin: ApiClient) -> None:
     except ApiError as error:
         assert error.status == EXISTS, error
     await admin.call("DELETE", PODS, {"gracePeriodSeconds": 0})
+    try:
+        await admin.call("POST", pod_groups.KINDS, pod_groups.KIND)
+    except ApiError as error:
+        assert error.status == EXISTS, error
+    async with asyncio.timeout(SECONDS):
+        while not await served(admin):  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.1)
+
+
+async def served(admin: ApiClient) -> bool:
+    """Return whether the API server has the kind PodGroup already."""
+    try:
+        await admin.call("GET", pod_groups.path_of(TEAM), limit=1)
+    except ApiError as error:
+        assert error.status == 404, error
+        return False
+    return True
 
 
 async def make(admin: ApiClient, name: str) -> str:

@@ -39,6 +39,8 @@ class KubernetesTestbed(Testbed):
     """etcd, an API server, three process kubelets, and daemons that reach the API server through a proxy."""
 
     __test__ = False  # no test class of pytest
+    foreign_pods = False
+    """Whether pods of others are taken."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, Setup(), seed)
@@ -60,6 +62,7 @@ class KubernetesTestbed(Testbed):
             "kubeconfig": str(self.folder / "proxied"),
             "lost_after": LOST_AFTER,
             "keep_finished": KEEP_FINISHED,
+            "foreign_pods": {"enabled": self.foreign_pods},
         }
         reconcile = {"repeat_after": 5.0, "interval": 15.0, "launch_grace": 5.0}
         return ClusterSettings(
@@ -127,7 +130,8 @@ class KubernetesTestbed(Testbed):
 
         async def ask() -> dict[str, Any]:
             async with ApiClient(from_kubeconfig(self.kubeconfig), timeout=10.0) as client:
-                return await client.call(method, path, body, content_type=MERGE)
+                kind = MERGE if method == "PATCH" else "application/json"
+                return await client.call(method, path, body, content_type=kind)
 
         return self._run(ask())
 

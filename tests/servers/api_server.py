@@ -55,6 +55,8 @@ class ApiServer:
         self.faulty = "pods"
         self.forbidden: set[str] = set()
         """Kinds to which the caller has no right, by their plurals; subresources as `pods/eviction`."""
+        self.unknown = {"podgroups"}
+        """Kinds that are not installed."""
         self.budgets: dict[str, str] = {}
         """What a PodDisruptionBudget says against evictions, by the name of the pod, or by "*"."""
         self.judge: Callable[[Object], str] = lambda pod: ""
@@ -138,6 +140,8 @@ class ApiServer:
         kind = "/".join([plural, *_subresource(request.url.path)])
         if kind in self.forbidden:
             raise Refusal(403, "Forbidden", f"{kind} is forbidden: no right to {method}")
+        if plural in self.unknown:
+            raise Refusal(404, "NotFound", "the server could not find the requested resource")
         for fault in self.fail_next:
             if fault[0] == method and plural == self.faulty:
                 self.fail_next.remove(fault)

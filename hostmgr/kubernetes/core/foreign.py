@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hostmgr.kubernetes.core.nodes import TAINT, Taint, Toleration
-from hostmgr.kubernetes.core.pods import gang_of, is_foreign, requests_of
+from hostmgr.kubernetes.core.pods import GANG_SIZE, gang_of, group_of, is_foreign, requests_of
 from hostmgr.kubernetes.core.quantities import CPU, DISK, GPU, MEMORY
 from peloton.model.cluster import LABEL
 from peloton.model.constraint import AndConstraint, Condition, Constraint, Kind, Label, LabelConstraint
 from peloton.model.foreign_pod import ForeignPod
 
-POOL, GANG_SIZE, PREEMPTIBLE = "peloton/pool", "peloton/gang-size", "peloton/preemptible"
-"""Annotations of pods; beside them `peloton/gang`."""
+POOL, PREEMPTIBLE = "peloton/pool", "peloton/preemptible"
+"""Annotations of pods; beside them those of gangs."""
 MOST_MEMBERS = 10_000
+_RIGHT_SIZE = f"the number of its pods, from 1 to {MOST_MEMBERS}"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _COUNTED = frozenset({CPU, MEMORY, DISK, GPU})
 _OVER = ("Succeeded", "Failed")
@@ -47,6 +48,8 @@ def foreign_of(
 ) -> ForeignPod | None:
     """Return a pod of the API that Peloton is to bind; None for another one. `own`: the own namespace.
 
+    Of a pod that names a PodGroup, `pod_groups.grouped` says the size of its gang.
+
     `taints` are those of nodes that are offered to tasks: they keep away pods that do not tolerate them.
     """
     metadata, spec = wire["metadata"], wire.get("spec") or {}
@@ -71,7 +74,15 @@ def foreign_of(
         _constraint(spec, rules.cluster, taints),
         not held and phase not in _OVER,
         next(_refusals(wire, pool), ""),
+        bound=_on_node(wire),
     )
+
+
+def _on_node(wire: Mapping[str, Any]) -> bool:
+    """Return whether a pod takes room of a node, and goes on to do so."""
+    deleting = wire["metadata"].get("deletionTimestamp")
+    over = (wire.get("status") or {}).get("phase") in _OVER
+    return bool((wire.get("spec") or {}).get("nodeName")) and not deleting and not over
 
 
 def _refusals(wire: Mapping[str, Any], pool: str) -> Iterator[str]:
@@ -80,6 +91,8 @@ def _refusals(wire: Mapping[str, Any], pool: str) -> Iterator[str]:
     if not pool:
         where = f"the setting kubernetes.foreign_pods.namespaces of hostmgr for {metadata['namespace']}"
         yield f"no pool is named: give the annotation {POOL}, such as /team/batch, or {where}"
+    if gang_of(wire) and not group_of(wire) and GANG_SIZE not in (metadata.get("annotations") or {}):
+        yield size_missing(gang_of(wire))
     yield from _wrong_annotations(metadata.get("annotations") or {}, gang_of(wire))
     yield from _not_counted(spec)
     yield from _not_kept(spec)
@@ -87,13 +100,15 @@ def _refusals(wire: Mapping[str, Any], pool: str) -> Iterator[str]:
         yield "it requests nothing: give spec.containers[0].resources.requests, at least cpu or memory"
 
 
+def size_missing(gang: str) -> str:
+    """Return why a pod of a gang cannot be queued whose size nobody says."""
+    return f"it is of the gang {gang!r}, and the annotation {GANG_SIZE} is missing: give {_RIGHT_SIZE}"
+
+
 def _wrong_annotations(annotations: Mapping[str, str], gang: str) -> Iterator[str]:
     size, preemptible = annotations.get(GANG_SIZE), annotations.get(PREEMPTIBLE, "true")
-    right = f"the number of its pods, from 1 to {MOST_MEMBERS}"
-    if gang and size is None:
-        yield f"it is of the gang {gang!r}, and the annotation {GANG_SIZE} is missing: give {right}"
     if size is not None and not (_NUMBER.fullmatch(size) and int(size) <= MOST_MEMBERS):
-        yield f"the annotation {GANG_SIZE} is {size!r}: give {right}"
+        yield f"the annotation {GANG_SIZE} is {size!r}: give {_RIGHT_SIZE}"
     if size is not None and not gang:
         yield f"the annotation {GANG_SIZE} is {size!r} without a gang: name it by peloton/gang"
     if preemptible not in ("true", "false"):

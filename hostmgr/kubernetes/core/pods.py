@@ -15,10 +15,12 @@ from peloton.model.resources import ZERO, Resources
 
 PELOTON = "peloton"
 """The value of the label of pods that are runs (Kubernetes: "Recommended Labels")."""
-RUN, GANG = "peloton/run", "peloton/gang"
-"""Annotations of pods of others: the run by which one was bound to its node, and the gang that it is of."""
+RUN, GANG, GANG_SIZE = "peloton/run", "peloton/gang", "peloton/gang-size"
+"""Annotations of pods of others: the run by which one was bound to its node, its gang, that gang's size."""
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 """The label with the PodGroup of a pod (Kubernetes SIGs: coscheduling)."""
+EARLIER_POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
+"""The label that it had before: it counts where there are PodGroups only."""
 _OVER = frozenset({"Succeeded", "Failed"})
 Key = tuple[str, str]
 """Namespace and name."""
@@ -134,6 +136,15 @@ def gang_of(wire: Mapping[str, Any]) -> str:
     return str(annotations.get(GANG) or labels.get(POD_GROUP) or "")
 
 
+def group_of(wire: Mapping[str, Any]) -> str:
+    """Return the PodGroup that says the size of a pod's gang; empty where an annotation does it, or none."""
+    metadata = wire["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    if annotations.get(GANG) or GANG_SIZE in annotations:
+        return ""
+    return str(labels.get(POD_GROUP) or labels.get(EARLIER_POD_GROUP) or "")
+
+
 def _bound_by(wire: Mapping[str, Any]) -> MesosTaskId:
     """Return the run by which a pod was bound; empty where it was not, or where it cannot be of that run."""
     metadata = wire["metadata"]
@@ -144,7 +155,8 @@ def _bound_by(wire: Mapping[str, Any]) -> MesosTaskId:
         job_id = parse_mesos_task_id(run).job_id
     except InvalidArgument:
         return ""
-    return run if may_be_of(job_id, metadata["uid"], metadata["namespace"], gang_of(wire)) else ""
+    gang = gang_of(wire) or (metadata.get("labels") or {}).get(EARLIER_POD_GROUP, "")
+    return run if may_be_of(job_id, metadata["uid"], metadata["namespace"], gang) else ""
 
 
 def _claims(spec: Mapping[str, Any]) -> Iterator[str]:

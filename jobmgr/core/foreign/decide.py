@@ -15,6 +15,7 @@ from peloton.model.plural import plural
 
 QUEUED, WAITING, NOT_QUEUED = "Queued", "Waiting", "NotQueued"
 """Reasons of Events."""
+Pods = tuple[ForeignPod, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def decide(
     queued = {task.uid for job in jobs for task in job.tasks}
     told = [*_reasons(pods, jobs)]
     create: list[NewJob] = []
-    for group in _groups(pod for uid, pod in pods.items() if pod.waits and uid not in queued):
+    for group, missing in _groups(pods.values(), queued):
         why = _refusal(group, pools)
         job_id = _job_id(group)
         if not why and job_id in ended:
@@ -89,28 +90,58 @@ def decide(
             why = {pod.uid: text for pod in group}
         if why:
             told += (Told(uid, NOT_QUEUED, text, warning=True) for uid, text in why.items())
-        elif group[0].gang and len(group) < group[0].gang_size:
-            told += _incomplete(group)
+        elif missing:
+            told += (Told(pod.uid, WAITING, missing) for pod in group)
         else:
             create.append(NewJob(job_id, pools[group[0].pool], group))
             told += (_queued(pod, job_id, len(group)) for pod in group)
     return PodDecisions(tuple(create), tuple(_stops(pods, jobs)), tuple(told))
 
 
-def _groups(waiting: Iterable[ForeignPod]) -> Iterator[tuple[ForeignPod, ...]]:
-    """Yield the gangs, of which each has at most as many pods as it says, and single pods.
-
-    Pods beyond the size of a gang are the next gang of its name, the oldest ones first.
-    """
+def _groups(pods: Iterable[ForeignPod], queued: Collection[str]) -> Iterator[tuple[Pods, str]]:
+    """Yield gangs and single pods that are not queued yet, each with what it waits for; empty: nothing."""
     gangs: dict[tuple[str, str], list[ForeignPod]] = {}
-    for pod in sorted(waiting, key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid)):
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.namespace, pod.name, pod.uid)):
         if pod.gang and pod.gang_size and not pod.refusal:
             gangs.setdefault((pod.namespace, pod.gang), []).append(pod)
-        else:
-            yield (pod,)
+        elif pod.waits and pod.uid not in queued:
+            yield (pod,), ""
     for members in gangs.values():
-        size = members[0].gang_size
-        yield from (tuple(members[at : at + size]) for at in range(0, len(members), size))
+        waiting = [pod for pod in members if pod.waits and pod.uid not in queued]
+        if not waiting:
+            continue
+        yield from _of_pod_group(members, waiting) if waiting[0].grows else _of_gang(waiting)
+
+
+def _of_gang(waiting: Sequence[ForeignPod]) -> Iterator[tuple[Pods, str]]:
+    """Yield gangs of the size that they say; pods beyond it are the next gang, the oldest ones first."""
+    size = waiting[0].gang_size
+    for at in range(0, len(waiting), size):
+        yield _gang(waiting[at : at + size], size)
+
+
+def _of_pod_group(members: Sequence[ForeignPod], waiting: Sequence[ForeignPod]) -> Iterator[tuple[Pods, str]]:
+    """Yield what is queued of a PodGroup: a gang up to `minMember`, then each pod alone.
+
+    Pods that are on nodes count, so that one that takes the place of another waits for nobody.
+    """
+    first = waiting[0]
+    missing = first.gang_size - sum(pod.bound for pod in members)
+    if missing <= 0:
+        yield from (((pod,), "") for pod in waiting)
+    elif sum(pod.waits for pod in members) > len(waiting):
+        yield tuple(waiting), f"it is queued when {plural(first.gang_size, 'pod')} of gang {first.gang} run"
+    else:
+        yield _gang(waiting[:missing], missing)
+        if rest := tuple(waiting[missing:]):
+            yield rest, f"it is queued when {plural(first.gang_size, 'pod')} of gang {first.gang} run"
+
+
+def _gang(members: Sequence[ForeignPod], size: int) -> tuple[Pods, str]:
+    if len(members) == size:
+        return tuple(members), ""
+    there = f"{len(members)} of {plural(size, 'pod')} of gang {members[0].gang} are there"
+    return tuple(members), f"{there}: it is queued when all are"
 
 
 def _job_id(group: Sequence[ForeignPod]) -> JobId:
@@ -138,12 +169,6 @@ def _known(pools: Mapping[str, PoolId]) -> str:
     names = sorted(pools)
     more = f", and {plural(len(names) - 5, 'other')}" if len(names) > 5 else ""
     return f"those that do are {', '.join(names[:5])}{more}" if names else "no pool does yet"
-
-
-def _incomplete(group: Sequence[ForeignPod]) -> Iterator[Told]:
-    first = group[0]
-    text = f"{len(group)} of {plural(first.gang_size, 'pod')} of gang {first.gang} are there"
-    return (Told(pod.uid, WAITING, f"{text}: it is queued when all are") for pod in group)
 
 
 def _queued(pod: ForeignPod, job_id: JobId, members: int) -> Told:

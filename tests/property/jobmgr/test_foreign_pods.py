@@ -11,18 +11,20 @@ from hypothesis import strategies as st
 from jobmgr.core.foreign.decide import NewJob, PodDecisions, PodJob, PodTask, decide
 from peloton.model.foreign_pod import ForeignPod, may_be_of
 from peloton.model.resources import Resources
+from peloton.model.shard import shard_of
 
 POOLS = {"/a": "pool-a", "/b": "pool-b"}
-GANGS = (("", 0), ("g", 3), ("h", 2))
+GANGS = (("", 0), ("g", 3), ("h", 2), ("group", 2))
 ONE = Resources.of(cpu=1)
 MOVES = ("make", "make", "make", "delete", "place", "end", "stop", "decide", "new leader")
 Step = tuple[str, int]
 
 
 class World:
-    """A cluster's pods, the jobs that stand for them, and a follower that may be replaced."""
+    """A cluster's pods, the jobs that stand for them, and followers that may be replaced."""
 
-    def __init__(self) -> None:
+    def __init__(self, managers: int) -> None:
+        self.managers = managers
         self.pods: dict[str, ForeignPod] = {}
         self.jobs: dict[str, PodJob] = {}
         self.over: set[str] = set()
@@ -42,7 +44,9 @@ class World:
         gang, size = GANGS[pick % len(GANGS)]
         pool = ("/a", "/b", "/a", "/nowhere")[pick // 3 % 4] if not gang else "/a"
         created = f"2026-01-01T00:00:{self.number // 4:02d}Z"
-        self.pods[uid] = ForeignPod("team", f"p{pick}", uid, created, pool, gang, size, resources=ONE)
+        self.pods[uid] = ForeignPod(
+            "team", f"p{pick}", uid, created, pool, gang, size, resources=ONE, grows=gang == "group"
+        )
 
     def _delete(self, pick: int) -> None:
         if self.pods:
@@ -62,7 +66,7 @@ class World:
             if before.waits and not task.waits and pod is not None and pod.waits:
                 assert task.uid not in self.of, "no pod is bound twice"
                 self.of[task.uid] = job.job_id
-                self.pods[task.uid] = replace(pod, waits=False)
+                self.pods[task.uid] = replace(pod, waits=False, bound=True)
 
     def _end(self, pick: int) -> None:
         running = [each.job_id for each in self.jobs.values() if not any(task.waits for task in each.tasks)]
@@ -75,20 +79,36 @@ class World:
             self._finish(sorted(self.jobs)[pick % len(self.jobs)])
 
     def _finish(self, job_id: str) -> None:
-        del self.jobs[job_id]
+        for task in self.jobs.pop(job_id).tasks:
+            if task.uid in self.pods:
+                self.pods[task.uid] = replace(self.pods[task.uid], bound=False)
         self.over.add(job_id)
 
     def _new_leader(self, pick: int) -> None:
         self.ended.clear()
 
     def decided(self) -> PodDecisions:
-        found = decide(self.pods, list(self.jobs.values()), POOLS, self.ended)
-        items = list(self.pods.items())
+        """Return what the job managers decide, each about its own pods and jobs."""
+        found = [self._decided_by(number) for number in range(self.managers)]
+        return PodDecisions(
+            *(
+                tuple(each for one in found for each in getattr(one, kind))
+                for kind in ("create", "stop", "tell")
+            )
+        )
+
+    def _decided_by(self, number: int) -> PodDecisions:
+        def own(job_id: str) -> bool:
+            return shard_of(job_id, self.managers) == number
+
+        items = [(uid, pod) for uid, pod in self.pods.items() if own(pod.home)]
+        jobs = [job for job in self.jobs.values() if own(job.job_id)]
+        found = decide(dict(items), jobs, POOLS, self.ended)
         random.Random(self.number).shuffle(items)
-        jobs = list(reversed(self.jobs.values()))
-        other = decide(dict(items), jobs, POOLS, self.ended)
+        other = decide(dict(items), jobs[::-1], POOLS, self.ended)
         assert set(other.create) == set(found.create), "the order of what is seen changes nothing"
         assert set(other.stop) == set(found.stop)
+        assert all(own(new.job_id) for new in found.create), "who decides about pods owns their job"
         return found
 
     def _decide(self, pick: int) -> None:
@@ -111,7 +131,9 @@ class World:
             self.ended.add(new.job_id)
             return
         first = new.pods[0]
-        assert len(new.pods) == (first.gang_size or 1), "a gang is whole"
+        on_nodes = sum(pod.bound and pod.gang == first.gang for pod in self.pods.values())
+        size = max(1, first.gang_size - (on_nodes if first.grows else 0))
+        assert len(new.pods) == size, "a gang is whole"
         assert {each.gang for each in new.pods} == {first.gang}
         for each in new.pods:
             assert each.waits
@@ -138,9 +160,11 @@ class World:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, 30)), max_size=60))
-def test_each_pod_has_one_job_and_a_gang_is_whole(steps: list[Step]) -> None:
-    world = World()
+@given(
+    st.lists(st.tuples(st.sampled_from(MOVES), st.integers(0, 30)), max_size=60), st.sampled_from((1, 2, 4))
+)
+def test_each_pod_has_one_job_and_a_gang_is_whole(steps: list[Step], managers: int) -> None:
+    world = World(managers)
     for move, pick in steps:
         world.step(move, pick)
         world.check()

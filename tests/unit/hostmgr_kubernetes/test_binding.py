@@ -12,6 +12,7 @@ from hostmgr.backend.interface import Backend
 from hostmgr.kubernetes.backend import KubernetesBackend
 from hostmgr.kubernetes.core.cluster import ClusterRules
 from hostmgr.kubernetes.core.foreign import ForeignRules
+from hostmgr.kubernetes.core.pods import EARLIER_POD_GROUP, POD_GROUP
 from hostmgr.kubernetes.manifest import PodRules
 from peloton.api.v0.task import task_pb2
 from peloton.clock import SystemClock
@@ -198,6 +199,50 @@ async def test_who_follows_pods_sees_them_and_tells_their_owners(cluster: Cluste
     cluster.api.remove(POD)
     found = await source.changes(found.stream, found.last, 5.0)
     assert (found.pods, found.gone) == ((), (cluster.uid,))
+
+
+GROUP: Key = ("podgroups", "team", "g")
+
+
+def _gang(leader: Recorder, cluster: Cluster) -> tuple[str, int, str]:
+    source = leader.backend.foreign
+    assert source is not None
+    pod = source.get(cluster.uid)  # type: ignore[attr-defined]
+    return ("", 0, "none") if pod is None else (pod.gang, pod.gang_size, pod.refusal)
+
+
+@pytest.mark.parametrize("label", [POD_GROUP, EARLIER_POD_GROUP])
+async def test_pod_groups_are_followed(cluster: Cluster, label: str) -> None:
+    """Also those that come, change and go later than their pods."""
+    cluster.api.unknown.clear()
+    cluster.api.put(GROUP, {"spec": {"minMember": 2}})
+    cluster.api.change(POD, {"metadata": {"labels": {label: "g"}}})
+    async with leading(cluster) as leader:
+        assert _gang(leader, cluster) == ("g", 2, ""), "it is known before anything is told"
+        cluster.api.change(GROUP, {"spec": {"minMember": 3}})
+        await leader.until(lambda: _gang(leader, cluster) == ("g", 3, ""), "the change is seen")
+        cluster.api.cut()
+        cluster.api.remove(GROUP)
+        await leader.until(lambda: "there is no PodGroup 'g'" in _gang(leader, cluster)[2], "it is gone")
+        cluster.api.put(GROUP, {"spec": {"minMember": 1}})
+        await leader.until(lambda: _gang(leader, cluster) == ("g", 1, ""), "it is back")
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+async def test_pod_groups_are_read_once_there_is_the_kind_and_the_right(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, forbidden: bool
+) -> None:
+    monkeypatch.setattr("hostmgr.kubernetes.pod_groups.AGAIN_SECONDS", 0.05)
+    if forbidden:
+        cluster.api.unknown.clear()
+        cluster.api.forbidden.add("podgroups")
+    cluster.api.change(POD, {"metadata": {"labels": {EARLIER_POD_GROUP: "g"}}})
+    async with leading(cluster) as leader:
+        assert _gang(leader, cluster) == ("", 0, "")
+        cluster.api.put(GROUP, {"spec": {"minMember": 2}})
+        cluster.api.unknown.clear()
+        cluster.api.forbidden.clear()
+        await leader.until(lambda: _gang(leader, cluster) == ("g", 2, ""), "the kind is there")
 
 
 def _events(cluster: Cluster) -> list[tuple[str, str]]:

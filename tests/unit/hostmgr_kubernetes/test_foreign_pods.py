@@ -12,7 +12,8 @@ from hostmgr.kubernetes.core.foreign import ForeignRules, foreign_of
 from hostmgr.kubernetes.core.foreign_book import ForeignBook
 from hostmgr.kubernetes.core.instructions import Bind, Delete, Evict
 from hostmgr.kubernetes.core.nodes import Taint
-from hostmgr.kubernetes.core.pods import Pod, pod_of
+from hostmgr.kubernetes.core.pod_groups import PodGroups, grouped
+from hostmgr.kubernetes.core.pods import EARLIER_POD_GROUP, POD_GROUP, Key, Pod, group_of, pod_of
 from hostmgr.kubernetes.core.states import RunState
 from hostmgr.kubernetes.owner_events import LONGEST_CHARACTERS, event_of
 from peloton.model.foreign_pod import ForeignPod, PodRef, Told, gang_job_id
@@ -113,6 +114,70 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 )
 def test_what_cannot_be_kept_is_refused_with_what_would_be_right(changes: Object, text: str) -> None:
     assert text in read(**changes).refusal
+
+
+NAMED, EARLIER = {POD_GROUP: "g"}, {EARLIER_POD_GROUP: "g"}
+
+
+def in_groups(groups: PodGroups, **changes: Any) -> ForeignPod:
+    return grouped(read(**changes), group_of(wire(**changes)), groups)
+
+
+@pytest.mark.parametrize("labels", [NAMED, EARLIER])
+def test_a_pod_group_says_the_size_of_a_gang(labels: dict[str, str]) -> None:
+    found = in_groups(PodGroups(True, {("team", "g"): 3}), labels=labels)
+    assert (found.gang, found.gang_size, found.grows, found.refusal) == ("g", 3, True, "")
+
+
+@pytest.mark.parametrize(
+    ("least", "text"),
+    [
+        ({}, "there is no PodGroup 'g' in namespace team, which its label names: make it"),
+        ({("other", "g"): 3}, "there is no PodGroup 'g' in namespace team"),
+        ({("team", "g"): 0}, "spec.minMember of PodGroup g is 0: give a number from 1 to 10000"),
+        ({("team", "g"): 10_001}, "spec.minMember of PodGroup g is 10001"),
+    ],
+)
+def test_a_pod_group_that_says_no_size_is_told(least: dict[Key, int], text: str) -> None:
+    assert text in in_groups(PodGroups(True, least), labels=NAMED).refusal
+
+
+def test_what_is_wrong_with_the_pod_itself_is_told_first() -> None:
+    found = in_groups(PodGroups(True), labels=NAMED, spec=requests())
+    assert "it requests nothing" in found.refusal
+
+
+def test_without_the_kind_a_gang_needs_its_size_and_the_earlier_label_means_nothing() -> None:
+    assert "gang-size is missing: give the number" in in_groups(PodGroups(), labels=NAMED).refusal
+    alone = in_groups(PodGroups(), labels=EARLIER)
+    assert (alone.gang, alone.refusal, alone.grows) == ("", "", False)
+
+
+@pytest.mark.parametrize("labels", [NAMED, EARLIER])
+def test_annotations_of_a_gang_are_before_its_pod_group(labels: dict[str, str]) -> None:
+    given = {"peloton/gang": "own", "peloton/gang-size": "2"}
+    assert group_of(wire(annotations=given, labels=labels)) == ""
+    assert read(annotations=given, labels=labels).gang_size == 2
+    size = {"peloton/gang-size": "2"}
+    assert (read(annotations=size, labels=NAMED).gang, group_of(wire(annotations=size, labels=NAMED))) == (
+        "g",
+        "",
+    )
+
+
+def test_a_pod_is_on_its_node_until_it_ends_or_is_deleted() -> None:
+    assert not read().bound
+    on_node = {"nodeName": "n1"}
+    assert read(spec=on_node).bound
+    assert not read(spec=on_node, status={"phase": "Failed"}).bound
+    assert not read(spec=on_node, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}).bound
+
+
+@pytest.mark.parametrize("labels", [NAMED, EARLIER])
+def test_a_pod_of_a_pod_group_is_found_by_its_run(labels: dict[str, str]) -> None:
+    run = f"{gang_job_id('team', 'g', [UID])}-0-1"
+    assert bound(run, labels=labels).run == run
+    assert not bound(f"{gang_job_id('team', 'h', [UID])}-0-1", labels=labels).ours
 
 
 def test_node_selector_taints_and_cluster_say_which_hosts_will_do() -> None:

@@ -19,6 +19,7 @@ from peloton.model.ids import Run, is_uuid
 from peloton.model.job import JobSpec
 from peloton.model.pool import PoolConfig
 from peloton.model.resources import Resources
+from peloton.model.shard import shard_of
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskSpec
 from peloton.private.hostmgr.foreign import foreign_pb2
@@ -125,6 +126,55 @@ def test_pods_beyond_the_size_of_a_gang_are_the_next_gang() -> None:
     pods = [member(number, created=f"2026-01-01T00:00:0{9 - number}Z") for number in range(5)]
     (new,) = decided(*pods).create
     assert [each.name for each in new.pods] == ["p4", "p3", "p2"]
+
+
+def in_group(number: int, least: int = 2, **changes: Any) -> ForeignPod:
+    return member(number, least, grows=True, **changes)
+
+
+def test_a_pod_group_is_queued_when_its_least_number_is_there() -> None:
+    found = decided(in_group(0))
+    assert found.create == ()
+    assert told(found) == [("Waiting", "1 of 2 pods of gang g are there: it is queued when all are")]
+    (new,) = decided(in_group(0), in_group(1)).create
+    assert [each.name for each in new.pods] == ["p0", "p1"]
+
+
+def test_pods_beyond_the_least_number_wait_until_the_gang_runs() -> None:
+    pods = [in_group(number) for number in range(4)]
+    found = decided(*pods)
+    (new,) = found.create
+    assert [each.name for each in new.pods] == ["p0", "p1"]
+    rest = [each.message for each in found.tell if each.uid in (uid(2), uid(3))]
+    assert rest == ["it is queued when 2 pods of gang g run"] * 2
+    queued = decided(*pods, jobs=(job_of(new),))
+    assert queued.create == ()
+    assert [each.message for each in queued.tell if each.uid == uid(2)] == rest[:1]
+    run = [replace(each, waits=False, bound=True) for each in pods[:2]]
+    alone = decided(*run, *pods[2:], jobs=(job_of(new, waits=False),)).create
+    assert [[each.name for each in new.pods] for new in alone] == [["p2"], ["p3"]]
+
+
+def test_a_pod_that_takes_the_place_of_another_waits_for_nobody() -> None:
+    run = in_group(0, waits=False, bound=True)
+    gone = in_group(1, waits=False)
+    (new,) = decided(run, gone, in_group(2)).create
+    assert [each.name for each in new.pods] == ["p2"]
+    found = decided(gone, in_group(2))
+    assert found.create == (), "nothing of the group runs any more"
+
+
+@pytest.mark.parametrize("members", [range(1), range(3), range(7)])
+def test_all_jobs_of_a_gang_are_in_one_shard(members: range) -> None:
+    """One job manager of several sees the whole gang, and creates its jobs."""
+    for name in ("g", "h", "another"):
+        home = pod(0, gang=name, gang_size=3).home
+        assert pod(1, gang=name, gang_size=3, refusal="no pool").home == home
+        job_id = gang_job_id("team", name, map(uid, members))
+        assert shard_of(job_id) == shard_of(home)
+        assert may_be_of(job_id, uid(9), "team", name)
+        assert is_uuid(job_id)
+    assert pod(3).home == uid(3)
 
 
 def test_gangs_of_two_namespaces_are_two() -> None:
