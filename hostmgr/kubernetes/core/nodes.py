@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hostmgr.kubernetes.core.quantities import offered
+from hostmgr.kubernetes.core.quantities import offered, quantity
 from peloton.model.constraint import Label
 from peloton.model.resources import Resources
 
@@ -98,7 +99,7 @@ def node_of(wire: Mapping[str, Any]) -> Node:
         metadata["name"],
         metadata.get("uid", ""),
         offered(allocatable),
-        int(allocatable.get("pods", 0)),
+        math.floor(quantity(str(allocatable.get("pods", 0)))),
         (*labels, *((TAINT + each.key, each.value) for each in taints)),
         taints,
         conditions.get("Ready") == "True",

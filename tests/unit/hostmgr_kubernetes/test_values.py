@@ -110,6 +110,11 @@ def test_a_node_whose_kubelet_is_away_is_not_ready(status: str | None) -> None:
     assert not node_of(wire).ready
 
 
+def test_many_pods_of_a_node_as_the_api_server_writes_them() -> None:
+    """It shortens amounts: 2000 becomes 2k."""
+    assert node_of({"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "2k"}}}).pods == 2000
+
+
 def test_a_node_that_has_just_been_made() -> None:
     assert node_of({"metadata": {"name": "n"}}).total == ZERO
 
