@@ -18,6 +18,9 @@ from peloton.model.workflow import Workflow, WorkflowState, WorkflowType
 
 SILENT_NANOSECONDS = 30 * 60 * 1_000_000_000
 """A workflow without progress for so long is reported."""
+ROOM_NANOSECONDS = 60 * 1_000_000_000
+"""Once all in flight has waited for so long to be placed, instances are removed beside it: they may have
+the room for which it waits."""
 _ORDER: Mapping[Availability, int] = {
     Availability.UNAVAILABLE: 0,
     Availability.DELETED: 0,
@@ -111,6 +114,8 @@ class Plan:
     """Whether `limit` cut the plan: there is more to be done at once."""
     reason: str = ""
     """What the workflow waits for; empty where it has something to do."""
+    due: int = 0
+    """In how many nanoseconds instances are removed beside what waits for room; 0: none are."""
 
     @property
     def idle(self) -> bool:
@@ -182,6 +187,11 @@ def _round(workflow: Workflow, instances: Instances, counts: Plan, now: int, lim
     updates = _first(turned & instances.by_stage[Stage.UPDATE], limit) + updates
     removes = _first(turned & instances.by_stage[Stage.REMOVE], limit) + removes
     changed = len(adopts) + len(adds) + len(updates) + len(removes)
+    due = 0
+    if not changed:
+        due = _until_room(workflow, instances, now)
+        removes = _beside(workflow, instances, limit) if due < 0 else ()
+        changed = len(removes)
     return _with(
         counts,
         adds=adds,
@@ -190,7 +200,27 @@ def _round(workflow: Workflow, instances: Instances, counts: Plan, now: int, lim
         removes=removes,
         more=changed >= limit,
         reason="" if changed else _waiting(workflow, instances, now),
+        due=max(due, 0),
     )
+
+
+def _until_room(workflow: Workflow, instances: Instances, now: int) -> int:
+    """Return in how many nanoseconds instances are removed beside the batch, negative: now; 0: none are.
+
+    They may have the room for which the whole batch waits, which would be for ever.
+    """
+    in_flight = [instances.task(i) for i in instances.by_stage[Stage.CURRENT]]
+    if not in_flight or not instances.by_stage[Stage.REMOVE] - instances.underway:
+        return 0
+    if any(task.state is not TaskState.PENDING or task.desired_run > task.run for task in in_flight):
+        return 0
+    since = max(workflow.updated_at, workflow.created_at, *(task.updated_at for task in in_flight))
+    return since + ROOM_NANOSECONDS - now or -1
+
+
+def _beside(workflow: Workflow, instances: Instances, limit: int) -> tuple[int, ...]:
+    most = min(batch_size(workflow, instances.size), limit)
+    return _first(instances.by_stage[Stage.REMOVE] - instances.underway, most)
 
 
 def _turned(workflow: Workflow, instances: Instances, limit: int) -> tuple[set[int], int]:
@@ -281,6 +311,7 @@ def _with(
     too_many_failed: bool = False,
     more: bool = False,
     reason: str = "",
+    due: int = 0,
 ) -> Plan:
     return Plan(
         adds,
@@ -295,4 +326,5 @@ def _with(
         too_many_failed,
         more,
         reason,
+        due,
     )

@@ -155,6 +155,14 @@ class _Round:
             self._rollouts.reasons[self._change.job_id] = next_.reason
             if next_.more or not next_.idle:
                 self._rollouts.wake(self._change.job_id)
+            elif next_.due:
+                self._look_again(next_.due / NANOSECONDS)
+
+    def _look_again(self, seconds: float) -> None:
+        actions, key = self._active.actions, (self._change.job_id, WHOLE_WORKFLOW)
+        when, known = actions.now.monotonic + seconds, actions.deadlines.get(key)
+        if known is None or when < known:
+            actions.deadlines.set(key, when)
 
     def _current_instances(self) -> Instances:
         """Return the instances by stage as they are in this cycle, made anew where the aim is another one."""

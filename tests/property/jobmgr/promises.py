@@ -26,6 +26,8 @@ class Promises:
         """Instances that the workflow took up in its present direction, and that are not done."""
         self.found: set[int] = set()
         """Those that were in flight when it turned back, and are not done."""
+        self.beside: set[int] = set()
+        """Those that are removed while all others in flight wait to be placed."""
         self.down: set[int] = set()
         """Instances that served when a workflow took them up, and have not served since."""
         self.touched: set[int] = set()
@@ -86,21 +88,27 @@ class Promises:
 
         A rollback may find more in flight than its batch, and more that users or failures took down. It turns
         no more than a batch of them round at once, and takes up others only where there is room beside them.
+        While all in flight waits to be placed, as many again may be removed.
         """
         self._turn(workflow)
-        down, others = set(self.down), self._take_up(workflow, fresh)
-        self.in_flight, self.found, self.down = (
+        down, before = set(self.down), set(self.in_flight)
+        others = self._take_up(workflow, fresh)
+        if before and all(self._rows[i].state is S.PENDING for i in before):
+            self.beside |= {i for i in self.in_flight - before if rows[i].goal is S.DELETED}
+        self.in_flight, self.found, self.beside, self.down = (
             {i for i in some if not _is_over(workflow, rows[i])}
-            for some in (self.in_flight, self.found, self.down)
+            for some in (self.in_flight, self.found, self.beside, self.down)
         )
         if workflow.state.terminal:
-            self.in_flight, self.found = set(), set()
+            self.in_flight, self.found, self.beside = set(), set(), set()
             return
         count = specs[workflow.target_version].instance_count
         most = batch_size(workflow, count)
-        assert len(self.in_flight) <= most, f"{self.in_flight} in flight of {workflow}: {rows}"
-        together = self.in_flight | self.found
-        assert len(together) <= most or not others & self.in_flight, f"{together} in flight of {workflow}"
+        in_flight = self.in_flight - self.beside
+        assert len(in_flight) <= most, f"{self.in_flight} in flight of {workflow}: {rows}"
+        assert len(self.beside) <= most, f"{self.beside} are removed by {workflow}: {rows}"
+        together = in_flight | self.found
+        assert len(together) <= most or not others & in_flight, f"{together} in flight of {workflow}"
         if workflow.type is T.UPDATE:
             # One that an overtaken update took down, and that this one removes, is missed by nobody.
             missed = {i for i in self.down if i < count}
@@ -110,10 +118,10 @@ class Promises:
         """Note that another workflow is followed, or that it goes back from now on."""
         if workflow.id != self._workflow:
             self._workflow, self._back = workflow.id, False
-            self.in_flight, self.found = set(), set()
+            self.in_flight, self.found, self.beside = set(), set(), set()
         if workflow.rolling_back and not self._back:
             self._back = True
-            self.in_flight, self.found = set(), self.in_flight
+            self.in_flight, self.found, self.beside = set(), self.in_flight, set()
 
     def _take_up(self, workflow: Workflow, fresh: list[WorkflowEvent]) -> set[int]:
         """Note the instances that are taken up. Returns those that were not down already."""

@@ -104,6 +104,58 @@ def test_unavailable_instances_are_updated_first() -> None:
     assert [task.desired_config_version for task in it.rows.values()] == [1, 1, 2, 1]
 
 
+def _goals(it: Service) -> list[TaskState]:
+    return [task.goal for _, task in sorted(it.rows.items())]
+
+
+def _without_room(it: Service) -> None:
+    """Everything goes on, but resmgr finds no place."""
+    for _ in range(5):
+        it.cycle()
+        it.act()
+        it.run()
+
+
+def test_instances_are_removed_beside_what_waits_for_their_room() -> None:
+    it = running(5)
+    it.update(service(3, command="new"), batch_size=1)
+    _without_room(it)
+    assert (it.rows[0].state, it.rows[0].run) == (S.PENDING, 2)
+    it.wait(59)
+    assert _goals(it)[4] is S.RUNNING, "it may find room yet"
+    it.wait(2)
+    assert _goals(it) == [*[S.RUNNING] * 3, S.DELETED, S.RUNNING]
+    _without_room(it)
+    assert [it.rows[i].state for i in (3, 4)] == [S.DELETED, S.RUNNING], "no more than a batch of them"
+    it.wait(61)
+    _without_room(it)
+    assert sorted(it.tasks) == [0, 1, 2]
+    it.settle()
+    assert (state(it), it.versions(), it.states()) == (W.SUCCEEDED, [2] * 3, ["RUNNING"] * 3)
+
+
+def test_instances_are_not_removed_beside_what_does_not_wait_for_room() -> None:
+    it = running(3, checked=True)
+    it.update(service(2, command="new", checked=True), batch_size=1)
+    it.settle()
+    assert it.rows[0].state is S.RUNNING and it.rows[0].health is HealthState.UNKNOWN
+    it.wait(600)
+    assert _goals(it)[2] is S.RUNNING
+    it.steer(A.PAUSE)
+    it.end(0)
+    _without_room(it)
+    it.wait(600)
+    _without_room(it)
+    assert (it.rows[0].state, _goals(it)[2]) == (S.PENDING, S.RUNNING), "a paused update does not either"
+    it.steer(A.RESUME)
+    it.cycle()
+    assert _goals(it)[2] is S.RUNNING
+    it.fall()
+    it.wait(61)
+    it.cycle()
+    assert _goals(it)[2] is S.DELETED, "also with the next leader"
+
+
 def test_stopped_instances_stay_stopped_unless_asked_for() -> None:
     it = running()
     it.ask(ev.StopRequested(JOB, [1]))
