@@ -71,14 +71,22 @@ class ResmgrClient:
         self._client = client
         self._type = type_
         self._traced = TracedRuns({"peloton.task_type": type_.name})
+        self._call = self._received = 0
+        """Numbers of the last call for gangs, and of the last one that has brought some."""
 
     async def take(self, limit: int, wait: float) -> Sequence[Gang]:
-        """Lease up to `limit` gangs; wait up to `wait` seconds for the first."""
+        """Lease up to `limit` gangs; wait up to `wait` seconds for the first.
+
+        What a call got whose answer has not arrived returns with the next one.
+        """
+        self._call += 1
         request = resmgrsvc_pb2.DequeueGangsRequest(
             limit=limit,
             timeout=round(wait * 1000),
             type=resmgr_pb2.TaskType.ValueType(self._type),
             ignore_host_pools=not self._pooled,
+            call=self._call,
+            received=self._received,
         )
         answer: resmgrsvc_pb2.DequeueGangsResponse = await self._client.call(
             DEQUEUE_GANGS, request, timeout=CALL_SECONDS, retry=False, waits=wait
@@ -86,6 +94,8 @@ class ResmgrClient:
         if answer.error.HasField("failure"):
             raise RemoteFailure(f"resmgr DequeueGangs: {answer.error.failure.message}")
         gangs = gangs_from(answer.gangs)
+        if gangs:
+            self._received = request.call
         if TRACES.on:
             self._traced.taken(gangs)
         return gangs

@@ -144,9 +144,15 @@ class Scheduler:
 
     # Placing and launching.
 
-    def dequeue(self, kind: TaskType, limit: int, holder: Holder | None, now: float) -> list[Gang]:
+    def note_call(self, kind: TaskType, holder: Holder | None, call: int, received: int, now: float) -> int:
+        """Take back what an engine's last call got, unless it has arrived; return how many gangs."""
+        return self._engines.note_call(kind, holder, call, received, now)
+
+    def dequeue(
+        self, kind: TaskType, limit: int, holder: Holder | None, now: float, call: int = 0
+    ) -> list[Gang]:
         """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time."""
-        return self._engines.dequeue(kind, limit, holder, now)
+        return self._engines.dequeue(kind, limit, holder, now, call)
 
     def take_back_gangs(self, gangs: Sequence[Gang], holder: Holder | None, now: float) -> int:
         """Take back gangs whose answer did not reach the engine; return how many."""

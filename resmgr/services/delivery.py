@@ -14,7 +14,8 @@ async def delivered(context: object, undo: Callable[[], None]) -> None:
 
     The initial metadata is sent first: gRPC refuses it for a call that was cancelled before, and reports the
     cancellation and the metadata in the order in which they happened. So a call that ended before this
-    returns is known to have ended. A later loss is not visible here: the lease brings the work back.
+    returns is known to have ended. A later loss is not visible here: the caller's next call tells of it, or
+    the lease brings the work back.
     """
     call: Any = context
     call.add_done_callback(lambda ended: None if ended.done() else undo())

@@ -119,10 +119,12 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
             )
         kind = TaskType(request.type)
         scheduler.ignore_host_pools(kind, request.ignore_host_pools)
-        holder = self._touch(context)
+        limit, holder = _limit(request.limit), self._touch(context)
+        lost = scheduler.note_call(kind, holder, request.call, request.received, driver.now())
+        self._note_back(lost, holder)
         await driver.poll(holder, driver.gangs[kind], lambda: bool(scheduler.ready[kind]), request.timeout)
         holder = self._touch(context)
-        gangs = scheduler.dequeue(kind, _limit(request.limit), holder, driver.now())
+        gangs = scheduler.dequeue(kind, limit, holder, driver.now(), request.call)
         if TRACES.on:
             self._traced.dequeued(gangs)
         answer = pb.DequeueGangsResponse(gangs=[gang_to(gang, scheduler) for gang in gangs])
@@ -131,8 +133,12 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         return answer
 
     def _take_back_gangs(self, gangs: list[Gang], holder: Holder | None) -> None:
+        self._note_back(self._driver.scheduler.take_back_gangs(gangs, holder, self._driver.now()), holder)
+
+    def _note_back(self, count: int, holder: Holder | None) -> None:
+        if not count:
+            return
         driver = self._driver
-        count = driver.scheduler.take_back_gangs(gangs, holder, driver.now())
         log.info("%d gangs did not reach %s and are back in the ready queue", count, holder and holder.name)
         for kind, ready in driver.scheduler.ready.items():
             if ready:

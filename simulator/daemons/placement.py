@@ -15,7 +15,7 @@ from peloton.model.states import TaskType
 from placement.core import batch, events, service
 from placement.core import instructions as todo
 from placement.core.giving_up import Rules
-from placement.core.model import Host, HostClass, Shape, Unplaced
+from placement.core.model import Gang, Host, HostClass, Shape, Unplaced
 from placement.core.reservation_reasons import Reserved
 from placement.core.reserving import Reserving
 from placement.core.rounds import RESERVING_SECONDS, Rounds, SignsOfLife
@@ -84,6 +84,8 @@ class Placement:
         self._for_room: list[_Driven] = []
         self._parked: list[tuple[_Driven, float]] = []
         self._started = False
+        self._calls = self._received = 0
+        """Numbers of the last call for gangs, and of the last one that has brought some."""
         self._reserving: _Reserving | None = None
         """The pause between two questions for reservations, where nothing fails."""
 
@@ -251,14 +253,7 @@ class Placement:
     def _ask_resmgr(self, driven: _Driven, it: todo.Instruction) -> None:
         match it:
             case todo.Take(limit):
-                self._asked(
-                    driven,
-                    it,
-                    "resmgr",
-                    "on_take",
-                    (self.kind, limit, self._universe.patience(DEQUEUE_WAIT)),
-                    events.GangsTaken,
-                )
+                self._take(driven, it, limit)
             case todo.AskLabels(hostnames):
                 self._asked(driven, it, "resmgr", "on_labels", (hostnames,), events.LabelsKnown)
             case todo.Report(placements):
@@ -279,6 +274,17 @@ class Placement:
                 self._asked(driven, it, "resmgr", "on_reserved", (given,), gone)
             case _:
                 raise AssertionError(it)
+
+    def _take(self, driven: _Driven, it: todo.Instruction, limit: int) -> None:
+        self._calls += 1
+        call, wait = self._calls, self._universe.patience(DEQUEUE_WAIT)
+
+        def taken(gangs: Sequence[Gang]) -> events.Event:
+            if gangs:
+                self._received = call
+            return events.GangsTaken(gangs)
+
+        self._asked(driven, it, "resmgr", "on_take", (self.kind, limit, wait, call, self._received), taken)
 
     def _ask_hostmgr(self, driven: _Driven, it: todo.Instruction) -> None:
         match it:

@@ -223,13 +223,17 @@ class Resmgr:
 
     # Placement engines.
 
-    def on_take(self, caller: Caller, reply: Reply, kind: TaskType, limit: int, wait: float) -> Any:
+    def on_take(
+        self, caller: Caller, reply: Reply, kind: TaskType, limit: int, wait: float, call: int, received: int
+    ) -> Any:
         """Hand gangs to an engine, waiting for some."""
         holder = self._touch(caller)
         scheduler, placed = self.scheduler, self._placed
+        scheduler.note_call(kind, holder, call, received, self._kernel.now)
+        most = min(limit, MOST_HANDED)
 
         def take() -> list[Gang]:
-            gangs = scheduler.dequeue(kind, min(limit, MOST_HANDED), self._touch(caller), self._kernel.now)
+            gangs = scheduler.dequeue(kind, most, self._touch(caller), self._kernel.now, call)
             self.loop.look_after()
             return [placed.gang(gang, scheduler) for gang in gangs]
 

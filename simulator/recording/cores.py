@@ -125,6 +125,7 @@ CORES: Mapping[str, RecordedCore] = {
                 "keep_aside",
                 "kill",
                 "load_pools",
+                "note_call",
                 "note_saved",
                 "observe",
                 "propose",

@@ -8,7 +8,8 @@ from peloton.model.ids import Run
 from peloton.model.plural import plural
 from peloton.model.states import TaskType
 from resmgr.core.placing.owned import queue
-from resmgr.core.state.entities import Gang, Holder, Placement, Task
+from resmgr.core.placing.redelivery import take_back_gangs
+from resmgr.core.state.entities import NO_CALLS, Calls, Gang, Holder, Placement, Task
 from resmgr.core.state.lifecycle import Lifecycle
 from resmgr.core.state.placements import PlacementFailure, Proposal, Rejection, ReservedGang
 from resmgr.core.state.task_states import IN_ENGINE, Event
@@ -24,10 +25,33 @@ class EngineExchange:
         self._registry = lifecycle.registry
         self._placements = lifecycle.placements
 
-    def dequeue(self, kind: TaskType, limit: int, holder: Holder | None, now: float) -> list[Gang]:
-        """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time."""
+    def note_call(self, kind: TaskType, holder: Holder | None, call: int, received: int, now: float) -> int:
+        """Take back what an engine's last call got, unless it has arrived; return how many gangs.
+
+        `call` numbers the calls of an engine, and `received` is the last one whose gangs have arrived. A call
+        that comes late, or once more, says nothing new.
+        """
+        last = NO_CALLS if holder is None else holder.calls.get(kind, NO_CALLS)
+        if holder is None or call <= last.newest:
+            return 0
+        holder.calls[kind] = Calls(call)
+        if last.newest == received:
+            return 0
+        return take_back_gangs(self._lifecycle, last.handed, holder, now)
+
+    def dequeue(
+        self, kind: TaskType, limit: int, holder: Holder | None, now: float, call: int = 0
+    ) -> list[Gang]:
+        """Hand out up to `limit` gangs of that task type, leased until placed, failed or out of time.
+
+        A call with a number gets gangs once, and none after a later one was made: nobody waits for them.
+        """
         lifecycle = self._lifecycle
         lifecycle.leases.check(holder)
+        if call and holder is not None:
+            last = holder.calls.get(kind, NO_CALLS)
+            if call < last.newest or last.handed:
+                return []
         limits, ready, gangs = lifecycle.limits, lifecycle.ready[kind], []
         untried = now + limits.placing_timeout(0)
         for _ in range(min(limit, len(ready))):
@@ -38,6 +62,8 @@ class EngineExchange:
             tries = gang.attempts.tries
             lifecycle.deadlines.set(gang, now + limits.placing_timeout(tries) if tries else untried)
             gangs.append(gang)
+        if call and holder is not None and gangs:
+            holder.calls[kind] = Calls(call, gangs)
         return gangs
 
     def propose(

@@ -6,7 +6,7 @@ They are slotted, because a million of them live here. Only the parts of the sch
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -235,19 +235,33 @@ class Placement:
         )
 
 
+class Calls(NamedTuple):
+    """The calls for gangs of a type that a process has made."""
+
+    newest: int = 0
+    """Number of the newest one."""
+    handed: Sequence[Gang] = ()
+    """The gangs that it got; it is not known yet whether they have arrived."""
+
+
+NO_CALLS = Calls()
+
+
 class Holder:
     """A process that dequeued gangs or took placements.
 
     `name` is `<role>/<id>`; `term` is the term of its leadership, 0 for a process without election.
     """
 
-    __slots__ = ("_handovers", "_offers", "last_seen", "name", "tasks", "term")
+    __slots__ = ("_handovers", "_offers", "calls", "last_seen", "name", "tasks", "term")
 
     def __init__(self, name: str, term: int, now: float) -> None:
         self.name = name
         self.term = term
         self.last_seen = now
         self.tasks: dict[Task, None] = {}
+        self.calls: dict[TaskType, Calls] = {}
+        """Its calls for gangs, where it numbers them."""
         self._handovers: dict[str, Handover] = {}
         """Placements that it took, by the id of the host offer, oldest first."""
         self._offers: dict[Run, str] = {}

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from peloton.errors import Fenced
-from peloton.model.states import TaskState
+from peloton.model.states import TaskState, TaskType
 from peloton.private.resmgr import resmgr_pb2
 from peloton.private.resmgrsvc import resmgrsvc_pb2 as pb
 from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
@@ -156,6 +156,68 @@ async def test_delivered_work_stays_handed_out(shell: Shell, stub: Any) -> None:
     assert len(answer.gangs) == 1
     await stub.SetPlacements(pb.SetPlacementsRequest(), metadata=AS_ENGINE)
     assert await shell.states() == {run_id(0): "PLACING"}
+
+
+async def test_gangs_whose_answer_was_lost_are_handed_out_by_the_next_call(shell: Shell, stub: Any) -> None:
+    pool = await shell.pool()
+    await shell.enqueue(pool, wire_gang(0))
+
+    async def taken(call: int, received: int) -> list[str]:
+        request = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH, call=call, received=received)
+        answer = await stub.DequeueGangs(request, metadata=AS_ENGINE)
+        return [task.taskId.value for gang in answer.gangs for task in gang.tasks]
+
+    assert await taken(1, 0) == [run_id(0)]
+    assert await taken(2, 0) == [run_id(0)], "the answer to the first call did not arrive"
+    assert await taken(3, 2) == [], "that to the second did"
+    assert await shell.states() == {run_id(0): "PLACING"}
+
+
+def test_gangs_return_that_a_call_got_whose_answer_has_not_arrived() -> None:
+    world = World()
+    scheduler = world.scheduler
+    for instance in range(3):
+        world.enqueue(instance)
+    world.admit()
+
+    def call(number: int, received: int, limit: int = 10) -> list[int]:
+        scheduler.note_call(TaskType.BATCH, world.engine, number, received, world.now)
+        gangs = scheduler.dequeue(TaskType.BATCH, limit, world.engine, world.now, number)
+        return [task.instance for gang in gangs for task in gang.tasks]
+
+    assert call(1, 0, limit=1) == [0]
+    assert call(2, 1, limit=1) == [1], "the first has arrived"
+    assert call(2, 1) == [], "a repetition gets nothing"
+    assert call(3, 1) == [1, 2], "the second was lost"
+    world.place(1)
+    assert call(2, 1) == [], "nor does a late one"
+    assert call(4, 3) == []
+    assert [world.state(i).name for i in range(3)] == ["PLACING", "PLACED", "PLACING"]
+
+
+def test_calls_for_another_type_are_numbered_apart() -> None:
+    world = World()
+    scheduler, engine = world.scheduler, world.engine
+    world.enqueue(0)
+    world.admit()
+    scheduler.note_call(TaskType.BATCH, engine, 1, 0, world.now)
+    assert len(scheduler.dequeue(TaskType.BATCH, 1, engine, world.now, 1)) == 1
+    assert scheduler.note_call(TaskType.STATELESS, engine, 1, 0, world.now) == 0
+    assert scheduler.note_call(TaskType.STATELESS, engine, 2, 0, world.now) == 0
+    assert world.state(0) is TaskState.PLACING
+    assert scheduler.note_call(TaskType.BATCH, engine, 2, 0, world.now) == 1
+    assert world.state(0) is TaskState.READY
+
+
+def test_a_call_that_waited_gets_nothing_once_a_later_one_was_made() -> None:
+    world = World()
+    scheduler, engine = world.scheduler, world.engine
+    scheduler.note_call(TaskType.BATCH, engine, 1, 0, world.now)
+    scheduler.note_call(TaskType.BATCH, engine, 2, 0, world.now)
+    world.enqueue(0)
+    world.admit()
+    assert scheduler.dequeue(TaskType.BATCH, 1, engine, world.now, 1) == []
+    assert len(scheduler.dequeue(TaskType.BATCH, 1, engine, world.now, 2)) == 1
 
 
 def test_gangs_go_back_to_the_head_of_their_queue() -> None:

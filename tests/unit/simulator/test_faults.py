@@ -52,12 +52,16 @@ MENDED_WITH_ASKS = (
     (1700, (0, 1, 3, 6), (0, 2, 3, 4, 5, 6, 7), (0, 1, 2, 3)),
     (1935, (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4), (0, 1, 2)),
     (2522, (0, 3, 5, 6), (0, 1, 2, 3, 5, 6, 7), (0, 1)),
+    (2768, (), (), (1,)),
+    (2814, (0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4)),
 )
 """Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
 about while the pause was being stored. 364: an enqueue was answered by the former resmgr, after its successor
 had read the store. 1700: the check took an instance that an update added for one that was down when another
 one was preempted, earlier in the same cycle. 1935, 2522: a run was taken back, it or another one with its
-number was enqueued, and taken out by the repetition of its withdrawal."""
+number was enqueued, and taken out by the repetition of its withdrawal. 2768: an update made a service
+smaller, and the instance that was to be removed had the room for which another one waited. 2814: a gang was
+leased to an engine that did not get the answer, and stayed so until the time for placing it was over."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
