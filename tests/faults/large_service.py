@@ -14,7 +14,7 @@ from tests.faults.service import BATCH, FORWARD, NEW, OLD, WORKFLOW_SECONDS, Ser
 from tests.faults.testbed import until
 from tests.faults.workload import ENDLESS
 
-INSTANCES = 60
+INSTANCES = 32
 
 
 class SimulatedService(Service):

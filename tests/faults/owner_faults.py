@@ -45,6 +45,7 @@ class OwnerFault:
         settled(at.testbed)
         before = owners(at.testbed)
         name = at.random.choice(sorted(before))
+        at.workload.before_owners_change(before[name].shards, kept_by_others(name, before))
         with _calls_about_others(at, name, before):
             self.happen(at, name)
         settled(at.testbed)
@@ -114,7 +115,10 @@ class JoiningOwner(OwnerFault):
         name = at.random.choice(sorted(owners(at.testbed)))
         at.testbed.stop(name)
         settled(at.testbed, at.testbed.setup.sharing - 1)
-        with _calls_about_others(at, name, owners(at.testbed)):
+        before = owners(at.testbed)
+        several = [owned.shards for owned in before.values()]
+        at.workload.before_owners_change(several[0], several[-1])
+        with _calls_about_others(at, name, before):
             at.wait(0.2, 1)
             at.testbed.start(name)
             settled(at.testbed)
@@ -147,6 +151,11 @@ class Owned:
 def owners(testbed: Testbed) -> dict[str, Owned]:
     """Return what each job manager owns, by the name of its component. Raise grpc.RpcError."""
     return {_named(testbed, each): Owned(each.address, _shards(each)) for each in _listed(testbed).owners}
+
+
+def kept_by_others(name: str, before: Mapping[str, Owned]) -> frozenset[int]:
+    """Return the shards of all job managers but one."""
+    return frozenset[int]().union(*(owned.shards for each, owned in before.items() if each != name))
 
 
 def settled(testbed: Testbed, count: int | None = None) -> None:
@@ -196,10 +205,9 @@ def _calls_about_others(at: FaultContext, name: str, before: Mapping[str, Owned]
     Note how long calls take about jobs of those that nothing happens to, and when the shards of the one that
     something happens to are answered for again, if it has any.
     """
-    others = {each: owned for each, owned in before.items() if each != name}
-    kept = frozenset[int]().union(*(owned.shards for owned in others.values()))
+    kept = kept_by_others(name, before)
     over = threading.Event()
-    targets = [owned.address for owned in others.values()]
+    targets = [owned.address for each, owned in before.items() if each != name]
     threads = [
         threading.Thread(target=_ask_on, args=(targets, list(_ids_in(kept)), over, at.others), daemon=True)
     ]

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -227,6 +227,9 @@ class Workload:
         )
         self.staying.append(job_id)
         return job_id
+
+    def before_owners_change(self, moving: Collection[int], staying: Collection[int]) -> None:
+        """Take that something is about to happen to the owner of some shards, and not to those of others."""
 
     def stop(self, job_id: str) -> None:
         """At this point. Returns perhaps before it is answered."""
