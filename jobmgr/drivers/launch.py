@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NoReturn
 
 from jobmgr.core.launch_answers import MAX_CALL_FAILURES, outcome
@@ -46,6 +47,8 @@ from storage.interface import Secrets
 
 PLACEMENTS_PER_CALL = 1000
 POLL_SECONDS = 10.0
+RUNS_UNTAKEN = 50_000
+"""Limit of placed runs that are not launched and that resmgr is still to be told of."""
 RUNS_UNSTORED = 50_000
 """Limit of placed runs that lanes have not stored; beyond it no placements are taken."""
 LAUNCHES_AT_ONCE = 64
@@ -75,6 +78,8 @@ class Placements:
         self._left: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
         """Calls that nobody waits for any more. In the time of one no more shards open than there are."""
         self._closed = False
+        self._untaken: dict[Run, None] = {}
+        """Runs that were handed over here and are not launched, since their shards were not open."""
 
     async def run(self, resmgr: PlacedTasks | None = None, opened: Opened | None = None) -> None:
         """Pull placements for ever, from `resmgr`, or as before.
@@ -109,6 +114,8 @@ class Placements:
 
     async def _step(self, resmgr: PlacedTasks, opened: Opened | None) -> None:
         await self._gate.opened()
+        if opened is not None:
+            await self._return_untaken(resmgr, opened.shards)
         call = asyncio.create_task(self._take(resmgr, opened), name="placements")
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
@@ -129,6 +136,8 @@ class Placements:
             placements = [self._own(each, set(opened.shards)) for each in placements]
         if placements and not self._stopped:
             await self._hand_over(placements)
+        if opened is not None:
+            await self._return_untaken(resmgr, opened.open_now)
 
     def _own(self, placement: Placement, shards: Collection[int]) -> Placement:
         """Return the part of a placement whose jobs are of some shards. Without one its claim is released.
@@ -138,7 +147,27 @@ class Placements:
         parts = split_placement(
             placement, lambda job_id: int(shard_of(job_id) not in shards), self._lanes.job
         )
+        if others := parts.get(1):
+            self._note_untaken(others.runs)
         return parts.get(0) or replace(placement, runs=(), ports=())
+
+    def _note_untaken(self, runs: Sequence[Run]) -> None:
+        """Note runs that are not launched; the oldest ones are forgotten where there are too many."""
+        self._untaken.update(dict.fromkeys(runs))
+        for run in list(islice(self._untaken, max(len(self._untaken) - RUNS_UNTAKEN, 0))):
+            del self._untaken[run]
+
+    async def _return_untaken(self, resmgr: PlacedTasks, shards: Collection[int]) -> None:
+        """Have runs of some shards placed anew that were not taken while these were not open.
+
+        A shard that has stayed is in the same term, so resmgr would wait for their launches. Where it has a newer
+        one they have returned already, and this changes nothing: it comes before they are asked for.
+        """
+        untaken = [run for run in self._untaken if shard_of(run.job_id) in shards]
+        if untaken:
+            await resmgr.settle([(run, TaskState.READY) for run in untaken])
+            for run in untaken:
+                self._untaken.pop(run, None)
 
     async def _hand_over(self, placements: Sequence[Placement]) -> None:
         runs = sum(len(placement.runs) for placement in placements)

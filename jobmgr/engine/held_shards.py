@@ -42,6 +42,11 @@ class Opened:
         return self._held.whole
 
     @property
+    def open_now(self) -> Collection[int]:
+        """Return the shards that the engine has open now, whether they are among these or not."""
+        return self._held.open
+
+    @property
     def shards(self) -> list[int]:
         """Return their numbers."""
         held = self._held

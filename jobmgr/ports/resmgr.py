@@ -63,7 +63,7 @@ class PlacedTasks(Protocol):
         ...
 
     async def settle(self, states: Sequence[tuple[Run, TaskState]]) -> None:
-        """Report the states of runs that were handed over."""
+        """Report the states of runs that were handed over. READY: not launched, and to be placed anew."""
         ...
 
 

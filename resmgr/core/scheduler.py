@@ -16,7 +16,7 @@ from resmgr.core.admission.cycle import Admission
 from resmgr.core.admission.enqueueing import Enqueueing
 from resmgr.core.entitlement.sharing import Sharing
 from resmgr.core.placing.engine import EngineExchange
-from resmgr.core.placing.expiry import expire, expire_leases
+from resmgr.core.placing.expiry import expire, expire_leases, take_unlaunched
 from resmgr.core.placing.handover import hand_over
 from resmgr.core.placing.owned import take_claim
 from resmgr.core.placing.redelivery import take_back_gangs, take_back_placements
@@ -233,6 +233,10 @@ class Scheduler:
     def observe(self, run: Run, state: TaskState, now: float) -> bool:
         """Apply a state that Mesos or jobmgr reports; return whether the run is known and it is possible."""
         return observe(self.lifecycle, run, state, now)
+
+    def take_unlaunched(self, run: Run, now: float) -> bool:
+        """Take that jobmgr does not launch a run that it was handed; return whether it is placed anew."""
+        return take_unlaunched(self.lifecycle, run, now)
 
     def note_saved(self, run: Run, at: float) -> None:
         """Note when a run has saved its work: less of it is lost where it is preempted."""

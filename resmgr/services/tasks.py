@@ -209,7 +209,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
     async def UpdateTasksState(
         self, request: pb.UpdateTasksStateRequest, context: object
     ) -> pb.UpdateTasksStateResponse:
-        """Apply states that jobmgr reports. Those of jobs that are not the caller's do not count."""
+        """Apply states that jobmgr reports. Those of jobs that are not the caller's do not count.
+
+        READY: a run that was handed over is not launched, and is to be placed anew.
+        """
         driver, mine = self._driver, shards(context)
         self._touch(context)
         await driver.recovered.wait()
@@ -220,7 +223,10 @@ class TaskService(resmgrsvc_pb2_grpc.ResourceManagerServiceServicer):
         runs, _ = divided(mine, reported, lambda entry: refusal(mine, entry[0].job_id))
         now = driver.now()
         for run, state in runs:
-            driver.scheduler.observe(run, state, now)
+            if state is TaskState.READY:
+                driver.scheduler.take_unlaunched(run, now)
+            else:
+                driver.scheduler.observe(run, state, now)
         driver.wake()
         return pb.UpdateTasksStateResponse()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from peloton.model.ids import Run
 from peloton.model.states import TaskState
 from resmgr.core.state.entities import Gang
 from resmgr.core.state.lifecycle import Lifecycle
@@ -51,17 +52,32 @@ def _expire_gang(lifecycle: Lifecycle, gang: Gang, now: float) -> None:
         lifecycle.send_back(gang, now)
     elif _S.LAUNCHING in states:
         lifecycle.reasons.set_gang(gang, "the job manager did not launch it in time")
-        _abandon(lifecycle, gang)
-        lifecycle.retry(gang, now)
+        _retry_launch(lifecycle, gang, now)
     elif _S.PENDING in states:
         lifecycle.hasten(gang)
     elif _S.READY in states and gang.queue is None:
         lifecycle.ready[gang.type].add(gang)
 
 
-def _abandon(lifecycle: Lifecycle, gang: Gang) -> None:
-    """Abandon the placements of a gang that were handed out, unless other runs of theirs may be launched."""
+def take_unlaunched(lifecycle: Lifecycle, run: Run, now: float) -> bool:
+    """Take that jobmgr does not launch a run that it was handed; return whether its gang is placed anew.
+
+    One that has moved on meanwhile stays as it is.
+    """
+    task = lifecycle.registry.find(run)
+    if task is None or task.gang is None or task.state is not _S.LAUNCHING:
+        return False
+    _retry_launch(lifecycle, task.gang, now)
+    return True
+
+
+def _retry_launch(lifecycle: Lifecycle, gang: Gang, now: float) -> None:
+    """Place a gang anew that was handed out, with other placements than before.
+
+    Those are abandoned, unless other runs of theirs may be launched.
+    """
     for task in gang.tasks:
         given = None if task.holder is None else task.holder.given(task.key)
         if task.holder is not None and given is not None and task.holder.lose(given, [task.key]):
             lifecycle.placements.abandon(given)
+    lifecycle.retry(gang, now)

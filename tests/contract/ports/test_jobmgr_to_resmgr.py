@@ -175,6 +175,16 @@ async def test_a_placement_is_handed_over_once(resmgr: Neighbour) -> None:
     await resmgr.port.settle([(run, TaskState.RUNNING) for run in placement.runs])
 
 
+async def test_a_run_that_is_handed_over_and_not_launched_is_placed_anew(resmgr: Neighbour) -> None:
+    assert not await resmgr.port.enqueue(resmgr.pool, [waiting(0)])
+    await resmgr.place()
+    [placement] = await resmgr.port.placements(10, 10.0)
+    await resmgr.port.settle([(run, TaskState.READY) for run in placement.runs])
+    await resmgr.place()
+    [again] = await resmgr.port.placements(10, 10.0)
+    assert again.runs == placement.runs
+
+
 async def test_a_preempted_run_is_handed_out_once_and_has_a_reason(resmgr: Neighbour) -> None:
     assert not await resmgr.port.preempted(10, WAIT)
     await resmgr.preempt()

@@ -16,6 +16,7 @@ from jobmgr.engine.lockdown import Gate
 from jobmgr.ports.resmgr import PlacedTasks
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
+from peloton.model.states import TaskState
 from tests.unit.jobmgr_core.sharing import job_in
 from tests.unit.jobmgr_core.world import until
 
@@ -27,6 +28,15 @@ class Resmgr:
 
     def __init__(self) -> None:
         self.calls: list[asyncio.Future[Sequence[Placement]]] = []
+        self.settled: list[tuple[Run, TaskState]] = []
+        self.trouble: PelotonError | None = None
+        """Why the next report of states fails."""
+
+    async def settle(self, states: Sequence[tuple[Run, TaskState]]) -> None:
+        if self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            raise trouble
+        self.settled += states
 
     async def placements(self, limit: int, wait: float) -> Sequence[Placement]:
         self.calls.append(asyncio.get_running_loop().create_future())
@@ -130,6 +140,58 @@ async def test_the_claim_of_a_placement_is_released_where_nothing_of_it_counts()
     shell.resmgr.calls[0].set_result(placed(FIRST))
     await until(lambda: shell.lanes.released == ["offer"], "the claim is released")
     assert not shell.lanes.runs
+    await shell.close()
+
+
+async def test_what_was_not_taken_while_a_shard_was_drained_is_placed_anew_where_it_stays() -> None:
+    """Its term goes on, so resmgr has no other reason to take its runs back."""
+    shell = Shell()
+    await shell.asked(1)
+    shell.held.drain(1)
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.lanes.released == ["offer"], "the claim is released")
+    assert not shell.resmgr.settled, "the next owner's term takes it back, if there is to be one"
+    shell.held.resume(1)
+    await shell.asked(2)
+    assert shell.resmgr.settled == [(Run(FIRST, 0, 1), TaskState.READY)]
+    await shell.close()
+
+
+async def test_it_is_placed_anew_where_the_shard_was_forgotten_and_read_again() -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.held.drain(1)
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.lanes.released == ["offer"], "the claim is released")
+    shell.held.drop(1)
+    shell.open(1)
+    await shell.asked(2)
+    assert shell.resmgr.settled == [(Run(FIRST, 0, 1), TaskState.READY)]
+    await shell.close()
+
+
+async def test_what_is_answered_after_the_shard_is_open_again_is_placed_anew_at_once() -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.held.drain(1)
+    shell.held.resume(1)
+    await shell.asked(2)
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.resmgr.settled == [(Run(FIRST, 0, 1), TaskState.READY)], "it is returned")
+    await shell.close()
+
+
+async def test_a_report_that_fails_is_made_again() -> None:
+    shell = Shell()
+    await shell.asked(1)
+    shell.held.drain(1)
+    shell.held.resume(1)
+    await shell.asked(2)
+    shell.resmgr.trouble = PelotonError("not now")
+    shell.resmgr.calls[0].set_result(placed(FIRST))
+    await until(lambda: shell.resmgr.trouble is None, "the report has failed")
+    shell.resmgr.calls[1].set_result([])
+    await until(lambda: shell.resmgr.settled == [(Run(FIRST, 0, 1), TaskState.READY)], "it is returned")
     await shell.close()
 
 

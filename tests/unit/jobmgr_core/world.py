@@ -19,6 +19,7 @@ from peloton.api.v0.host import host_pb2
 from peloton.calls.rpc import Rpc
 from peloton.errors import PelotonError
 from peloton.model.ids import mesos_task_id, parse_mesos_task_id, task_id
+from peloton.model.states import TaskState
 from peloton.private.eventstream import eventstream_pb2
 from peloton.private.hostmgr.foreign import foreign_pb2
 from peloton.private.hostmgr.history import history_pb2
@@ -88,6 +89,8 @@ class World:
         """Unless set, a launch takes its time."""
         self.launches.set()
         self._offers = 0
+        self._handed_over: dict[str, Any] = {}
+        """Tasks by their runs."""
         self._launched_on: dict[str, list[str]] = {}
         """What was launched by each claim: repeated, it is the same launch."""
 
@@ -178,10 +181,15 @@ class World:
                 placement.hostOfferID.value = f"offer-{self._offers}"
             placement.taskIDs.add(pelotonTaskID=task.id, mesosTaskID=task.taskId)
             placement.ports.extend(range(31000, 31000 + task.numPorts))
+        self._handed_over.update({task.taskId.value: task for task in self.queued.values()})
         self.queued.clear()
         return answer
 
     async def UpdateTasksState(self, request: Any) -> Any:
+        for entry in request.taskStates:
+            task = self._handed_over.pop(entry.mesosTaskId.value, None)
+            if entry.state == TaskState.READY and task is not None:
+                self.queued[task.id.value] = task
         return resmgrsvc_pb2.UpdateTasksStateResponse()
 
     async def WaitForDeltas(self, request: Any) -> Any:

@@ -309,3 +309,24 @@ async def test_reasons_go_to_who_names_their_shard_in_one_stream(shell: Shell) -
         again = await shell.waiting.WaitForDeltas(ask(stream_id="of a leader before", after=7), caller)
         assert again.stream_id == got.stream_id, "no caller's beginning ends the stream of the others"
         assert len(again.deltas) == (len(got.deltas) if caller is mine else 0)
+
+
+def test_what_an_owner_was_handed_and_does_not_launch_is_placed_anew() -> None:
+    """Its shard was being drained, and stays in the same term."""
+    world = Shared()
+    world.ready(OF_A, OF_B)
+    world.place_on("h1", Run(OF_A, 0, 1))
+    world.place_on("h2", Run(OF_B, 0, 1))
+    assert world.taken(A) == [Run(OF_A, 0, 1)]
+    assert world.scheduler.take_unlaunched(Run(OF_A, 0, 1), world.now)
+    assert world.of(OF_A) == TaskState.READY
+    assert world.scheduler.placements.take_abandoned()
+    assert not world.scheduler.take_unlaunched(Run(OF_A, 0, 1), world.now), "it waits already"
+    assert not world.scheduler.take_unlaunched(Run(OF_B, 0, 1), world.now), "it was not handed over yet"
+    assert not world.scheduler.take_unlaunched(Run(OF_A, 9, 1), world.now), "it is not known"
+    world.dequeue()
+    world.place_on("h3", Run(OF_A, 0, 1))
+    assert world.taken(A) == [Run(OF_A, 0, 1)]
+    world.scheduler.observe(Run(OF_A, 0, 1), TaskState.LAUNCHED, world.now)
+    assert not world.scheduler.take_unlaunched(Run(OF_A, 0, 1), world.now), "it is launched by now"
+    assert world.of(OF_A) == TaskState.LAUNCHED
