@@ -25,6 +25,8 @@ PATIENCE = 90.0
 """Seconds until an unanswered call fails."""
 TRY = 5.0
 """Seconds that one try of a call may take."""
+LISTING = 60.0
+"""The same of a list of 10,000 tasks, on a machine with other work."""
 RETRIES = 10
 """maxFailures of jobs that may fail."""
 NO_RETRIES = (0, 1)
@@ -132,7 +134,7 @@ class Api:
         if answer.error.HasField("notFound"):
             return None
         listing = task_pb2.ListRequest(jobId=_id(job_id))
-        tasks = self.answered(lambda: self._client.task_svc.List(listing, timeout=TRY)).result.value
+        tasks = self.answered(lambda: self._client.task_svc.List(listing, timeout=LISTING)).result.value
         runtime = answer.jobInfo.runtime
         return Job(
             job_pb2.JobState.Name(runtime.state),
