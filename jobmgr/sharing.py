@@ -27,6 +27,7 @@ from jobmgr.engine.workflows import Workflows
 from jobmgr.parts import follow_engine, knowing_runs, served, tell_problems
 from jobmgr.services.common.passing import Passing
 from jobmgr.services.private.elsewhere import OtherOwners
+from jobmgr.services.private.found_jobs import FoundJobs
 from jobmgr.services.v1alpha.merged_watch import merged_watch
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.config.agents import AgentAccess
@@ -154,6 +155,7 @@ class Share:
         peers = Peers(self._registry, lambda: owner.session, f"jobmgr/{daemon.id}", tls, by_certificate)
         stack.push_async_callback(peers.close)
         engine.elsewhere = OtherOwners(peers, daemon.called_by())
+        engine.jobs_of_all = FoundJobs(engine.store.jobs, peers, daemon.called_by()).query
         usage = settings.usage
         sharing = Sharing(lambda: self._assigns() is not None, owner.check)
         accountant = Accountant(

@@ -20,7 +20,7 @@ from peloton.model.history import HistoryBlock
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.job import JobKeys, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.known_host import KnownHost
 from peloton.model.lockdown import Component
 from peloton.model.payload import NO_SECRETS, SecretBytes
@@ -81,6 +81,18 @@ class Jobs(Protocol):
 
         Raises InvalidArgument for an order by an unknown property, and for too many or too long words.
         """
+        ...
+
+    async def find_keys(self, query: JobQuery) -> JobKeys | None:
+        """Return the keys of jobs of the shards that this handle has, up to the end of the query's page.
+
+        None where `query` is as fast: it finds all jobs. A shard that has begun counts once its jobs are
+        read. Raises as `query`.
+        """
+        ...
+
+    async def summaries(self, job_ids: Collection[JobId]) -> Sequence[JobSummary]:
+        """Return those of some jobs that `find_keys` can find, in any order."""
         ...
 
     async def lost_seconds(self) -> Mapping[PoolId, float]:

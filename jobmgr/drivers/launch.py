@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import NoReturn
 
 from jobmgr.core.launch_answers import MAX_CALL_FAILURES, outcome
@@ -153,15 +152,16 @@ class Placements:
 
     def _note_untaken(self, runs: Sequence[Run]) -> None:
         """Note runs that are not launched; the oldest ones are forgotten where there are too many."""
-        self._untaken.update(dict.fromkeys(runs))
-        for run in list(islice(self._untaken, max(len(self._untaken) - RUNS_UNTAKEN, 0))):
-            del self._untaken[run]
+        for run in runs:
+            self._untaken[run] = None
+        while len(self._untaken) > RUNS_UNTAKEN:
+            del self._untaken[next(iter(self._untaken))]
 
     async def _return_untaken(self, resmgr: PlacedTasks, shards: Collection[int]) -> None:
         """Have runs of some shards placed anew that were not taken while these were not open.
 
-        A shard that has stayed is in the same term, so resmgr would wait for their launches. Where it has a newer
-        one they have returned already, and this changes nothing: it comes before they are asked for.
+        A shard that has stayed is in the same term, so resmgr would wait for their launches. Where it has a
+        newer one they have returned already, and this changes nothing: it comes before they are asked for.
         """
         untaken = [run for run in self._untaken if shard_of(run.job_id) in shards]
         if untaken:

@@ -44,7 +44,7 @@ from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.identity.principal import author
 from peloton.model.ids import JobId, Run
-from peloton.model.job import JobRuntime, JobSpec, JobSummary
+from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.plural import plural
 from peloton.model.schedule import ScheduleState
@@ -104,6 +104,8 @@ class Engine:
         """Which jobs have schedules, and which runs of theirs live."""
         self.elsewhere: Elsewhere = Nowhere()
         """What is asked of the owners of other jobs."""
+        self.jobs_of_all: Callable[[JobQuery], Awaitable[JobPage]] | None = None
+        """Answers queries over the jobs of all instances; None: the store does."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished
@@ -418,6 +420,10 @@ class Engine:
             return JobSummary(job_id, job.spec, job.runtime)
         runtime = await self.store.jobs.runtime(job_id)
         return JobSummary(job_id, await self.store.jobs.config(job_id, runtime.config_version), runtime)
+
+    async def find_jobs(self, query: JobQuery) -> JobPage:
+        """Answer a query over the jobs of all instances. Raises as `storage.interface.Jobs.query`."""
+        return await (self.jobs_of_all or self.store.jobs.query)(query)
 
     def pool_of(self, job_id: JobId) -> str:
         """Return the pool of a job in memory, an empty text of others."""

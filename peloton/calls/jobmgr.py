@@ -66,3 +66,5 @@ MATCH_HOSTS = rpc(MatchingServiceStub, lambda stub: stub.MatchHosts)
 # Of other job managers.
 START_RUN = rpc(SharingServiceStub, lambda stub: stub.StartRun)
 STOP_RUN = rpc(SharingServiceStub, lambda stub: stub.StopRun)
+FIND_JOBS = rpc(SharingServiceStub, lambda stub: stub.FindJobs)
+GET_FOUND_JOBS = rpc(SharingServiceStub, lambda stub: stub.GetFoundJobs)

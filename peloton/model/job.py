@@ -317,6 +317,26 @@ class JobQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class JobKey:
+    """A job that a query matches, and its place in the order of the result."""
+
+    job_id: JobId
+    values: tuple[int | str, ...]
+    """One for each property of the query's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobKeys:
+    """What the jobs of some shards add to the result of a query."""
+
+    shards: frozenset[int]
+    keys: tuple[JobKey, ...]
+    """The first ones in the order of the result, up to the end of the page that is asked for."""
+    total: int
+    """The number of all matches, without regard to max_limit."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobPage:
     """The result of a query: one page, and the number of all matches (after max_limit)."""
 

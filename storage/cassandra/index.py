@@ -7,7 +7,8 @@ results. So queries run over a copy of the jobs in SQLite, with the tables and s
 Only a handle with a term changes jobs. A leader's reads all jobs once, when its term begins, and then applies
 its own changes: a query costs one read of the term and the time of SQLite. After a change with an unknown
 outcome, the job is read again before the next query. A handle without a leader's current term copies all jobs
-for each query, which takes some 10 s for 100,000 jobs. So does one with shards: others change jobs, too.
+for each query, which takes some 10 s for 100,000 jobs. So does one with shards, as others change jobs, too:
+it has an index of its own jobs (`storage.cassandra.owned_index`), whose findings those who share merge.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from peloton.errors import Fenced, NotFound, PelotonError
+from peloton.errors import Fenced, PelotonError
 from peloton.model.ids import JobId, PoolId
 from peloton.model.job import JobPage, JobQuery
-from storage.cassandra.configs import Configs
-from storage.cassandra.ranges import token_ranges
-from storage.cassandra.session import Row, Session
+from storage.cassandra.index_changes import IndexChanges
+from storage.cassandra.index_rows import IndexRows
 from storage.cassandra.terms import Terms
 from storage.jobindex.index_db import Change, IndexDatabase
 
@@ -32,24 +31,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-_RANGES = 16
-_JOBS_AT_ONCE = 200
-"""Rows in a page, which a server sends at once: at most 25 MiB."""
-_CHANGES_AT_ONCE = 2000
-"""Changes that may wait before they are applied; a query applies them before that."""
-
-
 class JobIndex:
     """Answer queries, within calls of the port."""
 
-    def __init__(self, session: Session, configs: Configs, terms: Terms) -> None:
-        self._session = session
-        self._configs = configs
+    def __init__(self, rows: IndexRows, terms: Terms) -> None:
+        self._rows = rows
         self._terms = terms
         self._database: IndexDatabase | None = None
-        self._changes: dict[JobId, Change] = {}
-        self._unconfirmed: dict[JobId, object] = {}
-        """Each with a marker of the change that made it unconfirmed."""
+        self._changes = IndexChanges(rows)
         self._following = False
         self._lock = asyncio.Lock()
         self._preloading: asyncio.Task[None] | None = None
@@ -77,15 +66,12 @@ class JobIndex:
     def note(self, job_id: JobId, change: Change) -> None:
         """Record a change that was made."""
         if self._following:
-            held = self._changes.get(job_id)
-            if change.runtime is not None and change.config is None and held is not None:
-                change = replace(change, config=held.config)
-            self._changes[job_id] = change
+            self._changes.note(job_id, change)
 
     def mark_unconfirmed(self, job_id: JobId) -> None:
         """Record that a change may have been made."""
         if self._following:
-            self._unconfirmed[job_id] = object()
+            self._changes.mark_unconfirmed(job_id)
 
     async def reset(self) -> None:
         """Forget the index, so that changes by others are seen."""
@@ -132,36 +118,24 @@ class JobIndex:
                 await database.close()
                 raise
             self._database = database
-        for job_id, marker in tuple(self._unconfirmed.items()):
-            await self._look_up(job_id, marker)
+        await self._changes.confirm()
         await self._flush(self._database)
         return self._database
 
-    async def _look_up(self, job_id: JobId, marker: object) -> None:
-        """Read a job of unknown state. If it changes meanwhile, the next query reads it again."""
-        before = self._changes.get(job_id)
-        try:
-            found = await self._read(job_id)
-        except NotFound:  # its config, deleted after its row was read
-            return
-        if self._unconfirmed.get(job_id) is marker and self._changes.get(job_id) is before:
-            del self._unconfirmed[job_id]
-            self.note(job_id, found)
-
     async def _flush(self, database: IndexDatabase) -> None:
         assert self._lock.locked(), "changes are applied in their order"
-        changes, self._changes = self._changes, {}
+        changes = self._changes.take()
         if not changes:
             return
         try:
-            await database.apply(list(changes.items()))
+            await database.apply(changes)
         except PelotonError:  # some changes may have been applied
             await self._drop()
             raise
 
     async def flush_many(self) -> None:
         """Apply changes if many wait. Called after each change, to keep them bounded."""
-        if len(self._changes) > _CHANGES_AT_ONCE and self._database is not None and not self._lock.locked():
+        if self._changes.many and self._database is not None and not self._lock.locked():
             async with self._lock:
                 if self._database is not None:
                     await self._flush(self._database)
@@ -174,32 +148,8 @@ class JobIndex:
 
     def _stop_following(self) -> None:
         self._following = False
-        self._changes = {}
-        self._unconfirmed = {}
-
-    async def _read(self, job_id: JobId) -> Change:
-        row = await self._session.row("read_job", job_id, serial=True)
-        if row is None or row[0] is None:
-            return Change(None)
-        return Change(row[5], await self._configs.indexed(job_id, row[4]))
+        self._changes.forget()
 
     async def _fill(self, database: IndexDatabase) -> None:
         await database.prepare()
-        slots = asyncio.Semaphore(2)
-
-        async def one(low: int, high: int) -> None:
-            async with slots:
-                async for page in self._session.pages("scan_jobs", low, high, size=_JOBS_AT_ONCE):
-                    await database.insert([change async for change in self._changes_of(page)])
-
-        await asyncio.gather(*(one(low, high) for low, high in token_ranges(_RANGES)))
-
-    async def _changes_of(self, page: Sequence[Row]) -> AsyncIterator[tuple[JobId, Change]]:
-        """Yield the changes of rows of scan_jobs, without versions that are not the current one."""
-        for job_id, version, current, runtime, *texts in page:
-            if runtime is not None and version == current:
-                try:
-                    config = await self._configs.indexed_from(version, tuple(texts))
-                except NotFound:  # a large config, deleted meanwhile
-                    continue
-                yield job_id, Change(runtime, config)
+        await self._rows.fill(database)

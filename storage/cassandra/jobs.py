@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -11,13 +11,14 @@ from zlib import crc32
 
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.job import JobKeys, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
 from storage.cassandra.batch_encoder import Bound
 from storage.cassandra.configs import ConfigRow, Configs, config_row
 from storage.cassandra.index import JobIndex
+from storage.cassandra.owned_index import OwnedIndex
 from storage.cassandra.secrets import SecretRows
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import Rows
@@ -61,6 +62,7 @@ class CassandraJobs:
         workflows: WorkflowRows,
         configs: Configs,
         index: JobIndex,
+        owned_index: OwnedIndex,
         secrets: SecretRows,
     ) -> None:
         self._session = session
@@ -70,6 +72,7 @@ class CassandraJobs:
         self._workflows = workflows
         self._configs = configs
         self._index = index
+        self._owned_index = owned_index
         self._secrets = secrets
 
     async def create(
@@ -111,7 +114,7 @@ class CassandraJobs:
         try:
             created = await self._decided(job_id, stamp, [("create_job", state), ("put_config", row.values)])
         except Unavailable:
-            self._index.mark_unconfirmed(job_id)
+            self._mark_unconfirmed(job_id)
             raise
         if not created:
             await self._configs.drop_body(row.body_id, len(row.chunks), self._session.timestamp())
@@ -229,6 +232,18 @@ class CassandraJobs:
         async with self._session.use():
             return await self._index.query(query)
 
+    async def find_keys(self, query: JobQuery) -> JobKeys | None:
+        """Return the keys of jobs of the handle's shards; None for a leader, who finds all jobs as fast."""
+        if self._terms.leads:
+            return None
+        async with self._session.use():
+            return await self._owned_index.find_keys(query)
+
+    async def summaries(self, job_ids: Collection[JobId]) -> Sequence[JobSummary]:
+        """Return those of some jobs of the handle's shards that are there."""
+        async with self._session.use():
+            return await self._owned_index.summaries(job_ids)
+
     async def lost_seconds(self) -> Mapping[PoolId, float]:
         """Return the seconds of work that jobs have lost since checkpoints, by pool."""
         async with self._session.use():
@@ -291,7 +306,7 @@ class CassandraJobs:
                 if not parts or await self._decided(job_id, stamp, parts):
                     return row
         except Unavailable:
-            self._index.mark_unconfirmed(job_id)
+            self._mark_unconfirmed(job_id)
             raise
         raise Conflict(f"job {job_id} is changed by others repeatedly")
 
@@ -321,8 +336,13 @@ class CassandraJobs:
             return stored == row.values
 
     async def _noted(self, job_id: JobId, change: Change) -> None:
-        self._index.note(job_id, change)
-        await self._index.flush_many()
+        for index in (self._index, self._owned_index):
+            index.note(job_id, change)
+            await index.flush_many()
+
+    def _mark_unconfirmed(self, job_id: JobId) -> None:
+        self._index.mark_unconfirmed(job_id)
+        self._owned_index.mark_unconfirmed(job_id)
 
     async def _known(self, job_id: JobId) -> JobRow:
         row = await self._read(job_id)

@@ -135,6 +135,12 @@ class OwnedShards:
             if found is not None and found[0] > self._newest.changes:
                 self._newest = ShardTerms.from_row(*found)
 
+    async def current(self) -> frozenset[int]:
+        """Return the shards that are owned and have no newer term, which is read after the call."""
+        await self.reads.made()
+        newest = self._newest.terms
+        return frozenset(shard for shard, term in self._terms.items() if newest.get(shard, 0) <= term)
+
     def require(self, job_id: JobId) -> None:
         """Raise Fenced where a job's shard is not owned, or has a newer term."""
         shard = shard_of(job_id)

@@ -20,9 +20,11 @@ from storage.cassandra.events import CassandraPodEvents
 from storage.cassandra.history import CassandraHistory
 from storage.cassandra.host_pools import CassandraHostPools
 from storage.cassandra.index import JobIndex
+from storage.cassandra.index_rows import IndexRows
 from storage.cassandra.jobs import CassandraJobs
 from storage.cassandra.known_hosts import CassandraKnownHosts
 from storage.cassandra.migrate import check, up
+from storage.cassandra.owned_index import OwnedIndex
 from storage.cassandra.secrets import CassandraSecrets, SecretRows
 from storage.cassandra.session import Session
 from storage.cassandra.tasks import CassandraTasks, Rows, encoded_events, encoded_tasks
@@ -69,9 +71,12 @@ class CassandraStore:
         self._rows = rows = Rows(session)
         configs = Configs(session)
         self._workflow_rows = workflow_rows = WorkflowRows(session)
-        self._index = JobIndex(session, configs, terms)
+        index_rows = IndexRows(session, configs)
+        self._index = JobIndex(index_rows, terms)
+        self._owned_index = OwnedIndex(index_rows, terms.current_shards)
+        secrets = SecretRows(session, keys)
         self._jobs = CassandraJobs(
-            session, gate, terms, rows, workflow_rows, configs, self._index, SecretRows(session, keys)
+            session, gate, terms, rows, workflow_rows, configs, self._index, self._owned_index, secrets
         )
         self._cleanup = Cleanup(session, self._jobs, configs)
         self.jobs: Jobs = self._jobs
@@ -102,10 +107,13 @@ class CassandraStore:
         async with self._session.use():
             await self._terms.begin_shards(role, terms)
             self._rows.forget()
+            if not self._terms.leads:  # who leads indexes all jobs
+                self._owned_index.begin(terms)
 
     def end_shards(self, shards: Collection[int]) -> None:
         """Write no more jobs of these shards. What has begun is finished."""
         self._terms.end_shards(shards)
+        self._owned_index.end(shards)
 
     async def check_term(self, job_id: JobId) -> None:
         """Raise Fenced where the term is over in which this handle writes the job, as a write would."""
@@ -143,6 +151,7 @@ class CassandraStore:
     async def close(self) -> None:
         """Finish the writes that were accepted, then close the database."""
         await self._index.reset()
+        await self._owned_index.close()
         await self._session.close()
         await self._index.reset()
         if not self._shared:

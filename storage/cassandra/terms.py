@@ -81,6 +81,10 @@ class Terms:
         if self._shards is not None:
             self._shards.end(shards)
 
+    async def current_shards(self) -> frozenset[int]:
+        """Return the shards that the handle has and whose terms are not over, as they are after the call."""
+        return frozenset() if self._shards is None else await self._shards.current()
+
     async def timestamp(self) -> int:
         """Return the timestamp of a write, later than all before. Raises Fenced where the term is over."""
         when = self._session.timestamp()

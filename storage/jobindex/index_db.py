@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobPage, JobQuery
+from peloton.model.job import JobKey, JobPage, JobQuery, JobSummary
+from peloton.model.shard import shard_of
 from peloton.wire.payload import indexed_fields
 from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex import keyword_index
 from storage.jobindex.entries import IndexedConfig, label_lines
 from storage.jobindex.keyword_index import KeywordIndex
-from storage.jobindex.query import Term, find, lost_seconds
+from storage.jobindex.query import Term, find, find_keys, lost_seconds, summaries
 from storage.jobindex.tables import CREATE, INSERT_CONFIG, REPLACE_INDEX, TABLES, UPDATE_INDEX
 
 T = TypeVar("T")
@@ -30,6 +31,8 @@ T = TypeVar("T")
 REPLACE_JOB = "INSERT OR REPLACE INTO jobs (job_id, revision, active, runtime) VALUES (?, 0, 1, ?)"
 DELETE_CONFIGS = "DELETE FROM job_configs WHERE job_id = ?"
 DELETE_JOB = tuple(f"DELETE FROM {table} WHERE job_id = ?" for table in TABLES)
+ALL_JOBS = "SELECT job_id FROM jobs"
+OF_SHARDS = "shard_of(i.job_id) IN (SELECT value FROM json_each(?))"
 AMONG = "i.job_id IN (SELECT value FROM json_each(?))"
 NOT_AMONG = "i.job_id NOT IN (SELECT value FROM json_each(?))"
 
@@ -71,6 +74,23 @@ class IndexDatabase:
         """Answer a query."""
         return await self._run(lambda: self._tables.find(query))
 
+    async def find_keys(
+        self, query: JobQuery, shards: Collection[int] | None
+    ) -> tuple[tuple[JobKey, ...], int]:
+        """Return the keys of the jobs up to the end of a query's page, and the number of all matches.
+
+        With `shards`, only jobs of these count.
+        """
+        return await self._run(lambda: self._tables.find_keys(query, shards))
+
+    async def summaries(self, job_ids: Collection[JobId]) -> tuple[JobSummary, ...]:
+        """Return those of some jobs that are there."""
+        return await self._run(lambda: summaries(self._db, job_ids))
+
+    async def drop_shards(self, shards: Collection[int]) -> None:
+        """Delete the jobs of some shards."""
+        await self._run(lambda: self._tables.drop_shards(shards))
+
     async def lost_seconds(self) -> Mapping[PoolId, float]:
         """Return the seconds of work that jobs have lost since checkpoints, by pool."""
         return await self._run(lambda: lost_seconds(self._db))
@@ -95,6 +115,7 @@ class _Tables:
     def prepare(self) -> None:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
             self._db.execute(f"PRAGMA {pragma}")
+        self._db.create_function("shard_of", 1, shard_of, deterministic=True)
         for script in (CREATE, keyword_index.CREATE):
             self._db.executescript(script)
 
@@ -126,6 +147,17 @@ class _Tables:
 
     def find(self, query: JobQuery) -> JobPage:
         return find(query, self._db, self._by_keywords)
+
+    def find_keys(self, query: JobQuery, shards: Collection[int] | None) -> tuple[tuple[JobKey, ...], int]:
+        more: list[Term] = [] if shards is None else [(OF_SHARDS, (json.dumps(sorted(shards)),))]
+        return find_keys(query, self._db, self._by_keywords, *more)
+
+    def drop_shards(self, shards: Collection[int]) -> None:
+        self._db.execute("BEGIN")
+        for (job_id,) in self._db.execute(ALL_JOBS).fetchall():
+            if shard_of(job_id) in shards:
+                self._delete(job_id)
+        self._db.execute("COMMIT")
 
     def _by_keywords(self, keywords: Sequence[str]) -> Term:
         found = self._words.holding([keyword for keyword in keywords if keyword])

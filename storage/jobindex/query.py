@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from peloton.errors import InvalidArgument
-from peloton.model.ids import PoolId, may_begin_id
-from peloton.model.job import JobPage, JobQuery, JobScope, JobSummary, TimeRange
+from peloton.model.ids import JobId, PoolId, may_begin_id
+from peloton.model.job import JobKey, JobPage, JobQuery, JobScope, JobSummary, TimeRange
 from peloton.wire.payload import spec_from_payload
 from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex.entries import label_lines
 
 COUNT = "SELECT count(*) FROM job_index AS i WHERE {where}"
 PAGE = "SELECT job_id FROM job_index AS i WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
+KEYS = "SELECT job_id{columns} FROM job_index AS i WHERE {where} ORDER BY {order} LIMIT ?"
 SUMMARY = """
 SELECT c.version, c.summary, j.runtime
 FROM job_index AS i
@@ -56,24 +57,51 @@ def find(
 
     Raises InvalidArgument for an order by an unknown property, and for too many or too long words.
     """
-    _check(query)
-    terms = list(_terms(query))
-    if query.keywords:
-        terms.append(by_keywords([keyword.casefold() for keyword in query.keywords]))
-    where = " AND ".join(condition for condition, _ in terms) or "1"
-    values = [value for _, some in terms for value in some]
+    where, values = _where(query, by_keywords)
     (total,) = db.execute(COUNT.format(where=where), values).fetchone()
     if query.max_limit:
         total = min(total, query.max_limit)
     size = max(0, min(query.limit, total - query.offset))
     page = PAGE.format(where=where, order=_order(query))
     found = db.execute(page, (*values, size, query.offset)).fetchall()
-    return JobPage(tuple(_summary(db, job_id) for (job_id,) in found), total)
+    return JobPage(summaries(db, [job_id for (job_id,) in found]), total)
+
+
+def find_keys(
+    query: JobQuery, db: sqlite3.Connection, by_keywords: Callable[[Sequence[str]], Term], *more: Term
+) -> tuple[tuple[JobKey, ...], int]:
+    """Return the keys of the jobs up to the end of the query's page, and the number of all matches.
+
+    All terms must hold, `more` too. Raises as `find`.
+    """
+    where, values = _where(query, by_keywords, *more)
+    (total,) = db.execute(COUNT.format(where=where), values).fetchone()
+    columns = "".join(f", {column}" for column, _ in query.order)
+    statement = KEYS.format(where=where, order=_order(query), columns=columns)
+    rows = db.execute(statement, (*values, query.offset + query.limit)).fetchall()
+    return tuple(JobKey(job_id, tuple(row)) for job_id, *row in rows), total
+
+
+def summaries(db: sqlite3.Connection, job_ids: Collection[JobId]) -> tuple[JobSummary, ...]:
+    """Return the jobs that are there."""
+    found = (db.execute(SUMMARY, (job_id,)).fetchone() for job_id in job_ids)
+    return tuple(_summary(job_id, *row) for job_id, row in zip(job_ids, found, strict=True) if row)
 
 
 def lost_seconds(db: sqlite3.Connection) -> dict[PoolId, float]:
     """Return the seconds of work that jobs have lost since checkpoints, by pool."""
     return {pool_id: seconds for pool_id, seconds in db.execute(LOST) if seconds > 0}
+
+
+def _where(
+    query: JobQuery, by_keywords: Callable[[Sequence[str]], Term], *more: Term
+) -> tuple[str, list[object]]:
+    _check(query)
+    terms = [*_terms(query), *more]
+    if query.keywords:
+        terms.append(by_keywords([keyword.casefold() for keyword in query.keywords]))
+    where = " AND ".join(condition for condition, _ in terms) or "1"
+    return where, [value for _, some in terms for value in some]
 
 
 def _check(query: JobQuery) -> None:
@@ -149,7 +177,6 @@ def _order(query: JobQuery) -> str:
     return ", ".join([*columns, "job_id"])
 
 
-def _summary(db: sqlite3.Connection, job_id: str) -> JobSummary:
-    version, summary, runtime = db.execute(SUMMARY, (job_id,)).fetchone()
+def _summary(job_id: JobId, version: int, summary: bytes, runtime: str) -> JobSummary:
     spec = spec_from_payload(decode_payload(summary), version)
     return JobSummary(job_id, spec, JOB_RUNTIME.decode(runtime))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from peloton.errors import AlreadyExists, NotFound
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec
+from peloton.model.job import JobKeys, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, Payload, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.offload import run_by_size
@@ -118,6 +118,14 @@ class SqliteJobs:
     async def query(self, query: JobQuery) -> JobPage:
         """Return the jobs that the query matches."""
         return await self._readers.run(partial(find, query))
+
+    async def find_keys(self, query: JobQuery) -> JobKeys | None:
+        """Return None: `query` finds all jobs as fast."""
+        return None
+
+    async def summaries(self, job_ids: Collection[JobId]) -> Sequence[JobSummary]:
+        """Return nothing: there are no keys."""
+        return ()
 
     async def lost_seconds(self) -> Mapping[PoolId, float]:
         """Return the seconds of work that jobs have lost since checkpoints, by pool."""

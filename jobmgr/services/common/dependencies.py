@@ -67,7 +67,7 @@ async def _find(
             raise InvalidArgument(path, given.job, "the id of a job that exists") from None
         return job
     query = JobQuery(exact_name=given.job, pool_id=pool, order=_NEWEST, limit=1)
-    jobs = (await engine.store.jobs.query(await limited(query, engine))).jobs
+    jobs = (await engine.find_jobs(await limited(query, engine))).jobs
     if not jobs:
         where = paths.get(pool, pool)
         raise InvalidArgument(path, given.job, f"the name of a job in the pool {where}, or the id of a job")

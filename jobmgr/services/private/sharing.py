@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.schedule_runs import create_run
+from jobmgr.services.private.found_jobs import find_jobs, found_jobs
 from peloton.errors import InvalidArgument, NotFound
 from peloton.membership.shard_registry import Shards
 from peloton.private.jobmgr.sharing import sharing_pb2 as pb
@@ -62,3 +63,11 @@ class SharingService(sharing_pb2_grpc.SharingServiceServicer):
         except NotFound:
             pass  # it is deleted, and so has ended
         return pb.StopRunResponse()
+
+    async def FindJobs(self, request: pb.FindJobsRequest, context: object) -> pb.FindJobsResponse:
+        """Return the keys of jobs of this instance that match a query. Raises InvalidArgument."""
+        return await find_jobs(self._engine.store.jobs, request)
+
+    async def GetFoundJobs(self, request: pb.GetFoundJobsRequest, context: object) -> pb.GetFoundJobsResponse:
+        """Return jobs of this instance, without those that are deleted or have moved."""
+        return await found_jobs(self._engine.store.jobs, request)

@@ -153,7 +153,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
             query = await limited(query, self._engine)
             if request.spec.crashLooping:
                 query = crash_looping(query, self._engine)
-            page = await self._engine.store.jobs.query(query)
+            page = await self._engine.find_jobs(query)
             self._fill(answer, request, query, page, Room(taken_by(context)))
         return answer
 

@@ -73,7 +73,7 @@ class JobReads(WorkflowReads):
         if not request.job_name:
             raise InvalidArgument("job_name", "", "the name of a job")
         query = await limited(JobQuery(exact_name=request.job_name, limit=MAX_JOBS_BY_NAME), self._engine)
-        found = (await self._engine.store.jobs.query(query)).jobs
+        found = (await self._engine.find_jobs(query)).jobs
         if not found:
             raise NotFound(f"no job has the name {request.job_name!r}")
         return pb.GetJobIDFromJobNameResponse(job_id=[peloton_pb2.JobID(value=job.job_id) for job in found])
@@ -123,7 +123,7 @@ class JobReads(WorkflowReads):
         query = await limited(query, self._engine)
         if request.spec.crash_looping:
             query = crash_looping(query, self._engine)
-        page = await self._engine.store.jobs.query(query)
+        page = await self._engine.find_jobs(query)
         answer, limit = pb.QueryJobsResponse(spec=applied(request.spec, query)), query.limit
         found = (summary_message(as_cached(self._engine, job)) for job in page.jobs)
         if not Room(taken_by(context)).fill(answer.records, found):
@@ -139,7 +139,7 @@ class JobReads(WorkflowReads):
                 created=TimeRange(start=since), order=OLDEST_FIRST, offset=sent, limit=JOBS_PER_MESSAGE
             )
             query = await limited(query, self._engine)
-            jobs = (await self._engine.store.jobs.query(query)).jobs
+            jobs = (await self._engine.find_jobs(query)).jobs
             if not jobs:
                 return
             found = [summary_message(as_cached(self._engine, job)) for job in jobs]

@@ -54,6 +54,7 @@ class FakeEngine(Engine):
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.jobs_of_all = None
         self.limits = Limits()
         self.lockdown = Lockdown(store)
         self.shards = HeldShards()
