@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 
-from peloton.backoff import shortened
+from peloton.backoff import Backoff, shortened
 from peloton.clock import Clock
 from peloton.errors import PelotonError
 from placement.core.events import (
@@ -54,6 +54,10 @@ from placement.ports import Hostmgr, Resmgr
 
 RELEASE_SECONDS = 3.0
 """Longest time to release hosts."""
+CLAIM_SECONDS = 300.0
+"""After so long a claim ends by itself: hosts are not released again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds before a release that failed is tried again."""
 log = logging.getLogger(__name__)
 _FAILED: dict[type[Instruction], str] = {
     Take: "no gangs can be taken",
@@ -162,7 +166,8 @@ class Engine:
             case ClaimReserved():
                 return await self._claimed(hostmgr.claim_reserved(instruction))
             case Release(hosts):
-                await self._release(hosts)
+                if not await self._release(hosts):
+                    self._group.create_task(self._release_again(hosts))
                 return None
             case Compare(shapes):
                 return ShortagesKnown(await hostmgr.compare(shapes))
@@ -254,14 +259,28 @@ class Engine:
             BACKFILLED.inc(placed)
         return Reported(rejections)
 
-    async def _release(self, hosts: Iterable[Host]) -> None:
-        """Release hosts. One that cannot be released is freed when its claim expires."""
+    async def _release(self, hosts: Iterable[Host]) -> bool:
+        """Release hosts; return whether hostmgr has answered. Else they are free when their claims end."""
         released = tuple(hosts)
         if not released:
-            return
+            return True
         UNUSED.inc(len(released))
+        return await self._try_release(released)
+
+    async def _try_release(self, hosts: Sequence[Host]) -> bool:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self._hostmgr.release(released)
+                await self._hostmgr.release(hosts)
         except (PelotonError, TimeoutError) as error:
-            log.warning("%d claims cannot be released: %s", len(released), error)
+            log.warning("%d claims cannot be released: %s", len(hosts), error or "out of time")
+            return False
+        return True
+
+    async def _release_again(self, hosts: Iterable[Host]) -> None:
+        """Release hosts until hostmgr answers, or their claims have ended. What was released stays so."""
+        released, pauses = tuple(hosts), Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.5)
+        end = self._clock.monotonic() + CLAIM_SECONDS
+        while self._clock.monotonic() < end:
+            await pauses.wait()
+            if await self._try_release(released):
+                return

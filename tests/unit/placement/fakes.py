@@ -117,6 +117,7 @@ class FakeHostmgr:
     released: list[str] = field(default_factory=list)
     requested: list[tuple[Needs, int]] = field(default_factory=list)
     errors: list[PelotonError] = field(default_factory=list)
+    release_errors: list[Exception] = field(default_factory=list)
     busy: int = 0
     """Hosts that fit and are claimed by somebody else."""
     hold: asyncio.Event | None = None
@@ -163,6 +164,8 @@ class FakeHostmgr:
         return [self.shortage for _ in shapes]
 
     async def release(self, hosts: Sequence[Host]) -> None:
+        if self.release_errors:
+            raise self.release_errors.pop()
         for host in hosts:
             self.released.append(host.hostname)
             self.free.append(self.claimed.pop(host.offer_id))

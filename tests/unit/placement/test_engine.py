@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from peloton.errors import RemoteFailure, Unavailable
 from peloton.model.shortage import Lack, Shortage
 from placement.core.host_estimates import FIRST_GUESS
@@ -192,6 +194,18 @@ async def test_undelivered_results_are_sent_later() -> None:
         assert not world.hostmgr.claimed
     assert world.resmgr.failures[placed] == "placement not reported: away"
     assert world.resmgr.failures[failed].startswith("no host fits: 1 host")
+
+
+async def test_hosts_are_released_again_where_hostmgr_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their claims would last for minutes."""
+    monkeypatch.setattr("placement.engine.FIRST_PAUSE", 0.001)
+
+    def away(world: World) -> None:
+        world.hostmgr.release_errors += [Unavailable("away"), TimeoutError()]
+
+    async with running([gang(*[needs()] * 10)], [host(0), host(1)], prepare=away) as world:
+        await world.until(lambda: sorted(world.hostmgr.released) == ["host-0", "host-1"])
+        assert not world.hostmgr.claimed
 
 
 async def test_stop_releases_hosts_being_acquired() -> None:
