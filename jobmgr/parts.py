@@ -27,7 +27,7 @@ from peloton.identity.door import Door
 from peloton.membership.interface import Group, Role
 from peloton.membership.shard_registry import ShardRegistry
 from peloton.rpc.server import Service
-from storage.selection.problems import store_problems
+from storage.selection.problems import certificate_problems, store_problems
 
 
 def follow_engine(daemon: Daemon[JobmgrSettings], engine: Engine) -> None:
@@ -62,6 +62,8 @@ def tell_problems(daemon: Daemon[JobmgrSettings], engine: Engine, stack: AsyncEx
     stack.enter_context(telling("whether workflows make progress", workflows))
     stack.enter_context(telling("whether jobs may be queued", partial(refused_jobs, engine.lanes)))
     stack.enter_context(telling("how the store is", store))
+    certificates = certificate_problems(storage, clock)
+    stack.enter_context(telling("whether certificates of the store end soon", certificates))
     stack.enter_context(telling("whether resmgr starts often", starts.problems))
 
 

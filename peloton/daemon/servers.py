@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial
 
-from peloton.clock import NANOSECONDS, Clock
+from peloton.clock import Clock
 from peloton.compiled import remark
 from peloton.config.addresses import is_loopback
 from peloton.config.membership import ZooKeeperMembershipSettings
@@ -15,7 +14,7 @@ from peloton.config.settings import DaemonSettings
 from peloton.daemon.descriptors import few_descriptors
 from peloton.daemon.http import HttpServer
 from peloton.daemon.level import by_door
-from peloton.daemon.problems import Problems, problem_service
+from peloton.daemon.problems import Problems, Source, problem_service
 from peloton.identity.door import Door
 from peloton.membership.addresses import unreachable
 from peloton.model.problems import Problem
@@ -73,6 +72,9 @@ class Servers:
         """What tells what is wrong though this daemon works."""
         if self.tls is not None:
             self.problems.add("whether certificates end soon", partial(_ending, self.tls, clock))
+        found_by = settings.membership
+        if isinstance(found_by, ZooKeeperMembershipSettings) and found_by.tls.enabled:
+            self.problems.add("whether certificates of ZooKeeper end soon", of_zookeeper(found_by, clock))
         https = None if self.tls is None else self.tls.http()
         administers = None if self.door is None else by_door(self.door, self.audit)
         self.http = HttpServer(unhealthy, self._remarks, administers, tls=https, limits=settings.http_limits)
@@ -121,11 +123,24 @@ class Servers:
         return "\n".join(filter(None, told))
 
 
+def of_zookeeper(settings: ZooKeeperMembershipSettings, clock: Clock) -> Source:
+    """Return what tells of certificates between ZooKeeper and this daemon. Raises ConfigError."""
+    # Only for these, they are large.
+    from peloton.membership.zookeeper import tls_of
+    from peloton.rpc.expiry import ServerCertificates
+
+    context = tls_of(settings.tls)
+    assert context is not None
+    places = [each.strip().rpartition(":") for each in settings.servers.partition("/")[0].split(",")]
+    found = [(host.strip("[]"), int(port)) for host, _, port in places]
+    return ServerCertificates("ZooKeeper", found, settings.tls, context, clock).problems
+
+
 async def _ending(tls: Tls, clock: Clock) -> Iterable[Problem]:
     """Return the certificates that end soon."""
     # Only for this, it is large.
-    from peloton.rpc.expiry import expiring
+    from peloton.rpc.expiry import expiring, now_of
 
     authorities, certificate, _ = tls.paths
     files = [each for each in (certificate, authorities) if each]
-    return list(expiring(files, datetime.fromtimestamp(clock.wall() / NANOSECONDS, UTC)))
+    return list(expiring(files, now_of(clock)))

@@ -44,11 +44,11 @@ def connection_of(settings: ZooKeeperMembershipSettings) -> tuple[Connection, st
     credentials = Credentials.read(settings.credentials_file) if settings.credentials_file else None
     # kazoo's chroot cannot create its own root node.
     hosts, slash, below = settings.servers.partition("/")
-    connection = Connection(hosts, settings.session_seconds, credentials, _tls(settings.tls))
+    connection = Connection(hosts, settings.session_seconds, credentials, tls_of(settings.tls))
     return connection, f"{slash}{below}".rstrip("/") + settings.root
 
 
-def _tls(settings: ZooKeeperTlsSettings) -> Tls | None:
+def tls_of(settings: ZooKeeperTlsSettings) -> Tls | None:
     """Return what reads the files for a connection; None without TLS. Raises ConfigError."""
     if not settings.enabled:
         return None

@@ -38,7 +38,7 @@ class Access:
 def access(settings: CassandraSettings) -> Access:
     """Read credentials and certificates. Raises Refused where a file is not usable."""
     password = "" if settings.password_file is None else _password(settings.password_file)
-    return Access(settings.username, password, _tls(settings.tls) if settings.tls.enabled else None)
+    return Access(settings.username, password, tls_of(settings.tls) if settings.tls.enabled else None)
 
 
 def _password(file: Path) -> str:
@@ -53,7 +53,8 @@ def _password(file: Path) -> str:
         raise Refused(f"storage.password_file: {file}: is not text in UTF-8") from None
 
 
-def _tls(tls: CassandraTlsSettings) -> ReadAgain:
+def tls_of(tls: CassandraTlsSettings) -> ReadAgain:
+    """Read certificates. Raises Refused where a file is not usable."""
     try:
         found = Contexts(
             "storage.tls", tls.ca_file, tls.certificate_file, tls.key_file, check_names=tls.check_names

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from peloton.clock import Clock
 from peloton.model.amounts import duration, rounded
 from peloton.model.problems import Problem
 from peloton.model.usage import BYTES_PER_MB
 from storage.config import CassandraSettings, SqliteSettings
 from storage.interface import Store
 
+Source = Callable[[], Awaitable[Iterable[Problem]]]
 READS = 3
 """The quickest of them counts: one may wait for a moment's work of others."""
 SLOW_SECONDS = 0.5
@@ -43,6 +45,26 @@ async def store_problems(
     if isinstance(settings, SqliteSettings):
         found += await asyncio.to_thread(_space, settings.path)
     return found
+
+
+def certificate_problems(settings: SqliteSettings | CassandraSettings, clock: Clock) -> Source:
+    """Return what tells of certificates between the store and this daemon.
+
+    Raises Refused where a file is not usable.
+    """
+    if isinstance(settings, SqliteSettings) or not settings.tls.enabled:
+        return _nothing
+    # Only for these, they are large.
+    from peloton.rpc.expiry import ServerCertificates
+    from storage.cassandra.access import tls_of
+
+    places = [(point, settings.port) for point in settings.contact_points]
+    context = tls_of(settings.tls).contexts
+    return ServerCertificates("Cassandra", places, settings.tls, context, clock).problems
+
+
+async def _nothing() -> list[Problem]:
+    return []
 
 
 def _space(path: Path) -> list[Problem]:

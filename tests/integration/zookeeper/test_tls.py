@@ -23,10 +23,13 @@ from peloton.cli.app import cli
 from peloton.client.discovery import DiscoveryError, ZooKeeperDiscovery
 from peloton.client.environment import settings_from_environment
 from peloton.client.tls import Tls
+from peloton.clock import SystemClock
 from peloton.config.errors import ConfigError
 from peloton.config.loading import validated
+from peloton.config.membership import ZooKeeperMembershipSettings
 from peloton.config.private import write_private
 from peloton.config.settings import DaemonSettings
+from peloton.daemon.servers import of_zookeeper
 from peloton.identity.certs import LOOPBACK, Pair, authority_in, issue, make_authority
 from peloton.membership.factory import membership
 from peloton.membership.interface import Role
@@ -130,6 +133,17 @@ async def test_leaders_are_elected_and_found_by_tls(secure: Secure, root: str, t
         assert "127.0.0.1:2" in str(runner.invoke(cli, ["--debug", "-t", "5s", "respool", "dump"]))
     finally:
         await own.close()
+
+
+async def test_its_certificate_is_told_before_its_end(secure: Secure, root: str) -> None:
+    tree = {"servers": f"{secure.address}/below", "root": root, "tls": secure.tls()}
+    found = validated(DaemonSettings, {"membership": tree}, "test").membership
+    assert isinstance(found, ZooKeeperMembershipSettings)
+    told = await of_zookeeper(found, SystemClock())()
+    assert {each.text.partition(" ends in ")[0] for each in told} == {
+        f"The certificate {secure.own.certificate}",
+        f"The certificate of ZooKeeper at {secure.address}",
+    }
 
 
 @pytest.mark.parametrize(

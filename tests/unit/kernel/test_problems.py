@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from peloton.clock import NANOSECONDS, ManualClock
+from peloton.config.encryption import ServerTlsSettings
+from peloton.config.tls import client_context
 from peloton.daemon.problems import Problems, ProblemService
 from peloton.errors import Unavailable
-from peloton.identity.certs import issue, make_authority
+from peloton.identity.certs import LOOPBACK, Pair, issue, make_authority
 from peloton.membership.starts import WINDOW_SECONDS, Starts
 from peloton.model.problems import Problem
 from peloton.private.problems import problems_pb2 as pb
-from peloton.rpc.expiry import expiring
+from peloton.rpc.expiry import LOOK_SECONDS, ServerCertificates, expiring
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 
@@ -62,6 +69,67 @@ def test_certificates_are_told_two_weeks_before_their_end(
     found = list(expiring(files, NOW + datetime.timedelta(days=days)))
     assert [each.level for each in found] == levels
     assert all(str(made.certificate) in each.text and "peloton certs issue" in each.remedy for each in found)
+
+
+@asynccontextmanager
+async def serving_tls(pair: Pair) -> AsyncIterator[int]:
+    """Serve by TLS on loopback; yield the port."""
+
+    async def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    server = await asyncio.start_server(greeted, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_certificates_of_servers_of_others_are_told(tmp_path: Path) -> None:
+    today = datetime.datetime.now(datetime.UTC)  # the handshake compares with it
+    authority = make_authority(tmp_path, "test", today - datetime.timedelta(days=60))
+    late = issue(tmp_path, "late", LOOPBACK, 10, today)
+    over = issue(tmp_path, "over", LOOPBACK, 10, today - datetime.timedelta(days=20))
+    long = issue(tmp_path, "long", LOOPBACK, 300, today)
+    clock = ManualClock(epoch=int(today.timestamp()) * NANOSECONDS)
+    tls = ServerTlsSettings(
+        enabled=True, ca_file=authority.certificate, certificate_file=late.certificate, key_file=late.key
+    )
+    context = partial(client_context, "tls", authority.certificate, late.certificate, late.key)
+    async with AsyncExitStack() as stack:
+        ports = [await stack.enter_async_context(serving_tls(each)) for each in (late, over, long)]
+        places = [*(("127.0.0.1", port) for port in ports), ("127.0.0.1", 1)]
+        found = await ServerCertificates("Oracle", places, tls, context, clock).problems()
+    own, soon, ended = found
+    assert own.text.startswith(f"The certificate {late.certificate} ends in ") and own.level == "warn"
+    assert soon.text.startswith(f"The certificate of Oracle at 127.0.0.1:{ports[0]} ends in ")
+    assert (ended.level, ended.text) == (
+        "bad",
+        f"The certificate of Oracle at 127.0.0.1:{ports[1]} has ended: no new connection is made",
+    )
+
+
+async def test_servers_are_asked_for_their_certificates_now_and_then(tmp_path: Path) -> None:
+    today = datetime.datetime.now(datetime.UTC)
+    authority = make_authority(tmp_path, "test", today)
+    first, second = issue(tmp_path, "one", LOOPBACK, 10, today), issue(tmp_path, "two", LOOPBACK, 300, today)
+    clock = ManualClock(epoch=int(today.timestamp()) * NANOSECONDS)
+    tls = ServerTlsSettings(enabled=True, ca_file=authority.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(first.certificate, first.key)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        places = [("127.0.0.1", server.sockets[0].getsockname()[1])]
+        asked = ServerCertificates(
+            "Oracle", places, tls, partial(client_context, "tls", authority.certificate, None, None), clock
+        )
+        assert len(await asked.problems()) == 1
+        context.load_cert_chain(second.certificate, second.key)
+        clock.now += LOOK_SECONDS - 1
+        assert len(await asked.problems()) == 1, "it was asked a moment ago"
+        clock.now += 1
+        assert await asked.problems() == []
 
 
 def test_an_instance_that_starts_again_and_again_is_told() -> None:
