@@ -62,7 +62,7 @@ def test_no_fault_is_left_out() -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
     """On a cluster of its own, since others want the proxy in front of the one master."""
     setup = Setup(True, session_seconds=2.0, masters=2, launch_seconds=LAUNCH_SECONDS)
@@ -73,7 +73,7 @@ def test_nothing_is_lost_with_a_mesos_master(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [*OWNERS, "kill-owner-in-large"])
 def test_nothing_is_lost_of_job_managers_that_share_the_work(tmp_path: Path, name: str) -> None:
     simulated = SIMULATED if "large" in name else 0
@@ -106,7 +106,7 @@ def _up(made: Testbed) -> Iterator[Testbed]:
         made.down()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.extended) for name in ROUNDS]
 )

@@ -13,9 +13,9 @@ from peloton.errors import PelotonError, Unavailable
 from peloton.web.agent_terminal import AgentTerminal
 from tests.servers.shell_agent import Answer, StandIn, answer, ends, refuses
 
-SECONDS = 10.0
+SECONDS = 60.0
 """Within this a terminal ends, where it does."""
-CALL_SECONDS = 0.3
+CALL_SECONDS = 2.0
 """Time-out of calls: how long an agent may take to tell that the shell has ended."""
 
 
