@@ -39,7 +39,8 @@ from tests.unit.jobmgr_services.conftest import JOB, status
 from tests.unit.jobmgr_services.fakes import FakeHostmgr
 
 OTHER = "b0000000-0000-4000-8000-00000000000b"
-SECONDS = 20.0
+SECONDS = 120.0
+"""A thousand watches begin within it, on a busy machine too."""
 
 
 @dataclass
