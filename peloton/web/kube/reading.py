@@ -13,7 +13,10 @@ from peloton.api.v0.job import job_pb2
 from peloton.api.v0.query import query_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1alpha_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls.web import (
+    GET_JOB_V1ALPHA,
     GET_POD_EVENTS,
     GET_POOL,
     LIST_PRIORITY_CLASSES,
@@ -32,11 +35,37 @@ from peloton.web.kube.core.cluster_objects import (
     priority_class_object,
     quota_object,
 )
-from peloton.web.kube.core.kinds import POD, PRIORITY_CLASS, RESOURCE_QUOTA, WORKLOADS, Kind
-from peloton.web.kube.core.names import NAME_LABEL, Pool, parse_pod_name, pools_of
+from peloton.web.kube.core.kinds import (
+    CONTROLLER_REVISION,
+    DAEMON_SET,
+    DEPLOYMENT,
+    POD,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+    RESOURCE_QUOTA,
+    STATEFUL_SET,
+    WORKLOADS,
+    Kind,
+)
+from peloton.web.kube.core.names import (
+    LONGEST_MANIFEST_CHARACTERS,
+    NAME_LABEL,
+    Pool,
+    manifest_of,
+    parse_pod_name,
+    pools_of,
+)
 from peloton.web.kube.core.objects import Held, held, object_of
+from peloton.web.kube.core.plain import size
 from peloton.web.kube.core.pods import pod_of
 from peloton.web.kube.core.refusals import not_found
+from peloton.web.kube.core.revisions import (
+    Revision,
+    controller_revisions,
+    replica_sets,
+    revisions,
+    versions_of,
+)
 from peloton.web.kube.core.selectors import selected
 from peloton.web.kube.core.values import Object
 from peloton.web.views.hosts.reads import all_hosts
@@ -51,6 +80,12 @@ MOST_ENDED, MOST_ENDED_PODS = 1000, 20_000
 """Ended jobs whose pods are kept, so that they are read once, and the pods of all of them."""
 MOST_PODS_WITH_EVENTS = 200
 """Pods of a list of events that names none."""
+MOST_VERSION_CHARACTERS = 16_000_000
+"""Of manifests of versions that are kept, so that they are read once."""
+_REVISED: Mapping[Kind, tuple[Kind, ...]] = {
+    REPLICA_SET: (DEPLOYMENT,), CONTROLLER_REVISION: (DAEMON_SET, STATEFUL_SET)
+}  # fmt: skip
+"""Of which kinds these are the revisions."""
 _ENDED = (job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED)
 
 
@@ -64,6 +99,9 @@ class Known:
     """Pods of ended jobs, by user and job, with what they were made of."""
     kept: int = 0
     """Pods of ended jobs, over all of these."""
+    versions: OrderedDict[tuple[Any, str, int], tuple[int, Object]] = field(default_factory=OrderedDict)
+    """Manifests of versions of jobs, by user, job and version, with how long they are."""
+    version_characters: int = 0
 
     def keep(self, key: tuple[Any, str], made_of: bytes, pods: list[Object]) -> None:
         """Keep the pods of an ended job, and let those go that were kept for longest."""
@@ -72,6 +110,16 @@ class Known:
         self.kept += len(pods)
         while len(self.ended) > MOST_ENDED or self.kept > MOST_ENDED_PODS:
             self._drop(next(iter(self.ended)))
+
+    def keep_version(self, key: tuple[Any, str, int], manifest: Object) -> None:
+        """Keep the manifest of a version, and let those go that were kept for longest."""
+        if key in self.versions:
+            return
+        length = size(manifest, LONGEST_MANIFEST_CHARACTERS)
+        self.versions[key] = (length, manifest)
+        self.version_characters += length
+        while self.version_characters > MOST_VERSION_CHARACTERS:
+            self.version_characters -= self.versions.popitem(last=False)[1][0]
 
     def _drop(self, key: tuple[Any, str]) -> None:
         if key in self.ended:
@@ -117,6 +165,8 @@ class Reader:
             pools = await self.pools()
             chosen = [await self.pool(namespace)] if namespace else list(pools.values())
             return [quota_object(pool) for pool in chosen]
+        if kind in _REVISED:
+            return await self._revisions(kind, namespace)
         if kind.plural == "nodes":
             return await self._nodes()
         if kind.plural == "events":
@@ -193,6 +243,39 @@ class Reader:
             except NotFound:
                 return []
         return event_objects(pod, answer.result)
+
+    async def _revisions(self, kind: Kind, namespace: str) -> list[Object]:
+        """Return the revisions of all jobs of a namespace."""
+        jobs = [job for job in await self.jobs(namespace) if job.kind in _REVISED[kind]]
+        found = await asyncio.gather(*map(self._revisions_of, jobs))
+        made = replica_sets if kind is REPLICA_SET else controller_revisions
+        return [each for job, of in zip(jobs, found, strict=True) for each in made(job, of)]
+
+    async def _revisions_of(self, job: Held) -> list[Revision]:
+        numbers = versions_of(job)
+        before = await asyncio.gather(*(self._version(job, number) for number in numbers))
+        known = [(number, each) for number, each in zip(numbers, before, strict=True) if each is not None]
+        return revisions([*known, (numbers.stop, job.manifest)])
+
+    async def _version(self, job: Held, number: int) -> Object | None:
+        """Return the manifest of a version of a job; None where it is not stored, or has none."""
+        key = (self.calls.auth, job.job_id, number)
+        if key in self._known.versions:
+            self._known.versions.move_to_end(key)
+            return self._known.versions[key][1]
+        request = stateless_svc_pb2.GetJobRequest(
+            job_id=v1alpha_pb2.JobID(value=job.job_id),
+            version=v1alpha_pb2.EntityVersion(value=f"{number}-0-0"),
+        )
+        async with self._places:
+            try:
+                answer = await self.calls.call(GET_JOB_V1ALPHA, request)
+            except NotFound:
+                return None
+        found = manifest_of(answer.job_info.spec.labels)
+        if found is not None:
+            self._known.keep_version(key, found)
+        return found
 
     async def _named(self, namespace: str, name: str) -> list[Held]:
         """Return the jobs of a name, the oldest of each kind first."""

@@ -91,12 +91,15 @@ class World:
         self.runtimes: dict[str, job_pb2.RuntimeInfo] = {}
         self.runs: dict[tuple[str, int], int] = {}
         self.updates: list[stateless_svc_pb2.ReplaceJobRequest] = []
+        self.versions: dict[tuple[str, int], job_pb2.JobConfig] = {}
+        """Configs of jobs before their updates."""
         answers: Mapping[Any, Callable[[Any], Any]] = {
             web.QUERY_POOLS: lambda request: self._pools(),
             web.QUERY_JOBS: self._query,
             web.CREATE_JOB: self._create,
             web.CREATE_JOB_V1ALPHA: self._create_service,
             web.REPLACE_JOB: self._replace,
+            web.GET_JOB_V1ALPHA: self._version,
             web.GET_POOL: lambda request: respool_pb2.GetResponse(poolinfo=self._pools().resourcePools[1]),
             web.UPDATE_POOL: self._resize,
             web.LIST_PRIORITY_CLASSES: lambda request: self.classes,
@@ -188,12 +191,22 @@ class World:
         config.type = self.jobs[job_id].type
         if config.type == job_pb2.DAEMON:
             config.instanceCount = HOSTS
+        self.versions[job_id, runtime.configurationVersion] = self.jobs[job_id]
         self.jobs[job_id] = config
         runtime.configurationVersion += 1
         runtime.taskConfigVersionStats.clear()
         runtime.taskConfigVersionStats[runtime.configurationVersion] = config.instanceCount
         runtime.taskStats["RUNNING"] = config.instanceCount
         return stateless_svc_pb2.ReplaceJobResponse()
+
+    def _version(self, request: stateless_svc_pb2.GetJobRequest) -> stateless_svc_pb2.GetJobResponse:
+        found = self.versions.get((request.job_id.value, int(request.version.value.partition("-")[0])))
+        if found is None:
+            raise NotFound("that version is not stored")
+        answer = stateless_svc_pb2.GetJobResponse()
+        for label in found.labels:
+            answer.job_info.spec.labels.add(key=label.key, value=label.value)
+        return answer
 
     def _tasks(self, request: task_pb2.ListRequest) -> task_pb2.ListResponse:
         answer, job_id = task_pb2.ListResponse(), request.jobId.value

@@ -50,12 +50,15 @@ STATEFUL_SET = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", _ALL, ("sts",), categories=("all",),
     subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
 )  # fmt: skip
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", _READ, ("rs",), categories=("all",))
+CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions", _READ)
 PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", _READ, ("pc",), namespaced=False
 )
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", ("patch", "update", *_READ), ("quota",))
 KINDS = (
-    JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, PRIORITY_CLASS, RESOURCE_QUOTA
+    JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, REPLICA_SET, CONTROLLER_REVISION,
+    PRIORITY_CLASS, RESOURCE_QUOTA,
 )  # fmt: skip
 WORKLOADS = {kind.kind: kind for kind in (JOB, DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
 """Kinds that are jobs of ours, by their names."""

@@ -111,4 +111,6 @@ def stripped(given: Mapping[str, Any]) -> Object:
         annotations = metadata.get("annotations")
         if isinstance(annotations, dict):
             annotations.pop(NATIVE, None)
+            if not annotations:
+                del metadata["annotations"]
     return manifest

@@ -15,6 +15,7 @@ from typing import Any
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
+from peloton.api.v1alpha import peloton_pb2 as v1alpha_pb2
 from peloton.web.kube.core import plain
 from peloton.web.kube.core.values import Object
 
@@ -101,7 +102,7 @@ def manifest_labels(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     return own + [(f"{MANIFEST_LABEL}{i}", piece) for i, piece in enumerate(pieces)]
 
 
-def manifest_of(labels: Sequence[peloton_pb2.Label]) -> Object | None:
+def manifest_of(labels: Sequence[peloton_pb2.Label] | Sequence[v1alpha_pb2.Label]) -> Object | None:
     """Return the manifest that labels keep; None where they keep none, or not all of one."""
     pieces = {
         int(label.key.removeprefix(MANIFEST_LABEL)): label.value

@@ -133,6 +133,7 @@ def object_of(job: Held, deleting: str = "") -> Object:
     elif job.kind is STATEFUL_SET:
         found["status"] = stateful_set_status(job.summary)
     else:
+        metadata.setdefault("annotations", {})  # `kubectl rollout undo` replaces them
         found["status"] = _deployment_status(job)
     return found
 

@@ -256,6 +256,17 @@ SCHEMAS: Mapping[str, Fields] = {
         "updateRevision": ("string", "The newest version."),
         "currentRevision": ("string", "The same where all pods have it."),
     },
+    "ReplicaSetSpec": {
+        "replicas": ("integer", "Pods that are wanted of it."),
+        "selector": ("LabelSelector", "Labels of the pods."),
+        "template": ("PodTemplateSpec", "The pods."),
+    },
+    "ReplicaSetStatus": {
+        "replicas": ("integer", "Pods."),
+        "readyReplicas": ("integer", "Pods that run and are healthy; where all pods are its."),
+        "availableReplicas": ("integer", "The same."),
+        "observedGeneration": ("integer", "1."),
+    },
     "ResourceQuotaSpec": {"hard": ("{quantity}", "Reservation (requests.KIND) and limit (limits.KIND).")},
     "ResourceQuotaStatus": {
         "hard": ("{quantity}", "The same."),
@@ -284,6 +295,14 @@ KIND_FIELDS: Mapping[str, Fields] = {
     "StatefulSet": {
         "spec": ("StatefulSetSpec", "What is to run."),
         "status": ("StatefulSetStatus", "How far it is."),
+    },
+    "ReplicaSet": {
+        "spec": ("ReplicaSetSpec", "What runs."),
+        "status": ("ReplicaSetStatus", "How many pods there are."),
+    },
+    "ControllerRevision": {
+        "data": ("any", "The template, as a patch."),
+        "revision": ("integer", "The version of the job in which the template was put there last."),
     },
     "PriorityClass": {
         "value": ("integer", "The priority: the larger is served first."),
@@ -315,6 +334,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "Deployment": "A service: pods that run until it is deleted, and are updated in batches.",
     "DaemonSet": "A daemon job: a pod on each host, updated in batches.",
     "StatefulSet": "A service whose pods have a persistent volume each, and come back to their hosts.",
+    "ReplicaSet": "A template of a Deployment, the present one or one from before; read only.",
+    "ControllerRevision": "A template of a DaemonSet or StatefulSet; read only.",
     "PriorityClass": "A priority class of the settings of the job manager.",
     "ResourceQuota": "What a pool has reserved, and its limit.",
     "Pod": "The present run of an instance of a job.",

@@ -157,6 +157,11 @@ def _told(*path: str, default: str = _NONE) -> Callable[[Mapping[str, Any], floa
     return lambda found, now: _at(found, *path) or default
 
 
+def _owner(found: Mapping[str, Any], now: float) -> str:
+    owners = _at(found, "metadata", "ownerReferences") or []
+    return ",".join(f"{each['kind'].lower()}.apps/{each['name']}" for each in owners) or _NONE
+
+
 def _involved(found: Mapping[str, Any], now: float) -> str:
     of = found["involvedObject"]
     return f"{str(of.get('kind', '')).lower()}/{of.get('name', '')}"
@@ -204,6 +209,20 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Available", "integer", _replicas("numberAvailable")),
         _AGE,
         *_CONTAINERS,
+    ),
+    "replicasets": (
+        _NAME,
+        Column("Desired", "integer", lambda found, now: found["spec"]["replicas"]),
+        Column("Current", "integer", _replicas("replicas")),
+        Column("Ready", "integer", _replicas("readyReplicas")),
+        _AGE,
+        *_CONTAINERS,
+    ),
+    "controllerrevisions": (
+        _NAME,
+        Column("Controller", "string", _owner),
+        Column("Revision", "integer", lambda found, now: found["revision"]),
+        _AGE,
     ),
     "statefulsets": (_NAME, Column("Ready", "string", _deployed), _AGE, *_CONTAINERS[:2]),
     "priorityclasses": (
