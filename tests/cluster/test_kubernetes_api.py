@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minicluster.cluster import Cluster
-from minicluster.settings import ClusterSettings, Instances
+from minicluster.settings import ClusterSettings, DaemonSettings, Instances
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.respool import respool_pb2
 from peloton.client import LocalDiscovery, PelotonClient
@@ -24,33 +24,52 @@ pytestmark = pytest.mark.extended
 PAGE = ROOT / "docs" / "kubernetes.md"
 OURS = "tests/cluster/test_kubernetes_api.py"
 SECONDS = 240.0
+EXAMPLES = ROOT / "examples" / "kubernetes-api"
+CLASSES = [{"name": "high", "priority": 100, "description": "what cannot wait"}]
+
+
+def make_pool(cluster: Cluster) -> None:
+    """Make the pool /team."""
+    client = PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership))
+    config = respool_pb2.ResourcePoolConfig(
+        name="team",
+        parent=peloton_pb2.ResourcePoolID(value="root"),
+        resources=[
+            respool_pb2.ResourceConfig(kind=kind, limit=1e6, share=1, reservation=reserved)
+            for kind, reserved in (("cpu", 6), ("memory", 3072), ("disk", 30000))
+        ],
+    )
+    request = respool_pb2.CreateRequest(config=config)
+    wait_for(
+        lambda: not client.respool_svc.CreateResourcePool(request, timeout=30).HasField("error"),
+        30,
+        lambda: "no pool",
+    )
 
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the web UI of a cluster with the pool /team."""
     cluster = Cluster(tmp_path_factory.mktemp("api") / "cluster")
-    cluster.up(ClusterSettings(ports="free", instances=Instances(web=1)))
+    settings = DaemonSettings(jobmgr={"priority_classes": CLASSES})
+    cluster.up(ClusterSettings(ports="free", instances=Instances(web=1), settings=settings))
     try:
-        client = PelotonClient("test", discovery=LocalDiscovery(cluster.layout.membership))
-        config = respool_pb2.ResourcePoolConfig(
-            name="team",
-            parent=peloton_pb2.ResourcePoolID(value="root"),
-            resources=[
-                respool_pb2.ResourceConfig(kind=kind, limit=1e6, share=1, reservation=reserved)
-                for kind, reserved in (("cpu", 6), ("memory", 3072), ("disk", 30000))
-            ],
-        )
-        request = respool_pb2.CreateRequest(config=config)
-        wait_for(
-            lambda: not client.respool_svc.CreateResourcePool(request, timeout=30).HasField("error"),
-            30,
-            lambda: "no pool",
-        )
+        make_pool(cluster)
         (found,) = [each for each in cluster.components() if each.kind == "web"]
         yield found.addresses["http"]
     finally:
         cluster.down()
+
+
+KUBECONFIG = """cat > kubeconfig <<END
+apiVersion: v1
+kind: Config
+clusters: [{name: peloton, cluster: {server: "$PELOTON_WEB"}}]
+users: [{name: me, user: {}}]
+contexts: [{name: peloton, context: {cluster: peloton, user: me, namespace: team}}]
+current-context: peloton
+END
+"""
 
 
 class Shell:
@@ -117,6 +136,7 @@ def test_the_commands_of_the_page(shell: Shell) -> None:
         "version 2",
         "\nin /",
         "\ntyped\n",
+        "deployment.apps/web rolled back",
         'deployment.apps "web" deleted',
         'daemon set "agent" successfully rolled out',
         "daemonset.apps/agent restarted",
@@ -139,7 +159,10 @@ def test_what_is_refused_and_what_is_only_tried(shell: Shell) -> None:
     )
     assert "spec.suspend" in refused
     assert "created (server dry run)" in shell.run("kubectl apply --dry-run=server -f job.yaml")
-    assert shell.run("kubectl get jobs -o name") == ""
+    for kind in ("job", "deployment"):
+        made = shell.run(f"kubectl create {kind} made --image=busybox --dry-run=server -- sleep 600")
+        assert "/made created (server dry run)" in made
+    assert shell.run("kubectl get jobs,deployments -o name") == ""
     assert "server-side apply" in shell.run("kubectl apply --server-side -f job.yaml", 1)
 
 
@@ -161,3 +184,69 @@ def test_a_watch_and_output_that_is_followed(shell: Shell) -> None:
     assert "Started" in printed
     found = json.loads(printed[printed.index("{\n") : printed.rindex("}\n") + 2])
     assert found["spec"]["completions"] == 2
+
+
+RUNNING = ("deploy/web", "deploy/workers", "deploy/pinned", "deploy/later", "sts/db", "ds/agent")
+ENDED = ("job/report", "job/parts", "job/spare", "job/urgent", "job/failing")
+
+
+def test_the_manifests_of_the_examples(shell: Shell) -> None:
+    """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of twelve ordinary manifests."""
+    assert len([*EXAMPLES.iterdir()]) == 12
+    applied = shell.run(f"{KUBECONFIG}kubectl apply -f {EXAMPLES}")
+    assert applied.count(" created\n") == 11, applied
+    assert "resourcequota/pool configured" in applied
+    try:
+        shell.run(
+            "kubectl wait --for=condition=complete --timeout=60s job/report job/parts job/spare job/urgent"
+        )
+        shell.run("kubectl wait --for=condition=failed --timeout=60s job/failing")
+        shell.run("kubectl rollout resume deploy/later")
+        for each in RUNNING:
+            assert shell.run(f"kubectl rollout status --timeout=60s {each}")
+        assert len(shell.run("kubectl get all -o name").split()) > 2 * len(RUNNING + ENDED)
+        for each in RUNNING + ENDED:
+            assert "Labels:" in shell.run(f"kubectl describe {each}")
+        check_logs(shell)
+        for each in RUNNING:
+            assert shell.run(f"kubectl exec {each} -- sh -c 'echo beside; exit 4'", 4).startswith("beside\n")
+        check_rollouts(shell)
+        shell.run("kubectl scale --replicas=2 deploy/web sts/db")
+        shell.run("kubectl rollout status --timeout=60s deploy/web")
+        assert shell.run("kubectl get deploy web -o jsonpath='{.status.readyReplicas}'") == "2"
+    finally:
+        shell.run(f"kubectl delete {' '.join(RUNNING + ENDED)}")
+    assert shell.run("kubectl get all -o name") == ""
+
+
+def check_logs(shell: Shell) -> None:
+    for each, text in (
+        ("job/report", "the report of production"),
+        ("job/parts", "of 6"),
+        ("job/failing", "this goes wrong"),
+        ("job/spare", "with what nobody else uses"),
+        ("job/urgent", "urgent"),
+        ("deploy/web", "version 1"),
+        ("deploy/workers", "working for data-queue"),
+        ("deploy/pinned", "on "),
+        ("sts/db", "1 data/starts"),
+        ("ds/agent", "on a host"),
+    ):
+        assert text in shell.run(f"kubectl logs {each}"), each
+
+
+def check_rollouts(shell: Shell) -> None:
+    """Change the template of each kind, go back by `rollout undo`, and look at the revisions."""
+    for each, revisions in (("deploy/web", ["3", "5"]), ("sts/db", ["2", "3"]), ("ds/agent", ["2", "3"])):
+        before = shell.run(f"kubectl get {each} -o jsonpath='{{.spec.template.spec}}'")
+        shell.run(f"kubectl rollout pause {each}" if "deploy" in each else "true")
+        shell.run(f"kubectl set env {each} CHANGED=yes")
+        shell.run(f"kubectl rollout resume {each}" if "deploy" in each else "true")
+        shell.run(f"kubectl rollout status --timeout=60s {each}")
+        assert shell.run(f"kubectl exec {each} -- sh -c 'echo $CHANGED'") == "yes\n"
+        assert f"{each.partition('/')[2]} rolled back" in shell.run(f"kubectl rollout undo {each}")
+        shell.run(f"kubectl rollout status --timeout=60s {each}")
+        assert shell.run(f"kubectl get {each} -o jsonpath='{{.spec.template.spec}}'") == before
+        history = shell.run(f"kubectl rollout history {each}").splitlines()
+        assert [line.split()[0] for line in history[2:] if line] == revisions, history
+        assert "Containers" in shell.run(f"kubectl rollout history {each} --revision={revisions[0]}")

@@ -13,9 +13,10 @@ from peloton.errors import Unauthenticated
 from peloton.identity.authorization_header import metadata_of
 from peloton.model.amounts import byte_size
 from peloton.offload import run_by_size
-from peloton.web.kube.core import plain
+from peloton.web.kube.core import plain, protobufs
 from peloton.web.kube.core.kinds import Kind, find
 from peloton.web.kube.core.patches import APPLY, JSON, MERGE, STRATEGIC
+from peloton.web.kube.core.protobufs import PROTOBUF
 from peloton.web.kube.core.refusals import Refusal
 
 LARGEST_BODY_BYTES = 3 * 1024 * 1024
@@ -86,14 +87,14 @@ def content_type(request: Request) -> str:
 
 
 async def body_of(request: Request) -> Any:
-    """Return the body: JSON or YAML. Raises Refusal for other types: pages of other sites can send them.
+    """Return the body: JSON, YAML or protobuf. Other types are refused: pages of other sites can send them.
 
     The official Python client names no type. A page can do so too, but not without its origin.
     """
     kind = content_type(request)
     if not kind and request.method != "PATCH" and "origin" not in request.headers:
         kind = _JSON
-    known = _PATCHES if request.method == "PATCH" else (_JSON, _YAML)
+    known = _PATCHES if request.method == "PATCH" else (_JSON, _YAML, PROTOBUF)
     if kind not in known:
         raise Refusal(415, f"Content-Type: {kind!r} is not {' or '.join(known)}")
     data = await read(request)
@@ -114,6 +115,8 @@ async def read(request: Request) -> bytes:
 
 
 def _parsed(data: bytes, kind: str) -> Any:
+    if kind == PROTOBUF:
+        return protobufs.parse(data)
     text = data.decode()
     if kind not in (_YAML, APPLY):
         return plain.parse(text)

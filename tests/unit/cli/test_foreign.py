@@ -81,7 +81,8 @@ def test_validate_says_what_a_file_is(run: Run, tmp_path: Path) -> None:
 
 def test_own_specs_are_not_taken_for_others() -> None:
     for file in (Path(__file__).resolve().parents[3] / "examples").rglob("*.yaml"):
-        assert recognised(file.read_text(), file.name) == []
+        others = recognised(file.read_text(), file.name)
+        assert bool(others) == ("kubernetes-api" in file.parts), file
     assert recognised("", "f") == recognised("name: kind\nowner: job\n", "f") == []
     assert recognised("x" * 2_000_000 + "\napiVersion: v1\nkind: Pod", "f") == []
 

@@ -47,6 +47,16 @@ def test_who_goes_back_to_a_template_gives_it_a_new_number() -> None:
     assert numbers("a", "b", "a", "a", "b") == [(3, (1, 3, 4)), (5, (2, 5))]
 
 
+def test_what_clients_add_and_says_nothing_makes_no_other_template() -> None:
+    """kubectl rolls back to a template with nulls that it had not before."""
+    plain, filled = with_command("a"), with_command("a")
+    filled["spec"]["template"]["metadata"]["creationTimestamp"] = None
+    filled["spec"]["template"]["spec"]["containers"][0] |= {"resources": {}, "env": [], "tty": False}
+    assert len(revisions([(1, plain), (2, filled)])) == 2
+    del filled["spec"]["template"]["spec"]["containers"][0]["tty"]
+    assert len(revisions([(1, plain), (2, filled)])) == 1
+
+
 def change(world: World, patch: Any, headers: dict[str, str] = MERGE, path: str = DEPLOYMENTS) -> Any:
     answer = world.client.request("PATCH", f"{path}/web", json=patch, headers=headers)
     assert answer.status_code == 200, answer.text
@@ -111,6 +121,24 @@ def test_a_deployment_without_annotations_can_be_rolled_back_too() -> None:
     found = world.client.get(f"{DEPLOYMENTS}/web").json()
     assert found["metadata"]["annotations"] == {}
     assert world.client.put(f"{DEPLOYMENTS}/web", json=found).status_code == 200
+    assert not world.updates
+
+
+def test_the_cause_of_a_change_may_be_told_after_it(world: World) -> None:
+    change(world, command("two"))
+    change(world, {"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}})
+    causes = [each["metadata"]["annotations"]["kubernetes.io/change-cause"] for each in listed(world)]
+    assert causes == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("path", "manifest"), [(DEPLOYMENTS, deployment_manifest), (STATEFUL_SETS, stateful_set_manifest)]
+)
+def test_replicas_that_are_not_given_are_filled_in_as_kubectl_needs_them(path: str, manifest: Any) -> None:
+    world, given = World(), manifest()
+    del given["spec"]["replicas"]
+    assert world.create(path, given).json()["spec"]["replicas"] == 1
+    assert world.client.put(f"{path}/web", json=given).status_code == 200
     assert not world.updates
 
 

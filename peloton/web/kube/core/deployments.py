@@ -51,6 +51,8 @@ def service(given: Object, namespace: str, pool_id: str) -> Service:
     spec.only("progressDeadlineSeconds", (600,), "Peloton does not give up updates for their time")
     check_fixed(spec, template)
     reading.close()
+    # kubectl reads it of the object; Kubernetes fills it in, too.
+    reading.manifest["spec"].setdefault("replicas", replicas)
     return service_of(reading, template, replicas, batch, paused)
 
 

@@ -134,6 +134,7 @@ def object_of(job: Held, deleting: str = "") -> Object:
         found["status"] = stateful_set_status(job.summary)
     else:
         metadata.setdefault("annotations", {})  # `kubectl rollout undo` replaces them
+        found["spec"].setdefault("replicas", job.summary.instanceCount)  # manifests from before had none
         found["status"] = _deployment_status(job)
     return found
 
@@ -238,6 +239,7 @@ def stateful_set_status(summary: job_pb2.JobSummary) -> Object:
         "readyReplicas": ready,
         "availableReplicas": ready,
         "updatedReplicas": updated,
+        "currentReplicas": updated,
         "updateRevision": newest,
         "currentRevision": newest if updated >= summary.instanceCount else f"before-{newest}",
     }

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from peloton.web.kube.core.kinds import CONTROLLER_REVISION, REPLICA_SET
 from peloton.web.kube.core.objects import Held, timestamp
@@ -29,7 +30,7 @@ class Revision:
 
     number: int
     manifest: Object
-    """That of the version which is the number."""
+    """That of the newest version with this template."""
     versions: tuple[int, ...]
     """All versions of the job that have this template."""
 
@@ -63,7 +64,7 @@ def revisions(versions: Iterable[tuple[int, Object]]) -> list[Revision]:
         before = found.get(key)
         known = before.versions if before is not None else ()
         if before is not None and key == last:
-            found[key] = Revision(before.number, before.manifest, (*known, number))
+            found[key] = Revision(before.number, manifest, (*known, number))
         else:
             found[key] = Revision(number, manifest, (*known, number))
         last = key
@@ -137,5 +138,13 @@ def _metadata(job: Held, revision: Revision, label: str) -> Object:
 
 
 def _digest(template: Object) -> str:
-    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_said(template), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARACTERS]
+
+
+def _said(value: Any) -> Any:
+    """Return a value without what says nothing in it: clients add nulls and empty objects of their own."""
+    if isinstance(value, dict):
+        parts = {key: _said(each) for key, each in value.items()}
+        return {key: each for key, each in parts.items() if each not in (None, {}, [])}
+    return [_said(each) for each in value] if isinstance(value, list) else value

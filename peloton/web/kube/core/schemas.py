@@ -253,6 +253,7 @@ SCHEMAS: Mapping[str, Fields] = {
         "readyReplicas": ("integer", "Pods that run and are healthy."),
         "availableReplicas": ("integer", "The same."),
         "updatedReplicas": ("integer", "Pods of the newest template."),
+        "currentReplicas": ("integer", "The same."),
         "updateRevision": ("string", "The newest version."),
         "currentRevision": ("string", "The same where all pods have it."),
     },

@@ -46,8 +46,9 @@ def stateful_service(given: Object, namespace: str, pool_id: str) -> Service:
     _check_ways(spec)
     check_fixed(spec, template, _HINTS)
     reading.close()
-    # kubectl reads it of the object; Kubernetes fills it in, too.
+    # kubectl reads them of the object; Kubernetes fills them in, too.
     reading.manifest["spec"].setdefault("updateStrategy", {"type": "RollingUpdate"})
+    reading.manifest["spec"].setdefault("replicas", replicas)
     return service_of(reading, template, replicas, batch, False)
 
 
