@@ -253,7 +253,15 @@ def test_discovery(world: World) -> None:
         "scheduling.k8s.io",
     ]
     names = [each["name"] for each in client.get("/apis/apps/v1").json()["resources"]]
-    assert names == ["deployments", "deployments/scale", "daemonsets", "statefulsets", "statefulsets/scale"]
+    assert names == [
+        "deployments",
+        "deployments/scale",
+        "daemonsets",
+        "statefulsets",
+        "statefulsets/scale",
+        "replicasets",
+        "controllerrevisions",
+    ]
     assert client.get("/version").text == client.get("/version", headers={"accept": "*/*"}).text
     assert client.get("/version", headers={"accept": "application/json, */*"}).json()["major"] == "1"
     paths = client.get("/openapi/v3").json()["paths"]
