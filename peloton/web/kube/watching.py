@@ -29,6 +29,8 @@ MOST_OBJECTS = 200_000
 """Objects of all collections together, some of them as they were before."""
 LONGEST_WATCH_SECONDS, USUAL_WATCH_SECONDS = 3600.0, 1800.0
 BOOKMARK_SECONDS = 10.0
+REST_SHARE = 4.0
+"""A watch waits for so many times as long as its last look took: large ones do not fill a core."""
 INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -217,7 +219,7 @@ class Watcher:
                 yield encoded(ADDED, shown.of(each))
             if self._watch.initial_end:
                 yield encoded(BOOKMARK, self._bookmark(last, {INITIAL_END: "true"}))
-        marked = time.monotonic()
+        marked, took = time.monotonic(), 0.0
         while True:
             changes, last = seen.since(last), seen.version
             for kind, each in events(changes, self._selection.matches):
@@ -227,8 +229,10 @@ class Watcher:
                 yield encoded(BOOKMARK, self._bookmark(last))
             if time.monotonic() >= until or closing():
                 return
-            await asyncio.sleep(min(self._poll_seconds, max(0.0, until - time.monotonic())))
+            await asyncio.sleep(min(pause(self._poll_seconds, took), max(0.0, until - time.monotonic())))
+            begun = time.monotonic()
             seen = await self._read()
+            took = time.monotonic() - begun
 
     def _check(self, version: int) -> None:
         """Raise Refusal at once for a version that has expired, before anything is read."""
@@ -255,6 +259,11 @@ class Watcher:
         if annotations:
             metadata["annotations"] = dict(annotations)
         return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+
+
+def pause(poll_seconds: float, took: float) -> float:
+    """Return the seconds between two looks, of which the last has taken `took`."""
+    return max(poll_seconds, REST_SHARE * took)
 
 
 class Shown:

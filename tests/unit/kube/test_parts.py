@@ -15,6 +15,7 @@ from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.selectors import fields_match, labels_match
 from peloton.web.kube.core.tables import COLUMNS, span
 from peloton.web.kube.core.versions import Counter, Seen, events
+from peloton.web.kube.watching import pause
 
 
 @pytest.mark.parametrize(
@@ -201,3 +202,8 @@ def test_each_kind_has_columns_a_schema_and_is_discovered() -> None:
         assert kind.plural in [
             each["resource"] for item in items for each in item["versions"][0]["resources"]
         ]
+
+
+def test_a_watch_of_much_looks_less_often() -> None:
+    assert pause(1.0, 0.0) == pause(1.0, 0.25) == 1.0
+    assert pause(1.0, 2.0) == 8.0
