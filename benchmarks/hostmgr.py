@@ -24,7 +24,7 @@ import gc
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -94,7 +94,12 @@ class Master:
 
     def send(self, *calls: Call) -> None:
         """Write calls as the driver does."""
-        self._pipeline.send([Call.Type.Name(each.type) for each in calls], map(WIRE.encode, calls))
+        self.send_each(calls)
+
+    def send_each(self, calls: Iterable[Call]) -> None:
+        """Write calls as the driver does, each before the next one is made."""
+        encoded = [(Call.Type.Name(each.type), WIRE.encode(each)) for each in calls]
+        self._pipeline.send([name for name, _ in encoded], [body for _, body in encoded])
 
     def write(self, data: bytes) -> None:
         """Take the bytes of calls, and answer each."""

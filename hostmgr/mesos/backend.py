@@ -92,7 +92,7 @@ class MesosBackend:
         """Write one ACCEPT for all offers of the plan. Raises InvalidArgument, Unavailable."""
         agent_id, operations = plan.claim.agent_id, self._operations(plan)
         infos = TaskInfos(agent_id, self._resource, self._longest_grace)
-        tasks = [infos.of(launch, taken) for launch, taken in zip(launches, plan.taken, strict=True)]
+        tasks = (infos.of(launch, taken) for launch, taken in zip(launches, plan.taken, strict=True))
         offers = [offer.id for offer in plan.offers]
         self._send(self._subscribed().accept(offers, tasks, REFUSE_SECONDS, operations))
 
@@ -154,8 +154,7 @@ class MesosBackend:
 
     def acknowledge(self, statuses: Iterable[Acknowledgement]) -> None:
         """Write an ACKNOWLEDGE for each status. Raises Unavailable."""
-        calls = self._subscribed()
-        self._send(*(calls.acknowledge(each) for each in statuses))
+        self._driver.send_each(map(self._subscribed().acknowledge, statuses))
 
     def killed_with_framework(
         self, runs: Iterable[tuple[MesosTaskId, str]], framework_id: str, at: int

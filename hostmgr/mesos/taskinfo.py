@@ -46,14 +46,17 @@ class TaskInfos:
         self._agent_id = agent_id
         self._resource = resource
         self._longest_grace = longest_grace
-        self._model: mesos_pb2.TaskInfo | None = None
-        """The last one that others may be like."""
+        self._model: _Alike | None = None
+        """By the last one that others may be like."""
         self._config: object = None
         self._job_id = ""
         self._taken: Sequence[Taken] = ()
 
     def of(self, launch: Launch, taken: Sequence[Taken]) -> mesos_pb2.TaskInfo:
-        """Return the TaskInfo of a launch, which takes `taken`. Raises as `task_info` does."""
+        """Return the TaskInfo of a launch, which takes `taken`. Raises as `task_info` does.
+
+        It may be the message of the launch before, with other ids: it is to be copied before the next one.
+        """
         run = parse_mesos_task_id(launch.mesos_task_id)
         model = self._model
         if (
@@ -62,10 +65,10 @@ class TaskInfos:
             and run.job_id == self._job_id
             and taken == self._taken
         ):
-            return _alike(model, launch.mesos_task_id, run)
+            return model.of(launch.mesos_task_id, run)
         info = task_info(launch, self._agent_id, map(self._resource, taken), self._longest_grace)
         alike = isinstance(launch.payload, task_pb2.TaskConfig) and _have_only_ids(launch.payload)
-        self._model = info if alike else None
+        self._model = _Alike(info) if alike else None
         self._config, self._job_id, self._taken = launch.payload, run.job_id, taken
         return info
 
@@ -76,24 +79,28 @@ def _have_only_ids(config: task_pb2.TaskConfig) -> bool:
     return not (config.ports or checked or config.HasField("executor"))
 
 
-def _alike(model: mesos_pb2.TaskInfo, mesos_task_id: str, run: Run) -> mesos_pb2.TaskInfo:
-    """Return the TaskInfo of another task of the same config, which takes the same."""
-    info = mesos_pb2.TaskInfo()
-    info.CopyFrom(model)
-    info.task_id.value = mesos_task_id
-    instance, task = str(run.instance), task_id(run.job_id, run.instance)
-    # The ids come last among the variables: there are no ports.
-    variables, labels = info.command.environment.variables, info.labels.labels
-    for own, name, value in (
-        (variables[-2], INSTANCE_VARIABLE, instance),
-        (variables[-1], TASK_VARIABLE, task),
-    ):
-        assert own.name == name, f"{own.name} is where {name} should be"
-        own.value = value
-    at = next(i for i in range(len(labels) - 1, -1, -1) if labels[i].key == TASK_LABEL)
-    assert labels[at - 1].key == INSTANCE_LABEL, f"{labels[at - 1].key} is where {INSTANCE_LABEL} should be"
-    labels[at - 1].value, labels[at].value = instance, task
-    return info
+class _Alike:
+    """The TaskInfos of tasks of one config that take the same: one message, with the ids of each in turn."""
+
+    def __init__(self, info: mesos_pb2.TaskInfo) -> None:
+        self._info = info
+        # The ids come last among the variables: there are no ports.
+        variables, labels = info.command.environment.variables, info.labels.labels
+        at = next(i for i in range(len(labels) - 1, -1, -1) if labels[i].key == TASK_LABEL)
+        instance, task = variables[-2], variables[-1]
+        assert instance.name == INSTANCE_VARIABLE, f"{instance.name} is where {INSTANCE_VARIABLE} should be"
+        assert task.name == TASK_VARIABLE, f"{task.name} is where {TASK_VARIABLE} should be"
+        label = labels[at - 1]
+        assert label.key == INSTANCE_LABEL, f"{label.key} is where {INSTANCE_LABEL} should be"
+        self._run, self._instance, self._instance_label = info.task_id, instance, label
+        self._task, self._task_label = task, labels[at]
+
+    def of(self, mesos_task_id: str, run: Run) -> mesos_pb2.TaskInfo:
+        """Return the message with the ids of a task."""
+        self._run.value = mesos_task_id
+        self._instance.value = self._instance_label.value = str(run.instance)
+        self._task.value = self._task_label.value = task_id(run.job_id, run.instance)
+        return self._info
 
 
 def task_info(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -85,26 +85,29 @@ class Calls:
 
     def __init__(self, framework_id: str) -> None:
         self._id = mesos_pb2.FrameworkID(value=framework_id)
+        self._acknowledge = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
 
     def accept(
         self,
         offer_ids: Iterable[str],
-        tasks: Sequence[mesos_pb2.TaskInfo],
+        tasks: Iterable[mesos_pb2.TaskInfo],
         refuse_seconds: float,
         operations: Iterable[mesos_pb2.Offer.Operation] = (),
     ) -> Call:
         """Return an ACCEPT that carries out `operations`, then launches `tasks`, on offers of one agent.
 
-        Mesos offers the rest again after `refuse_seconds`.
+        Each of `tasks` is copied before the next one is made. Mesos offers the rest again after
+        `refuse_seconds`.
         """
         call = Call(framework_id=self._id, type=Call.ACCEPT)
         call.accept.filters.refuse_seconds = refuse_seconds
         for each in offer_ids:
             call.accept.offer_ids.add(value=each)
         call.accept.operations.extend(operations)
-        if tasks:
-            operation = call.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH)
-            operation.launch.task_infos.extend(tasks)
+        launch = call.accept.operations.add(type=mesos_pb2.Offer.Operation.LAUNCH).launch
+        launch.task_infos.extend(tasks)
+        if not launch.task_infos:
+            del call.accept.operations[-1]
         return call
 
     def decline(self, offer_ids: Iterable[str], refuse_seconds: float = 0.0) -> Call:
@@ -119,13 +122,16 @@ class Calls:
         )
 
     def acknowledge(self, status: Acknowledgeable) -> Call:
-        """Return an ACKNOWLEDGE of a status with a uuid; statuses of the master have none and get none."""
-        call = Call(framework_id=self._id, type=Call.ACKNOWLEDGE)
-        acknowledge = call.acknowledge
+        """Return an ACKNOWLEDGE of a status with a uuid; statuses of the master have none and get none.
+
+        It is the same message each time, to be encoded before the next one: to make its parts anew for each
+        status would take most of the time.
+        """
+        acknowledge = self._acknowledge.acknowledge
         acknowledge.agent_id.value = status.agent_id
         acknowledge.task_id.value = status.run
         acknowledge.uuid = status.uuid
-        return call
+        return self._acknowledge
 
     def kill(self, task_id: str, agent_id: str) -> Call:
         """Return a KILL of a task; `agent_id` may be empty."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NoReturn, Protocol
 
 from peloton.errors import InvalidArgument, Unavailable
@@ -32,6 +32,7 @@ WATCH_SECONDS = 0.5
 MAX_REDIRECTS = 3
 _BROKEN = (OSError, Unavailable, SessionBroken, MalformedStream, MalformedMessage, InvalidArgument)
 """Errors that end a subscription but not the program. InvalidArgument: an amount in an offer is no number."""
+_NAMES = {number: name for name, number in Call.Type.items()}
 log = logging.getLogger(__name__)
 
 
@@ -105,11 +106,18 @@ class MesosDriver:
 
         Raises Unavailable, without writing anything, while not subscribed, and what the fence raises.
         """
+        self.send_each(calls)
+
+    def send_each(self, calls: Iterable[Call]) -> None:
+        """Write calls in order as `send` does. Each may be the same message anew: it is encoded at once."""
         self._fence()
         if self._pipeline is None:
             raise Unavailable("not subscribed with the Mesos master at the moment")
-        names = [Call.Type.Name(call.type) for call in calls]
-        self._pipeline.send(names, map(self._codec.encode, calls))
+        names, bodies, encode = list[str](), list[bytes](), self._codec.encode
+        for call in calls:
+            names.append(_NAMES[call.type])
+            bodies.append(encode(call))
+        self._pipeline.send(names, bodies)
 
     async def drain(self) -> None:
         """Wait until more calls may be written. Raises Unavailable where the connection ends meanwhile."""

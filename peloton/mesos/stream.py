@@ -24,6 +24,7 @@ _BODIES: Mapping[int, _Body] = {
     Event.FAILURE: "failure",
     Event.ERROR: "error",
 }
+_NAMES = {number: name for name, number in Event.Type.items()}
 OFFERS_AT_ONCE = 500
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class EventDecoder:
                 now,
             )
             return False
-        self._session.on_event(Event.Type.Name(event.type))
+        self._session.on_event(_NAMES[event.type])
         return event.type != Event.HEARTBEAT
 
     def _head(self, status: int, headers: Mapping[str, str], text: str, now: float) -> None:

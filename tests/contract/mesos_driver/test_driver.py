@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from hostmgr.core.cluster_manager.events import Acknowledgement
 from mesos.v1.scheduler import scheduler_pb2
 from peloton.errors import Unavailable
 from peloton.mesos.calls import Calls, Framework
@@ -45,6 +46,11 @@ async def test_subscribes_and_sends_calls_in_order() -> None:
         await driver.drain()
         await until(lambda: len(master.calls) == 301)
         assert [call.kill.task_id.value for call in master.calls[1:]] == [f"t{n}" for n in range(300)]
+        statuses = [Acknowledgement(f"t{n}", f"S{n}", b"%d" % n) for n in range(3)]
+        driver.send_each(map(calls.acknowledge, statuses))
+        await until(lambda: len(master.calls) == 304)
+        told = [call.acknowledge for call in master.calls[301:]]
+        assert [(each.task_id.value, each.agent_id.value, each.uuid) for each in told] == statuses
         info = master.calls[0].subscribe.framework_info
         assert (info.user, info.name, list(info.roles), info.checkpoint) == (
             "root", "Peloton", ["peloton"], True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, cast
 
 import pytest
@@ -54,6 +54,13 @@ class Driver:
             raise Unavailable("away")
         self.calls += calls
         self.bursts[-1] += len(calls)
+
+    def send_each(self, calls: Iterable[Call]) -> None:
+        """Keep a copy of each call: the next one may be the same message anew."""
+        for call in calls:
+            kept = Call()
+            kept.CopyFrom(call)
+            self.send(kept)
 
     async def drain(self) -> None:
         """There is always room."""

@@ -50,6 +50,13 @@ class Mesos:
             raise Unavailable("away")
         self.calls += calls
 
+    def send_each(self, calls: Iterable[Call]) -> None:
+        """Keep a copy of each call: the next one may be the same message anew."""
+        for call in calls:
+            kept = Call()
+            kept.CopyFrom(call)
+            self.send(kept)
+
     async def drain(self) -> None:
         if self.away:
             raise Unavailable("away")
