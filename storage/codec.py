@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields, is_dataclass, replace
 from enum import IntEnum
+from functools import cache
 from json import encoder as json_encoder
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
@@ -77,9 +78,20 @@ def decode_payload(data: bytes) -> Payload:
 
 
 def _nested(value: object) -> object:
+    """Return the fields of a dataclass. What is in them comes here in turn: `astuple` would copy it."""
     if is_dataclass(value) and not isinstance(value, type):
-        return astuple(value)
+        return _fields_of(type(value))(value)
     raise TypeError(f"{type(value).__name__} cannot be stored as JSON")
+
+
+@cache
+def _fields_of(kind: type) -> Callable[[object], tuple[Any, ...]]:
+    """Return what gives the values of all fields of a dataclass."""
+    names = [each.name for each in fields(kind)]
+    if len(names) == 1:
+        one = attrgetter(names[0])
+        return lambda value: (one(value),)
+    return attrgetter(*names)
 
 
 def _encoding() -> Callable[[object], str]:

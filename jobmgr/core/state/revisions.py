@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from operator import attrgetter
-
 from jobmgr.core.state.task_states import Details
 from peloton.model.ids import JobId
 from peloton.model.states import TaskState
 from peloton.model.task import PodEvent, TaskRuntime
-
-_values = attrgetter(*(each.name for each in fields(TaskRuntime)))
 
 
 def next_revision(old: TaskRuntime, state: TaskState, updated_at: int, details: Details) -> TaskRuntime:
@@ -18,9 +13,37 @@ def next_revision(old: TaskRuntime, state: TaskState, updated_at: int, details: 
 
     This is `dataclasses.replace` in a fraction of the time: every step of every run is made here.
     """
-    new = TaskRuntime(*_values(old))
-    changed = {**details, "state": state, "revision": old.revision + 1, "updated_at": updated_at}
-    for name, value in changed.items():
+    new = TaskRuntime(
+        state,
+        old.goal,
+        old.run,
+        old.config_version,
+        old.desired_config_version,
+        old.desired_run,
+        old.previous_run,
+        old.host,
+        old.agent_id,
+        old.ports,
+        old.start_time,
+        old.completion_time,
+        old.message,
+        old.reason,
+        old.failure_count,
+        old.health,
+        old.termination,
+        old.desired_host,
+        old.volume_id,
+        old.resource_usage,
+        old.revision + 1,
+        old.created_at,
+        updated_at,
+        old.throttled,
+        old.killed_for,
+        old.previous_state,
+        old.saved_at,
+        old.rule_ends,
+    )
+    for name, value in details.items():
         setattr(new, name, value)  # it is not shared yet
     return new
 

@@ -247,7 +247,8 @@ class TaskActions(TaskDeadlines):
         if ruling is not None:
             status = replace(status, message=ruling.told(status.message))
         elif running and not (change.service and counts):
-            status = replace(status, message=explain_end(cause, status.message, again or change.service))
+            told = explain_end(cause, status.message, again or change.service)
+            status = status if told == status.message else replace(status, message=told)
         if running and cause is EndCause.NOT_STARTED:
             change.in_flight.finish(instance)
             self.not_started(change, instance, status.message, status.reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,12 +12,15 @@ from jobmgr.core.cycle import Core
 from jobmgr.core.state import change
 from jobmgr.core.state import events as ev
 from jobmgr.core.state import job_states as job_state
+from jobmgr.core.state.revisions import next_revision
 from jobmgr.core.state.task_states import MACHINE, Cause, Details, state_after
 from peloton.errors import IllegalTransition
 from peloton.model.ids import JobId, Run, mesos_task_id
 from peloton.model.job import JobRuntime
+from peloton.model.retry import RuleEnds
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime, TaskStatus
+from tests.contract.storage.samples import task_runtime
 from tests.interpreted import interpreted
 from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 
@@ -153,6 +156,23 @@ def test_a_move_can_set_every_field_but_those_of_the_change() -> None:
     assert get_type_hints(Details) == {
         name: kind for name, kind in get_type_hints(TaskRuntime).items() if name not in kept
     }
+
+
+def test_a_revision_keeps_all_fields_that_it_is_not_about() -> None:
+    """Each field is named where the next revision is made: one that was left out would lose its value."""
+    old = replace(
+        task_runtime(run=5),
+        throttled=True,
+        killed_for="stopped by ann",
+        previous_state=TaskState.FAILED,
+        saved_at=7,
+        rule_ends=RuleEnds(),
+    )
+    unset = TaskRuntime(TaskState.UNKNOWN, TaskState.UNKNOWN, 0, 0, 0, 0, revision=0)
+    same = [each.name for each in fields(TaskRuntime) if getattr(old, each.name) == getattr(unset, each.name)]
+    assert same == [], "of a field with its default nobody sees whether it is kept"
+    expected = replace(old, state=TaskState.LOST, revision=old.revision + 1, updated_at=9, host="h9")
+    assert next_revision(old, TaskState.LOST, 9, {"host": "h9"}) == expected
 
 
 def test_a_job_that_has_ended_does_not_grow() -> None:
