@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 NANOSECONDS = 1_000_000_000
@@ -101,7 +102,13 @@ def rfc3339(nanoseconds: int) -> str:
     if nanoseconds == 0:
         return ""
     seconds, rest = divmod(nanoseconds, NANOSECONDS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+    return f"{_to_seconds(seconds)}.{rest:09d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _to_seconds(seconds: int) -> str:
+    """Format a time without its fraction. Of a large job many are the same."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_rfc3339(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mesos.v1 import mesos_pb2
-from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import rfc3339
 from peloton.model.ids import JobId, mesos_task_id
@@ -86,25 +85,32 @@ def task_spec(
 
 def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.RuntimeInfo:
     """Encode the runtime of a task."""
-    wire = task_pb2.RuntimeInfo(
-        state=task_pb2.TaskState.ValueType(runtime.state),
-        goalState=task_pb2.TaskState.ValueType(runtime.goal),
-        startTime=rfc3339(runtime.start_time),
-        completionTime=rfc3339(runtime.completion_time),
-        host=runtime.host,
-        ports=runtime.ports,
-        message=runtime.message,
-        reason=runtime.reason,
-        failureCount=runtime.failure_count,
-        configVersion=runtime.config_version,
-        desiredConfigVersion=runtime.desired_config_version,
-        resourceUsage=runtime.resource_usage,
-        healthy=task_pb2.HealthState.ValueType(runtime.health),
-        desiredHost=runtime.desired_host,
-        revision=peloton_pb2.ChangeLog(
-            version=runtime.revision, createdAt=runtime.created_at, updatedAt=runtime.updated_at
-        ),
-    )
+    wire = task_pb2.RuntimeInfo()
+    write_runtime(wire, job_id, instance, runtime)
+    return wire
+
+
+def write_runtime(wire: task_pb2.RuntimeInfo, job_id: JobId, instance: int, runtime: TaskRuntime) -> None:
+    """Write the runtime of a task into an empty message."""
+    wire.state = task_pb2.TaskState.ValueType(runtime.state)
+    wire.goalState = task_pb2.TaskState.ValueType(runtime.goal)
+    wire.startTime = rfc3339(runtime.start_time)
+    wire.completionTime = rfc3339(runtime.completion_time)
+    wire.host = runtime.host
+    if runtime.ports:
+        wire.ports.update(runtime.ports)
+    wire.message = runtime.message
+    wire.reason = runtime.reason
+    wire.failureCount = runtime.failure_count
+    wire.configVersion = runtime.config_version
+    wire.desiredConfigVersion = runtime.desired_config_version
+    if runtime.resource_usage:
+        wire.resourceUsage.update(runtime.resource_usage)
+    wire.healthy = task_pb2.HealthState.ValueType(runtime.health)
+    wire.desiredHost = runtime.desired_host
+    revision = wire.revision
+    revision.version = runtime.revision
+    revision.createdAt, revision.updatedAt = runtime.created_at, runtime.updated_at
     if runtime.run:
         wire.mesosTaskId.value = mesos_task_id(job_id, instance, runtime.run)
     if runtime.desired_run:
@@ -117,12 +123,10 @@ def runtime_to(job_id: JobId, instance: int, runtime: TaskRuntime) -> task_pb2.R
         wire.volumeID.value = runtime.volume_id
     if runtime.termination is not None:
         end = runtime.termination
-        wire.terminationStatus.reason = task_pb2.TerminationStatus.Reason.ValueType(end.reason)
-        wire.terminationStatus.exit_code = end.exit_code
-        wire.terminationStatus.signal = end.signal
-        wire.terminationStatus.by = end.by
-        wire.terminationStatus.killed_for = runtime.killed_for
-    return wire
+        told = wire.terminationStatus
+        told.reason = task_pb2.TerminationStatus.Reason.ValueType(end.reason)
+        told.exit_code, told.signal = end.exit_code, end.signal
+        told.by, told.killed_for = end.by, runtime.killed_for
 
 
 def pod_event_to(event: PodEvent) -> task_pb2.PodEvent:

@@ -22,7 +22,7 @@ from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime
 from peloton.wire.overrides import task_config
 from peloton.wire.payload import job_config
-from peloton.wire.task import runtime_to
+from peloton.wire.task import write_runtime
 from storage.interface import Store
 
 JOB_NOT_FOUND = "job not found"
@@ -169,7 +169,7 @@ class JobView:
         info.jobId.value = self.job_id
         info.config.CopyFrom(task_config(await self.config_of(runtime), instance))
         if runtime is not None:
-            info.runtime.CopyFrom(runtime_to(self.job_id, instance, runtime))
+            write_runtime(info.runtime, self.job_id, instance, runtime)
 
 
 def _there(page: Mapping[int, TaskRuntime]) -> Iterable[tuple[int, TaskRuntime]]:
