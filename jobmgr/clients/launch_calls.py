@@ -12,7 +12,7 @@ from peloton.calls.rpc import Caller
 from peloton.errors import InvalidArgument, PelotonError, Refused, Unavailable, Unimplemented
 from peloton.rpc.errors import InvalidRequest
 
-HOSTS_PER_CALL = 16
+HOSTS_PER_CALL = 64
 BYTES_PER_CALL = 1024 * 1024
 """Of configs; one host with more goes alone."""
 Answer = asyncio.Future[LaunchAnswer]
