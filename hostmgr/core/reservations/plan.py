@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hostmgr.core.runs.run_info import Vector
+from peloton.fast_init import fast_init
 
 NOTHING: Vector = (0, 0, 0, 0, 0, 0)
-_MANY = 1 << 62
 GAIN_SECONDS = 1.0
 """A start must be earlier by so much before other hosts are reserved for it."""
 
@@ -27,6 +27,9 @@ class Running:
     amounts: Vector
     end: float
     """The latest end that is expected, in seconds on the monotonic clock."""
+
+
+fast_init(Running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,9 @@ class HostView:
     tasks: int
     held: bool = False
     """Whether the host is reserved for the gang already."""
+
+
+fast_init(HostView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,34 +184,53 @@ def _pack(
     used: dict[str, tuple[Vector, int]] = {}
     ordered = sorted(demands, key=lambda demand: _size(demand.amounts), reverse=True)
     for demand in ordered:
-        allowed, count = demand.ready if now else demand.allowed, demand.count
-        room = {
-            host.agent_id: min(
-                _times(left[host.agent_id], demand.amounts),
-                1 if spread else count,
-                demand.most.get(host.agent_id, count),
-            )
-            for host in hosts
-            if host.agent_id in allowed and not _closed(used.get(host.agent_id), demand, spread)
-        }
-        for host in sorted(hosts, key=lambda host: _rank(host, room, used)):
-            some = min(count, room.get(host.agent_id, 0))
-            if some:
-                taken = _multiplied(demand.amounts, some)
-                left[host.agent_id] = _difference(left[host.agent_id], taken)
-                before, _ = used.get(host.agent_id, (NOTHING, demand.group))
-                used[host.agent_id] = (_sum(before, taken), demand.group)
-                count -= some
+        count = demand.count
+        room = _rooms(demand, spread, hosts, left, used, demand.ready if now else demand.allowed)
+        if sum(room.values()) < count:
+            return None
+        taking = [host for host in hosts if host.agent_id in room]
+        for host in sorted(taking, key=lambda host: _rank(host, room, used)):
+            some = min(count, room[host.agent_id])
+            taken = _multiplied(demand.amounts, some)
+            left[host.agent_id] = _difference(left[host.agent_id], taken)
+            before, _ = used.get(host.agent_id, (NOTHING, demand.group))
+            used[host.agent_id] = (_sum(before, taken), demand.group)
+            count -= some
             if not count:
                 break
-        if count:
-            return None
     return used
 
 
-def _closed(used: tuple[Vector, int] | None, demand: Demand, spread: bool) -> bool:
+def _rooms(
+    demand: Demand,
+    spread: bool,
+    hosts: Sequence[HostView],
+    left: Mapping[str, Vector],
+    used: _Packing,
+    allowed: frozenset[str],
+) -> dict[str, int]:
+    """Return how many tasks of a demand each host takes that takes any."""
+    found: dict[str, int] = {}
+    most, bounds = 1 if spread else demand.count, demand.most
+    needed = [(kind, need) for kind, need in enumerate(demand.amounts) if need]
+    for host in hosts:
+        agent_id = host.agent_id
+        if agent_id not in allowed or (agent_id in used and _closed(used[agent_id], demand, spread)):
+            continue
+        room = min(most, bounds.get(agent_id, most)) if bounds else most
+        free = left[agent_id]
+        for kind, need in needed:
+            times = free[kind] // need
+            if times < room:
+                room = times
+        if room > 0:
+            found[agent_id] = room
+    return found
+
+
+def _closed(used: tuple[Vector, int], demand: Demand, spread: bool) -> bool:
     """Return whether a host that the gang uses takes no tasks of the demand."""
-    return used is not None and (spread or used[1] != demand.group)
+    return spread or used[1] != demand.group
 
 
 def _rank(
@@ -213,7 +238,7 @@ def _rank(
 ) -> tuple[bool, bool, int, int, int, tuple[int, ...], str]:
     agent_id = host.agent_id
     return (
-        agent_id not in used, not host.held, -room.get(agent_id, 0), host.unknown, host.tasks,
+        agent_id not in used, not host.held, -room[agent_id], host.unknown, host.tasks,
         _size(host.spare), agent_id,
     )  # fmt: skip
 
@@ -221,13 +246,6 @@ def _rank(
 def _size(amounts: Vector) -> tuple[int, ...]:
     cpu, memory, disk, gpu, slack, ports = amounts
     return gpu, cpu, slack, memory, disk, ports
-
-
-def _times(free: Vector, amounts: Vector) -> int:
-    """Return how many times the amounts fit."""
-    return max(
-        0, min((have // need for have, need in zip(free, amounts, strict=True) if need), default=_MANY)
-    )
 
 
 def _within(amounts: Vector, free: Vector) -> bool:
@@ -240,7 +258,8 @@ def _sum(one: Vector, other: Vector) -> Vector:
 
 
 def _difference(one: Vector, other: Vector) -> Vector:
-    return _sum(one, _multiplied(other, -1))
+    a, b, c, d, e, f = one
+    return a - other[0], b - other[1], c - other[2], d - other[3], e - other[4], f - other[5]
 
 
 def _multiplied(one: Vector, by: int) -> Vector:
@@ -255,10 +274,10 @@ def _least(one: Vector, other: Vector) -> Vector:
 
 def unused(whole: Vector, running: Iterable[Vector]) -> Vector:
     """Return what is left of a host by what its tasks request."""
-    for amounts in running:
-        whole = _difference(whole, amounts)
-    a, b, c, d, e, f = (max(0, each) for each in whole)
-    return a, b, c, d, e, f
+    a, b, c, d, e, f = whole
+    for cpu, memory, disk, gpu, slack, ports in running:
+        a, b, c, d, e, f = a - cpu, b - memory, c - disk, d - gpu, e - slack, f - ports
+    return max(0, a), max(0, b), max(0, c), max(0, d), max(0, e), max(0, f)
 
 
 def earlier(new: Plan, old: Plan) -> bool:

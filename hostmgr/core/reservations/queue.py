@@ -14,38 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hostmgr.core.claims.claim import Claim
-from hostmgr.core.claims.holds import beside
 from hostmgr.core.hosts.all_hosts import Hosts
-from hostmgr.core.reservations.plan import (
-    NOTHING,
-    Demand,
-    HostView,
-    Part,
-    Plan,
-    Running,
-    earlier,
-    plan,
-    unused,
-)
+from hostmgr.core.reservations.plan import Demand, Part, Plan, earlier, plan
+from hostmgr.core.reservations.views import Views
 from hostmgr.core.runs.on_agents import Runs
-from hostmgr.core.runs.run_info import Vector, vector
+from hostmgr.core.runs.run_info import vector
 from hostmgr.core.state.columns import Mask
 from hostmgr.core.state.feasibility import GangShape, Members
 from hostmgr.core.state.host_filter import HostFilter
-from hostmgr.core.state.offers import Free
-from hostmgr.core.state.states import ClaimState
 from peloton.errors import AlreadyExists, NotFound, Refused
 from peloton.model.payload import Opaque
 from peloton.model.plural import plural
-from peloton.model.resources import Resources
 
 LEASE_SECONDS = 15.0
-OVERDUE_SECONDS = 5.0
-"""A task that is past its expected end is expected to end so much later."""
-MANY_PORTS = 1 << 30
-"""Ports are not planned for: how many a host has in all is not known."""
-
-
 Counts = NDArray[np.int64]
 
 
@@ -188,7 +169,7 @@ class Reservations:
 
     def replan(self, now: float) -> None:
         """Plan all reservations anew, and reserve their hosts."""
-        for _ in self.replan_steps(now):
+        for _ in self._steps(now, alone=True):
             pass
 
     def replan_steps(self, now: float) -> Iterator[None]:
@@ -196,12 +177,19 @@ class Reservations:
 
         Other work may run between the steps: each step leaves the reservations consistent.
         """
+        return self._steps(now, alone=False)
+
+    def _steps(self, now: float, alone: bool) -> Iterator[None]:
+        """Plan in steps. `alone`: nothing else runs between them, so that all compare the same hosts."""
+        views = Views(self._hosts, self._runs, now)
         taken: set[str] = set()
         tasks = self._task_counts()
         yield
         for each in self._waiting():
             if each.id in self._all and not each.claims:
-                found = self._planned(each, taken, tasks, now)
+                if not alone:
+                    views = Views(self._hosts, self._runs, now)
+                found = self._planned(each, taken, tasks, views, now)
                 if taken and len(taken) + len(_agents(found)) > self._limits.share * len(self._hosts.table):
                     found = None
                 self._assign(each, found)
@@ -302,21 +290,23 @@ class Reservations:
             fitting = np.sort(fitting[np.argpartition(order, most)[:most]])
         return [table.agent_ids[row] for row in fitting]
 
-    def _planned(self, it: Reservation, taken: set[str], tasks: Counts, now: float) -> Plan | None:
+    def _planned(
+        self, it: Reservation, taken: set[str], tasks: Counts, views: Views, now: float
+    ) -> Plan | None:
         """Return the plan to follow: the present one, unless it is void or another one is earlier."""
         masks = self._masks(it)
         agent_ids = [each for each in self._candidates(it, masks, tasks) if each not in taken]
-        views = [self._view(agent_id, it, now) for agent_id in agent_ids]
+        compared = [views.of(agent_id, it.id) for agent_id in agent_ids]
         groups: dict[object, int] = {}
         demands = [
             self._demand(members, mask, it, agent_ids, groups.setdefault(_class(members.want), number))
             for number, (members, mask) in enumerate(zip(it.shape.members, masks, strict=True))
         ]
-        new = plan(demands, it.shape.spread, views, now)
+        new = plan(demands, it.shape.spread, compared, now)
         old = it.plan
         if old is None or new is None or new.ready or not set(old.agent_ids) <= set(agent_ids):
             return new
-        mine = [view for view in views if view.held]
+        mine = [view for view in compared if view.held]
         same = plan(demands, it.shape.spread, mine, now)
         return new if same is None or earlier(new, same) else same
 
@@ -339,33 +329,6 @@ class Reservations:
             else {agent_id: int(beside[row]) for agent_id, row in rows.items() if row is not None},
         )
 
-    def _view(self, agent_id: str, it: Reservation, now: float) -> HostView:
-        hosts, table, row = self._hosts, self._hosts.table, self._hosts.table.row(agent_id)
-        assert row is not None
-        hostname = table.hostnames[row]
-        holds = hosts.holds.on(hostname)
-        free = beside(table.free(row), hosts.holds.kept(hostname)) if holds else table.free(row)
-        total, slack = table.total(row)
-        offered = _of(free)
-        whole = _largest(_amounts(total, slack, MANY_PORTS), offered)
-        runs = list(self._runs.on(agent_id))
-        known = [info for run in runs if (info := self._runs.info(run)) is not None]
-        spare = _amounts(free.normal, free.slack_cpu, MANY_PORTS)
-        if len(known) == len(runs) and not holds:
-            spare = _largest(spare, unused(whole, (info.amounts for info in known)))
-        ends = [Running(info.amounts, _not_over(info.end, now)) for info in known if info.end is not None]
-        unknown = len(runs) - len(ends)
-        ends += [Running(_of(hold.kept), hold.until) for hold in holds]
-        claim = hosts.claims.on(agent_id)
-        if claim is not None and claim.ends_by is not None:
-            ends.append(Running(spare, claim.ends_by))
-            spare = NOTHING
-        elif table.claim(row) is ClaimState.PLACING or hosts.holds.is_closed(hostname):
-            unknown, spare = unknown + 1, NOTHING
-        ends.sort(key=lambda task: task.end)
-        held = hosts.reserved.holder(agent_id) == it.id
-        return HostView(agent_id, whole, offered, spare, tuple(ends), unknown, len(runs), held)
-
 
 def _class(want: HostFilter) -> object:
     """Return what tasks must have in common to be placed on the same host (placement's HostClass)."""
@@ -378,21 +341,3 @@ def _since(it: Reservation) -> float:
 
 def _agents(found: Plan | None) -> tuple[str, ...]:
     return found.agent_ids if found is not None else ()
-
-
-def _amounts(normal: Resources, slack_cpu: int, ports: int) -> Vector:
-    cpu, memory, disk, gpu = normal.values()
-    return cpu, memory, disk, gpu, slack_cpu, ports
-
-
-def _of(room: Free) -> Vector:
-    return _amounts(room.normal, room.slack_cpu, room.ports)
-
-
-def _largest(one: Vector, other: Vector) -> Vector:
-    a, b, c, d, e, f = map(max, one, other)
-    return a, b, c, d, e, f
-
-
-def _not_over(end: float, now: float) -> float:
-    return end if end > now else now + OVERDUE_SECONDS

@@ -134,6 +134,11 @@ class Runs:
         """Return the runs on an agent."""
         return tuple(self._on.get(agent_id, ()))
 
+    def infos_on(self, agent_id: str) -> list[RunInfo]:
+        """Return what the runs on an agent use and when they end, of those of which that was learnt."""
+        infos = self._info
+        return [infos[run] for run in self._on.get(agent_id, ()) if run in infos]
+
     def count(self, agent_id: str) -> int:
         """Return the number of runs on an agent."""
         return len(self._on.get(agent_id, ()))

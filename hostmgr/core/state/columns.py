@@ -245,11 +245,11 @@ class HostColumns:
 
     def claim(self, row: int) -> ClaimState:
         """Return the state of the claim on the host."""
-        return ClaimState(int(self._claim[row]))
+        return _CLAIMS[int(self._claim[row])]
 
     def change_claim(self, row: int, cause: ClaimCause) -> None:
         """Change the claim on the host. Raises IllegalTransition."""
-        self._claim[row] = CLAIM.next(self.claim(row), cause, self.hostnames[row])
+        self._claim[row] = int(CLAIM.next(self.claim(row), cause, self.hostnames[row]))
 
     def acquire_claims(self, rows: Rows) -> None:
         """Claim hosts. Raises IllegalTransition, changing nothing."""
@@ -365,7 +365,7 @@ class HostColumns:
 
     def free(self, row: int) -> Free:
         """Return the sums of a host's offers."""
-        return Free(Resources(*map(int, self._free[row])), int(self._slack[row]), int(self._ports[row]))
+        return Free(Resources(*self._free[row].tolist()), int(self._slack[row]), int(self._ports[row]))
 
     def total(self, row: int) -> tuple[Resources, int]:
         """Return all resources of the agent, and its revocable CPU."""

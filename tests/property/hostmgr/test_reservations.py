@@ -47,6 +47,8 @@ class World:
     numbers: Iterator[int] = field(default_factory=count)
     expected: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
+    in_steps: bool = False
+    """Whether plans are made in steps, as between other work."""
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -101,7 +103,11 @@ class World:
     def gang(self, name: str, size: int) -> Progress:
         """Renew the reservation of a gang of tasks that take a host each; place it once it has its hosts."""
         self.it.renew(name, GangShape((Members(WHOLE, size),)), self.now)
-        self.it.replan(self.now)
+        if self.in_steps:
+            for _ in self.it.replan_steps(self.now):
+                pass
+        else:
+            self.it.replan(self.now)
         progress = self.it.progress(name, self.ids(), self.now)
         if progress.claims:
             assert len(progress.claims) == size, "all or none"
@@ -159,6 +165,21 @@ def test_gangs_start_within_a_bound_among_small_tasks_without_end(world: World, 
         assert world.now <= asked + (len(gangs) + 1) * (LONGEST + 2), world.placed
     world.step({})
     assert not any(world.hosts.reserved.holder(f"S{number}") for number in range(world.size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds, st.lists(st.integers(1, 5), min_size=2, max_size=4))
+def test_plans_that_are_made_at_once_are_those_that_are_made_in_steps(world: World, sizes: list[int]) -> None:
+    gangs = {f"g{number}": min(size, world.size) for number, size in enumerate(sizes)}
+    other = World(world.size, world.seed, world.honest, in_steps=True)
+    for second in range(2 * LONGEST):
+        for each in (world, other):
+            each.step(gangs if second > 3 else {})
+        holders = [
+            [each.hosts.reserved.holder(f"S{number}") for number in range(each.size)]
+            for each in (world, other)
+        ]
+        assert holders[0] == holders[1] and world.placed == other.placed and world.expected == other.expected
 
 
 @settings(max_examples=60, deadline=None)
