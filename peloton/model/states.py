@@ -28,10 +28,8 @@ class TaskState(IntEnum):
     DELETED = 16
     RESERVED = 17
 
-    @property
-    def terminal(self) -> bool:
-        """Whether a run in this state has ended; a terminal state is final."""
-        return self in TERMINAL_TASK_STATES
+    terminal: bool
+    """Whether a run in this state has ended; a terminal state is final."""
 
 
 TERMINAL_TASK_STATES = frozenset(
@@ -47,6 +45,8 @@ ON_HOST_TASK_STATES = frozenset(
     }
 )
 """States in which Mesos has, or may have, the run."""
+for _task_state in TaskState:
+    _task_state.terminal = _task_state in TERMINAL_TASK_STATES
 assert not TERMINAL_TASK_STATES & ON_HOST_TASK_STATES, "a run that has ended is on no host"
 
 
@@ -64,13 +64,13 @@ class JobState(IntEnum):
     UNINITIALIZED = 8
     DELETED = 9
 
-    @property
-    def terminal(self) -> bool:
-        """Whether a job in this state has ended."""
-        return self in TERMINAL_JOB_STATES
+    terminal: bool
+    """Whether a job in this state has ended."""
 
 
 TERMINAL_JOB_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.KILLED, JobState.DELETED})
+for _job_state in JobState:
+    _job_state.terminal = _job_state in TERMINAL_JOB_STATES
 
 
 class JobType(IntEnum):
