@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from simulator.garbage import rare_collections
 from simulator.workloads.forms import FORMATS
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ MOST_JOBS = 2**32 - 1
     help="Write what becomes of each job and run, as JSON lines.",
 )
 @click.pass_obj
+@rare_collections()
 def simulate(
     session: Session,
     trace: Path,

@@ -113,6 +113,40 @@ class Serial:
         self._next()
 
 
+class _Repeated:
+    """A call that is made until its answer is no failure which passes.
+
+    It is no closure that refers to itself: that would be a cycle, which only the garbage collector frees.
+    """
+
+    __slots__ = ("_args", "_done", "_lane", "_method", "_role", "_transient")
+
+    def __init__(
+        self,
+        lane: Lane,
+        role: str,
+        method: str,
+        args: tuple[Any, ...],
+        done: Done,
+        transient: tuple[type[PelotonError], ...],
+    ) -> None:
+        self._lane = lane
+        self._role, self._method, self._args = role, method, args
+        self._done = done
+        self._transient = transient
+
+    def call(self) -> None:
+        """Make the call."""
+        lane = self._lane
+        lane.universe.network.call(lane.caller, self._role, self._method, self._args, self._answered)
+
+    def _answered(self, answer: Any) -> None:
+        if isinstance(answer, self._transient):
+            self._lane.universe.kernel.after(RETRY_SECONDS, self._lane.life, self.call)
+        else:
+            self._done(answer)
+
+
 class Instructions:
     """Carries out the instructions of one lane."""
 
@@ -180,14 +214,7 @@ class Instructions:
         transient: tuple[type[PelotonError], ...] = TRANSIENT,
     ) -> None:  # fmt: skip
         """Call until there is an answer that is no failure which passes."""
-
-        def answered(answer: Any) -> None:
-            if isinstance(answer, transient):
-                self._kernel.after(RETRY_SECONDS, self._lane.life, self._call, role, method, args, answered)
-            else:
-                done(answer)
-
-        self._call(role, method, args, answered)
+        _Repeated(self._lane, role, method, args, done, transient).call()
 
     def _sender(self, role: str, method: str) -> Callable[[list[Any], Callable[[], None]], None]:
         """Return what sends batches whose answers say nothing: the core repeats what has no effect."""
