@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.reference_policies import Job
@@ -39,7 +39,7 @@ def waits_on_hosts(
     for each in jobs:
         if _places([processors] * hosts, each) is None:
             raise ValueError(f"{each} fits on no {hosts} hosts of {processors} processors")
-    free, queue, waits = [processors] * hosts, list[tuple[float, int]](), [0.0] * len(jobs)
+    free, waits, queue = [processors] * hosts, [0.0] * len(jobs), _Queue(passing)
     running: list[tuple[float, int, list[int]]] = []
     following = 0
     while following < len(jobs) or running:
@@ -50,31 +50,59 @@ def waits_on_hosts(
             for host in used:
                 free[host] += jobs[number].each
         while following < len(jobs) and jobs[following].job.submit <= now:
-            insort(queue, (order(jobs[following].job), following))
+            queue.add(jobs[following], order(jobs[following].job), following)
             following += 1
-        for entry in list(queue):
-            number = entry[1]
-            places = _places(free, jobs[number])
-            if places is None:
-                if not passing:
-                    break
-                continue
-            queue.remove(entry)
-            for host in places:
-                free[host] -= jobs[number].each
+        for number, places in queue.starting(jobs, free):
             waits[number] = now - jobs[number].job.submit
             heapq.heappush(running, (now + jobs[number].job.seconds, number, places))
     return waits
 
 
+class _Queue:
+    """Jobs that wait, by their pieces: where one finds no hosts, no other with the same pieces does."""
+
+    def __init__(self, passing: bool) -> None:
+        self._passing = passing
+        self._of: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        """By the processors of each piece and their count, sorted: the order of a job, and its number."""
+
+    def add(self, job: Pieces, order: float, number: int) -> None:
+        insort(self._of.setdefault((job.each, job.count), []), (order, number))
+
+    def starting(self, jobs: Sequence[Pieces], free: list[int]) -> Iterator[tuple[int, list[int]]]:
+        """Take out the jobs that start, each with its hosts, of which `free` is reduced."""
+        heads = [(of[0], pieces) for pieces, of in self._of.items() if of]
+        heapq.heapify(heads)
+        while heads:
+            (_, number), pieces = heads[0]
+            places = _places(free, jobs[number])
+            if places is None:
+                if not self._passing:
+                    return
+                heapq.heappop(heads)
+                continue
+            for host in places:
+                free[host] -= jobs[number].each
+            of = self._of[pieces]
+            del of[0]
+            if of:
+                heapq.heapreplace(heads, (of[0], pieces))
+            else:
+                heapq.heappop(heads)
+            yield number, places
+
+
 def _places(free: Sequence[int], pieces: Pieces) -> list[int] | None:
     """Return the host of each piece; None where they do not all fit."""
-    left, found = list(free), list[int]()
+    each, found = pieces.each, list[int]()
+    if sum(free) < each * pieces.count or max(free) < each:
+        return None
+    left = list(free)
     for _ in range(pieces.count):
-        able = [host for host, some in enumerate(left) if some >= pieces.each]
+        able = [some for some in left if some >= each]
         if not able:
             return None
-        host = min(able, key=left.__getitem__)
-        left[host] -= pieces.each
+        host = left.index(min(able))
+        left[host] -= each
         found.append(host)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -174,6 +175,47 @@ def test_pieces_go_to_the_fullest_host_that_takes_them_and_the_order_counts() ->
     busy = [full[0], *full[3:]]
     assert waits_on_hosts(busy, 1, 8, first_come) == [0, 98, 106]
     assert waits_on_hosts(busy, 1, 8, shortest_first) == [0, 105, 97]
+
+
+def in_turn(jobs: list[Pieces], hosts: int, processors: int, passing: bool) -> list[float]:
+    """Return the waits as `waits_on_hosts`, by trying each job of the queue at each moment."""
+    free, waits, queue = [processors] * hosts, [-1.0] * len(jobs), list(range(len(jobs)))
+    running: list[tuple[float, list[int], int]] = []
+    times = {job.job.submit for job in jobs}
+    while times:
+        times.discard(now := min(times))
+        for end, used, each in [each for each in running if each[0] <= now]:
+            running.remove((end, used, each))
+            for host in used:
+                free[host] += each
+        for number in [number for number in queue if jobs[number].job.submit <= now]:
+            it = jobs[number]
+            left, found = list(free), list[int]()
+            for _ in range(it.count):
+                able = [host for host in range(hosts) if left[host] >= it.each]
+                if able:
+                    found.append(min(able, key=left.__getitem__))
+                    left[found[-1]] -= it.each
+            if len(found) < it.count:
+                if passing:
+                    continue
+                break
+            free[:], waits[number] = left, now - it.job.submit
+            queue.remove(number)
+            running.append((now + it.job.seconds, found, it.each))
+            times.add(now + it.job.seconds)
+    return waits
+
+
+@pytest.mark.parametrize("passing", [False, True])
+def test_jobs_that_wait_by_their_pieces_start_as_if_each_was_tried(passing: bool) -> None:
+    for seed in range(20):
+        random, now, jobs = Random(seed), 0, []
+        for _ in range(40):
+            now += random.choice((0, 1, 3))
+            each, count = random.choice(((1, 1), (2, 1), (4, 1), (8, 1), (8, 2)))
+            jobs.append(pieces(now, random.choice((1, 5, 20, 60)), each * count, count))
+        assert waits_on_hosts(jobs, 3, 8, first_come, passing) == in_turn(jobs, 3, 8, passing)
 
 
 def test_a_job_of_references_that_fits_on_no_hosts_is_refused() -> None:
