@@ -26,6 +26,8 @@ class Ran:
     seconds: float
     size: float = 0.0
     """GPUs that its instances held together, or cores where it had none."""
+    began: float = 0.0
+    """When its first run started, in seconds since 1970; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def _ran(ended: Iterable[job_pb2.JobSummary]) -> Iterator[Ran]:
     for job in ended:
         begin, end = job.runtime.startTime, job.runtime.completionTime
         if job.type == job_pb2.BATCH and begin and end:
-            seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+            began = datetime.fromisoformat(begin)
+            seconds = (datetime.fromisoformat(end) - began).total_seconds()
             held = job.runtime.resourceUsage
             size = (held.get("gpu") or held.get("cpu") or 0.0) / seconds if seconds > 0 else 0.0
-            yield Ran(job.respoolID.value, job.owner, job.name, max(0.0, seconds), size)
+            yield Ran(job.respoolID.value, job.owner, job.name, max(0.0, seconds), size, began.timestamp())

@@ -18,6 +18,8 @@ from random import Random
 from peloton.model.ids import JobId
 from peloton.model.live_state import LiveJob, Ran
 from peloton.model.states import JobType
+from simulator.forecast.likeness import Shares
+from simulator.forecast.likeness import likeness as likeness_of
 
 LEAST = 3
 """Runs of a kind that have to be known before it is preferred to a wider one."""
@@ -99,6 +101,19 @@ class Lives:
         return [self._known[kind] for kind in kinds if kind in self._known]
 
 
+def alike(ended: Iterable[Ran]) -> float:
+    """Return how much alike jobs of the narrowest kinds are that followed each other (`likeness`)."""
+    histories: dict[Kind, list[float]] = defaultdict(list)
+    for ran in sorted(ended, key=lambda ran: ran.began):
+        histories[_wider(ran.pool_id, ran.owner, ran.name, ran.size)[0]].append(ran.seconds)
+    return likeness_of(histories.values())
+
+
+def narrowest(job: LiveJob) -> Kind:
+    """Return the narrowest kind of a job that other jobs are of."""
+    return _wider(job.spec.pool_id, job.spec.owner, job.spec.name, job.size)[0]
+
+
 def _wider(pool_id: str, owner: str, name: str, size: float) -> list[Kind]:
     """Return the kinds of a job, the narrowest first."""
     named = ("name", owner, _DIGITS.sub("#", name))
@@ -131,8 +146,9 @@ def drawn(known: Sequence[Known], limit: int, elapsed: float, at: float) -> floa
 class Draws:
     """The durations of all tasks in one run of the simulator."""
 
-    def __init__(self, lives: Lives, jobs: Iterable[LiveJob], random: Random) -> None:
-        self._random = random
+    def __init__(self, lives: Lives, jobs: Iterable[LiveJob], random: Random, likeness: float = 0.0) -> None:
+        """`likeness`: how much jobs of a kind share of what is drawn, 0 to 1."""
+        self._shares = Shares(random, likeness)
         self._jobs = {job.job_id: job for job in jobs}
         self._known = {job_id: lives.of(job) for job_id, job in self._jobs.items()}
         self._own = {job_id for job_id in self._jobs if lives.has_own(job_id)}
@@ -151,5 +167,5 @@ class Draws:
         key = job_id, -1 if alike else instance
         found = self._at.get(key)
         if found is None:
-            found = self._at[key] = self._random.random()
+            found = self._at[key] = self._shares.next(narrowest(self._jobs[job_id]))
         return found

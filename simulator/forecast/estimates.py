@@ -13,7 +13,7 @@ from peloton.model.ids import JobId
 from peloton.model.live_state import LiveJob, LiveState
 from peloton.model.pool import pool_paths
 from peloton.model.states import ON_HOST_TASK_STATES, JobType
-from simulator.forecast.durations import Draws, Lives
+from simulator.forecast.durations import Draws, Lives, alike
 from simulator.forecast.forward import Forward
 from simulator.simulation import Options
 
@@ -60,14 +60,14 @@ def estimate(
     state = _with_daemons_at_rest(state)
     job = state.job(job_id)
     waiting = 0 if job is None else len(job.waiting())
-    lives = Lives(state.now, state.jobs, state.ended)
+    lives, likeness = Lives(state.now, state.jobs, state.ended), alike(state.ended)
     begin, outcomes = clock(), list[_Outcome]()
     for seed in range(bounds.runs):
         spent = clock() - begin
         if seed and spent * (seed + 1) / seed > bounds.seconds:
             break
         random = Random(seed)
-        drawn = Draws(_resampled(state, random) if seed else lives, state.jobs, random)
+        drawn = Draws(_resampled(state, random) if seed else lives, state.jobs, random, likeness)
         forward = Forward(state, drawn, job_id, options() if options else None)
         complete = forward.go(bounds.horizon, lambda: clock() - begin > bounds.seconds)
         if seed and not complete:

@@ -23,6 +23,7 @@ from simulator.garbage import rare_collections
 from simulator.jobs import SimJob
 from simulator.simulation import Simulation
 from simulator.world.agents import HostSpec, SimRun
+from simulator.world.kernel import NANOSECONDS
 
 ENDED_KEPT = 300
 """Ended jobs that an estimate knows of, as those of a real cluster do."""
@@ -79,7 +80,8 @@ class Replay:
         for seconds in islice(seconds_of_runs(job.tasks), 1):
             spec = job.spec
             size = LiveJob(job.job_id, spec, 0, {}).size
-            self._ended.append(Ran(spec.pool_id, spec.owner, spec.name, seconds, size))
+            began = min(task.start_time for task in job.tasks if task.start_time) / NANOSECONDS
+            self._ended.append(Ran(spec.pool_id, spec.owner, spec.name, seconds, size, began))
 
     def state(self) -> LiveState:
         """Return what an estimate may know now."""

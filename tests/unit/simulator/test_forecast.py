@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from statistics import correlation
 
 import pytest
 
@@ -16,8 +17,9 @@ from peloton.model.pool import KindConfig, PoolConfig
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import JobType, TaskState
 from peloton.model.task import TaskRuntime
-from simulator.forecast.durations import Draws, Known, Lives, drawn
+from simulator.forecast.durations import Draws, Known, Lives, alike, drawn
 from simulator.forecast.estimates import Bounds, estimate, expected
+from simulator.forecast.likeness import Shares
 from simulator.forecast.replay import Case, Replay, errors_of
 from simulator.jobs import SimJob, job_id_of
 from simulator.world.agents import HostSpec
@@ -180,6 +182,58 @@ def test_a_gang_has_one_draw() -> None:
     spec = SimJob("g", 0.0, "/a", Resources.of(1.0), 0.0, instances=3, longest=100).spec("p")
     draws = Draws(Lives(NOW, [], []), [LiveJob(RUNNING, spec, NOW, {})], Random(1))
     assert len({draws.seconds(RUNNING, instance) for instance in range(3)}) == 1
+
+
+def history(*seconds: float, name: str = "j") -> list[Ran]:
+    return [Ran("p", "", f"{name}{at}", each, began=float(at)) for at, each in enumerate(seconds, 1)]
+
+
+def test_jobs_that_follow_each_other_are_as_alike_as_their_durations_are() -> None:
+    random = Random(2)
+    each = [random.lognormvariate(5.0, 1.0) for _ in range(400)]
+    assert alike(history(*each)) < 0.1, "each by itself"
+    batches = [each[at // 20] * random.uniform(0.9, 1.1) for at in range(400)]
+    assert alike(history(*batches)) > 0.8, "twenty of a batch take as long"
+    assert alike(reversed(history(*batches))) == alike(history(*batches)), "the order is that of their begins"
+    assert alike(history(*[60.0] * 40)) == 0.0, "durations that are all the same tell nothing"
+    assert alike(history(1.0, 1.0, 9.0)) == 0.0, "nor do three jobs"
+    mixed = [*history(*each[:50]), *history(*(1000 * seconds for seconds in each[50:100]), name="k")]
+    assert alike(mixed) < 0.2, "jobs of different kinds are compared with their own kind"
+
+
+def test_what_is_drawn_is_equally_likely_and_shared_within_a_kind() -> None:
+    def drawn_shares(likeness: float) -> list[list[float]]:
+        return [
+            [shares.next("one"), shares.next("one"), shares.next("other")]
+            for shares in (Shares(Random(seed), likeness) for seed in range(2000))
+        ]
+
+    for likeness in (0.0, 0.5):
+        firsts = sorted(first for first, _, _ in drawn_shares(likeness))
+        assert [round(firsts[at], 1) for at in (200, 1000, 1800)] == [0.1, 0.5, 0.9]
+    assert correlation(*list(zip(*drawn_shares(0.0), strict=True))[:2]) == pytest.approx(0.0, abs=0.1)
+    one, same, other = zip(*drawn_shares(0.9), strict=True)
+    assert correlation(one, same) > 0.8
+    assert correlation(one, other) == pytest.approx(0.0, abs=0.1)
+
+
+def queue_behind(ended: list[Ran]) -> Expected:
+    """Return when the last of forty jobs starts that wait for one host, each of which takes all of it."""
+    jobs = [live(job_id_of(number), f"j{number}") for number in range(40)]
+    return estimate(state(*jobs, ended=tuple(ended)), job_id_of(39), still).first
+
+
+def test_the_range_is_wide_where_jobs_come_in_batches() -> None:
+    random = Random(3)
+    each = [random.lognormvariate(5.0, 1.0) for _ in range(300)]
+    batches = [each[at // 30] for at in range(300)]
+    apart, together = (queue_behind(history(*seconds)) for seconds in (each, batches))
+
+    def width(found: Expected) -> float:
+        assert found.low is not None and found.high is not None
+        return found.high / found.low
+
+    assert width(together) > 1.5 * width(apart)
 
 
 @pytest.mark.parametrize(

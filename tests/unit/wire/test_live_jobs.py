@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from peloton.api.v0.host import host_pb2
 from peloton.api.v0.job import job_pb2
@@ -108,4 +109,5 @@ def test_the_state_of_a_cluster() -> None:
     assert found.now == 9 and found.job(JOB) is not None and found.job("other") is None
     assert found.hosts == (LiveHost("h1", Resources.of(4.0, gpu=1.0)),)
     assert [each.id for each in found.pools] == ["p"]
-    assert found.ended == (Ran("p", "ann", "j", 60.0),)
+    noon = datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC).timestamp()
+    assert found.ended == (Ran("p", "ann", "j", 60.0, began=noon),)
