@@ -129,13 +129,14 @@ def simulate(
     from peloton.errors import PelotonError
     from simulator.results.charts import charts_of, compared_waits, write_charts
     from simulator.results.files import write_csv, write_page
-    from simulator.workloads.cluster import read_cluster
+    from simulator.workloads.cluster import by_paths, read_cluster
     from simulator.workloads.jobs import read_jobs
     from simulator.workloads.live import write_cluster
 
     try:
         jobs = read_jobs(trace, form, most, _durations(archive, assume))
         given = _cluster(session, cluster, live_hosts, live_pools)
+        jobs = by_paths(given, jobs)
         if save_cluster is not None:
             write_cluster(save_cluster, given)
         first = _runs(jobs, _Configuration(given, resmgr, placement), seeds, jitter, days, decisions)

@@ -6,6 +6,7 @@ Raises ConfigError with the field of what is wrong, InvalidArgument with the fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from peloton.model.constraint import Label
 from peloton.model.ids import ROOT_POOL
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType, child_path
 from peloton.model.resources import KINDS, Resources, milli, total
+from simulator.jobs import SimJob
 from simulator.workloads.public import kueue_cluster, openb_hosts
 from simulator.world.agents import HostSpec
 
@@ -61,6 +63,8 @@ class PoolSettings(Settings):
 
     path: str = Field(pattern=r"^/[^/]+(/[^/]+)*$")
     """Where it is in the tree; its parent is in the file, too."""
+    id: str = ""
+    """Its id in the cluster that it is like: audit logs and archives name pools by their ids."""
     resources: Mapping[str, KindSettings] = Field(default_factory=dict)
     """By kind: cpu, memory, disk, gpu."""
 
@@ -134,6 +138,12 @@ def pools_of(settings: ClusterSettings, hosts: Sequence[HostSpec], named: Iterab
         if path not in known or path in parents:
             raise InvalidArgument("pool of a job", path, f"a leaf among {', '.join(sorted(known))}")
     return pools
+
+
+def by_paths(settings: ClusterSettings, jobs: Iterable[SimJob]) -> list[SimJob]:
+    """Return jobs whose pools are named by their paths, where they are by the ids of pools: `/ID`."""
+    paths = {f"/{pool.id}": pool.path for pool in settings.pools if pool.id}
+    return [replace(job, pool=paths[job.pool]) if job.pool in paths else job for job in jobs]
 
 
 def _pool(settings: PoolSettings, whole: Resources) -> PoolConfig:

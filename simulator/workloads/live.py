@@ -40,7 +40,7 @@ def _alike(count: int, resources: Resources, labels: Sequence[Label]) -> HostsSe
 def pools_like(pools: Sequence[PoolConfig]) -> tuple[PoolSettings, ...]:
     """Return pools like these, by their paths. Raises InvalidArgument for one without a path."""
     paths = pool_paths(pools)
-    found = [PoolSettings(path=_known(paths, pool), resources=_kinds(pool)) for pool in pools]
+    found = [PoolSettings(path=_known(paths, pool), id=pool.id, resources=_kinds(pool)) for pool in pools]
     return tuple(sorted(found, key=lambda pool: pool.path))
 
 

@@ -48,13 +48,22 @@ def test_what_is_saved_gives_the_same_result_offline(
     kinds = {key: {"reservation": 100.0, "limit": 1000.0} for key in ("cpu", "memory", "disk", "gpu")}
     assert yaml.safe_load(saved.read_text()) == {
         "hosts": [{"cpu": 4.0}],
-        "pools": [{"path": "/a", "resources": kinds}],
+        "pools": [{"path": "/a", "id": live_scene.POOL, "resources": kinds}],
     }
     asked = len(daemons.requests("QueryHosts"))
     offline = run("simulate", "--trace", trace, "--cluster", str(saved))
     assert offline.out == live.out and "/a" in live.out
     assert len(daemons.requests("QueryHosts")) == asked == 1
     assert [each.name for each in saved.parent.iterdir()] == ["cluster.yaml"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_pools_of_logs_are_those_of_the_cluster_with_the_same_ids(run: Run, tmp_path: Path) -> None:
+    path, saved = tmp_path / "named-by-ids.jsonl", tmp_path / "cluster.yaml"
+    path.write_text("".join(json.dumps({**job, "pool": f"/{live_scene.POOL}"}) + "\n" for job in JOBS))
+    live = run("simulate", "--trace", str(path), *TOGETHER, "--save-cluster", str(saved))
+    assert (live.code, live.err) == (0, "") and "/a " in live.out and live_scene.POOL not in live.out
+    assert run("simulate", "--trace", str(path), "--cluster", str(saved)).out == live.out
 
 
 @pytest.mark.usefixtures("cluster")
