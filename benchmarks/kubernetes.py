@@ -7,7 +7,8 @@ counted from the first call until the last one runs:
 
 - `job`: a job of Peloton, whose pods hostmgr creates, each bound to its node;
 - `foreign`: pods that the benchmark creates with `schedulerName: peloton`, each a job of Peloton;
-- `default`: the same pods for the default scheduler of Kubernetes, on the same server. The daemons idle.
+- `default`: the same pods for the default scheduler of Kubernetes, on the same server; the daemons idle.
+  By itself it makes 50 calls a second; `default unbound` lets it make as many as it can.
 
 Prints one figure per line: pods per second (`pods per second` alone is that of `job`), CPU of hostmgr and of
 the scheduler per pod, and the share of API server and etcd in the CPU of all that take part but the benchmark
@@ -47,7 +48,8 @@ from peloton.kubernetes.reflector import Change, Changed, Removed, Replaced
 SERVERS = ("etcd", "kube-apiserver")
 TEAM = "bench"
 PODS, TEAM_PODS = "/api/v1/pods", f"/api/v1/namespaces/{TEAM}/pods"
-KINDS = ("job", "foreign", "default")
+KINDS = ("job", "foreign", "default", "default unbound")
+UNBOUND = ("--kube-api-qps=10000", "--kube-api-burst=10000")
 CREATED_AT_ONCE = 16
 REST_SECONDS = 3.0
 """Between two measurements: what follows the last pod is not counted to the next ones."""
@@ -159,26 +161,28 @@ class Bench:
             try:
                 await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": TEAM}})
                 for kind in self.options.only:
-                    await getattr(self, f"_{kind}")(api)
+                    await self._kind(kind, api)
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
 
-    async def _job(self, api: ApiClient) -> None:
-        await self._measured("job", self._make_job, self._stop_job)
+    async def _kind(self, kind: str, api: ApiClient) -> None:
+        if kind == "job":
+            await self._measured(kind, self._make_job, self._stop_job)
+        elif kind == "foreign":
+            make, unmake = lambda: self._make_pods(api, "peloton"), lambda made: self._delete(api)
+            await self._measured(kind, make, unmake)
+        else:
+            await self._default(kind, api)
 
-    async def _foreign(self, api: ApiClient) -> None:
-        await self._measured(
-            "foreign", lambda: self._make_pods(api, "peloton"), lambda made: self._delete(api)
-        )
-
-    async def _default(self, api: ApiClient) -> None:
+    async def _default(self, kind: str, api: ApiClient) -> None:
         command = kubernetes.scheduler_command(self.cluster.layout.kubeconfig)
+        command += UNBOUND if kind == "default unbound" else ()
         with beside("default scheduler", command) as scheduler:
             self.others["default scheduler"] = scheduler
             await self._first_pod(api)
             await self._measured(
-                "default", lambda: self._make_pods(api, "default-scheduler"), lambda made: self._delete(api)
+                kind, lambda: self._make_pods(api, "default-scheduler"), lambda made: self._delete(api)
             )
 
     async def _measured(
@@ -199,7 +203,7 @@ class Bench:
         count, of = self.options.count, "" if what == "job" else f", {what}"
         daemons = sum(spent[name] for name in spent if name.rstrip("0123456789") in DAEMONS)
         schedulers = {"hostmgr": spent["hostmgr0"], "all daemons": daemons}
-        if what == "default":
+        if what.startswith("default"):
             schedulers = {"default scheduler": spent["default scheduler"]}
         print(f"pods per second{of}: {count / took:.1f}")
         for name, seconds in schedulers.items():

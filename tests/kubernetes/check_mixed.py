@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +19,12 @@ from peloton.wire.constraint import constraint_to
 from tests.cluster.conftest import Harness, harness_of, wait_for
 from tests.cluster.moving_jobs import batch_goes_by_its_next_runs, service_goes_batch_by_batch_and_back
 from tests.cluster.test_clusters import capacity, hosts_of
+from tests.documented import blocks
 from tests.kubernetes.real import RealKubernetes
+from tools.docs import ROOT
 
 SECONDS = 120
+OWN = "tests/kubernetes/check_mixed.py"
 MESOS_CORES, KUBERNETES_CORES = 12, 8
 """Three agents, and two kubelets, of 4 cores each."""
 
@@ -67,6 +74,44 @@ def test_a_job_is_kept_to_one_of_them_by_a_constraint(mixed: Harness, there: boo
     job = mixed.create(config)
     assert mixed.ended(job, SECONDS).state == job_pb2.SUCCEEDED
     assert {host.startswith("k8s/") for host in hosts_of(mixed, job)} == {there}
+
+
+def test_the_commands_of_the_page(mixed: Harness, tmp_path: Path) -> None:
+    """Those of docs/kubernetes.md: a service goes to Kubernetes, back, and with its pool."""
+    (block,) = [each for each in blocks(ROOT / "docs/kubernetes.md") if each.said == OWN]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    own = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, **mixed.cluster.urls(), "PATH": own}
+    for command in block.text.replace("/team", "/test").splitlines():
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        if "query" in command:
+            assert "k8s/host0" in done.stdout
+        if "run" in command:
+            job = job_named(mixed, "web")
+    wait_for(lambda: all_there(mixed, job), SECONDS, lambda: str(hosts_of(mixed, job)))
+    mixed.client.task_svc.Stop(task_pb2.StopRequest(jobId=peloton_pb2.JobID(value=job)), timeout=SECONDS)
+
+
+def job_named(mixed: Harness, name: str) -> str:
+    spec = job_pb2.QuerySpec(name=name)
+    answer = mixed.client.job_svc.Query(job_pb2.QueryRequest(spec=spec, summaryOnly=True), timeout=30)
+    (found,) = answer.results
+    return str(found.id.value)
+
+
+def all_there(mixed: Harness, job: str) -> bool:
+    tasks = mixed.tasks(job).values()
+    return all(
+        each.runtime.state == task_pb2.RUNNING and each.runtime.host.startswith("k8s/") for each in tasks
+    )
 
 
 def test_a_batch_job_moves_to_kubernetes_by_its_next_runs(mixed: Harness) -> None:
