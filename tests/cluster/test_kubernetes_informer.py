@@ -167,6 +167,7 @@ def test_each_change_is_told_once_over_a_restart(cluster: Cluster, tmp_path: Pat
         told.wait("deleted", "Deployment", "gone")
         told.wait("deleted", "Pod", "gone")
         api.create("after")
+        told.wait("added", "Deployment", "after")
         told.wait("added", "Pod", "after")
         wait_for(lambda: len(api.uids()["Pod"]) == 3, SECONDS, lambda: str(api.uids()))
         there = api.uids()
