@@ -181,6 +181,7 @@ def _line(result: Result) -> str:
     took_over = [f"{role} {seconds:.2f} s" for role, seconds in result.takeovers.items()]
     more += f", another served after: {', '.join(took_over)}" if took_over else ""
     more += f", other owners' calls p99 {result.others:.3f} s" if result.others else ""
+    more += "".join(f", {count} of them failed: {why}" for why, count in result.failed.items())
     more += f", ended by itself: {' '.join(result.deaths)}" if result.deaths else ""
     wrong = "".join(f"\n    {each}" for each in result.violations)
     count = len(result.violations)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +33,9 @@ class FaultContext:
 
     others: list[float] = field(default_factory=list)
     """Seconds that calls took about jobs of owners that the fault did not concern."""
+
+    failed: Counter[str] = field(default_factory=Counter)
+    """How many of these failed, by what they were told."""
 
     def wait(self, least: float, most: float) -> None:
         time.sleep(self.random.uniform(least, most))

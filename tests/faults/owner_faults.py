@@ -208,9 +208,7 @@ def _calls_about_others(at: FaultContext, name: str, before: Mapping[str, Owned]
     kept = kept_by_others(name, before)
     over = threading.Event()
     targets = [owned.address for each, owned in before.items() if each != name]
-    threads = [
-        threading.Thread(target=_ask_on, args=(targets, list(_ids_in(kept)), over, at.others), daemon=True)
-    ]
+    threads = [threading.Thread(target=_ask_on, args=(targets, list(_ids_in(kept)), over, at), daemon=True)]
     if name in before:
         lost = before[name].shards
         ask = threading.Thread(target=_until_all_answer, args=(at, targets[0], lost, over), daemon=True)
@@ -225,15 +223,17 @@ def _calls_about_others(at: FaultContext, name: str, before: Mapping[str, Owned]
             each.join(SETTLE_SECONDS)
 
 
-def _ask_on(targets: Sequence[str], ids: Sequence[str], over: threading.Event, seconds: list[float]) -> None:
+def _ask_on(targets: Sequence[str], ids: Sequence[str], over: threading.Event, at: FaultContext) -> None:
     """Get jobs in turns, at each target its own and those of the others. A call that fails counts in full."""
     channels = [grpc.insecure_channel(each) for each in targets]
     stubs = [job_pb2_grpc.JobManagerStub(each) for each in channels]
     number = 0
     while not over.wait(PAUSE_SECONDS):
         began = time.monotonic()
-        ok = _answers(stubs[number % len(stubs)], ids[number % len(ids)], CALL_SECONDS)
-        seconds.append(time.monotonic() - began if ok else CALL_SECONDS)
+        wrong = _failure(stubs[number % len(stubs)], ids[number % len(ids)], CALL_SECONDS)
+        at.others.append(CALL_SECONDS if wrong else time.monotonic() - began)
+        if wrong:
+            at.failed[wrong] += 1
         number += 1
     for channel in channels:
         channel.close()
@@ -245,19 +245,23 @@ def _until_all_answer(at: FaultContext, target: str, shards: Iterable[int], over
     with grpc.insecure_channel(target) as channel:
         stub = job_pb2_grpc.JobManagerStub(channel)
         for job_id in _ids_in(frozenset(shards)):
-            while not _answers(stub, job_id, 1.0):
+            while _failure(stub, job_id, 1.0):
                 if over.wait(PAUSE_SECONDS) and time.monotonic() - began > SETTLE_SECONDS:
                     return
     at.took_over("owner", time.monotonic() - began)
 
 
-def _answers(stub: job_pb2_grpc.JobManagerStub, job_id: str, timeout: float) -> bool:
-    """Return whether a call about a job that is not there is answered so: by the owner of its shard."""
+def _failure(stub: job_pb2_grpc.JobManagerStub, job_id: str, timeout: float) -> str:
+    """Return why a call about a job that is not there is not answered so, by the owner of its shard.
+
+    Empty where it is.
+    """
     request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
     try:
-        return stub.Get(request, timeout=timeout).error.HasField("notFound")
-    except grpc.RpcError:
-        return False
+        answer = stub.Get(request, timeout=timeout)
+    except grpc.RpcError as error:
+        return f"{error.code().name}: {error.details()}"
+    return "" if answer.error.HasField("notFound") else f"another answer: {answer.error}"
 
 
 def _ids_in(shards: frozenset[int]) -> Iterator[str]:

@@ -49,6 +49,8 @@ class Result:
     """Seconds from the end of a role's leader, where the fault ended it, until another answered."""
     others: float = 0.0
     """Seconds that 99 of 100 calls took at most about jobs of owners that the fault did not concern."""
+    failed: Mapping[str, int] = field(default_factory=dict)
+    """How many of these failed, by what they were told."""
 
 
 def play(
@@ -102,7 +104,19 @@ def play(
     takeovers = {role: round(after, 2) for role, after in strike.takeovers.items()}
     others = round(percentile(strike.others, 99), 3)
     return Result(
-        name, seed, wrong, unavoidable, gaps, changes, took, deaths, slowest, phases, takeovers, others
+        name,
+        seed,
+        wrong,
+        unavoidable,
+        gaps,
+        changes,
+        took,
+        deaths,
+        slowest,
+        phases,
+        takeovers,
+        others,
+        dict(strike.failed),
     )
 
 
