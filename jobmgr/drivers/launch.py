@@ -222,13 +222,22 @@ class Launcher:
         self._releases.put([Release(launch.hostname, launch.agent_id, launch.offer_id)])
 
     async def release(self) -> None:
-        """Release claims; run for ever. One that cannot be released expires."""
+        """Release claims, until hostmgr answers; run for ever. One that it refuses expires."""
+        delays = backoff()
         while True:
             claims = await self._releases.take(RELEASES_PER_CALL)
-            try:
-                await self._hostmgr.release(claims)
-            except PelotonError as error:
-                log.warning("claims not released: %s", error)
+            while not await self._answered(claims):
+                await delays.wait()
+            delays.reset()
+
+    async def _answered(self, claims: Sequence[Release]) -> bool:
+        """Release claims; return whether that need not be tried again. One that is over stays over."""
+        try:
+            await self._hostmgr.release(claims)
+        except PelotonError as error:
+            log.warning("claims not released: %s", error)
+            return not isinstance(error, TRANSIENT)
+        return True
 
     async def _work(self, queue: Queue[Launch]) -> None:
         while True:
