@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from peloton.calls import web
@@ -36,7 +38,8 @@ def test_the_estimate_is_made_once_a_minute_in_a_process_of_its_own(
     client = browser(application(found))
     assert f'href="{PATH}"' in client.get(f"/jobs/{JOB}").text
     text = client.get(PATH).text
-    assert "Likely to start in " in text and "20 runs of the simulator" in text
+    # As many as there is CPU for, 20 at most.
+    assert "Likely to start in " in text and re.search(r"\b\d+ runs? of the simulator", text), text
     assert "Estimates like this were off by a factor" in text
     asked = len(found.asked)
     del found.answers[web.LIST_LIVE_JOBS]
