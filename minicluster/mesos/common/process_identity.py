@@ -24,12 +24,15 @@ class Identity:
 
 
 def start_of(pid: int) -> str | None:
-    """Return when a process started; None for one that is gone or a zombie."""
+    """Return when a process started; None for one that is gone or a zombie.
+
+    One whose first thread has ended before others is none: those still hold its ports and files.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return None
-    return None if fields[0] in "ZX" else fields[19]
+    return None if fields[0] in "ZX" and int(fields[17]) <= 1 else fields[19]
 
 
 def is_alive(identity: Identity) -> bool:

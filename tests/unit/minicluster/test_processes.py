@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from minicluster.processes import (
     load,
     save,
     uninterrupted,
+    wait_until,
 )
 from peloton.config.sources import variable_targets
 from peloton.errors import Unavailable
@@ -39,6 +41,25 @@ def test_launch_find_again_and_end(tmp_path: Path) -> None:
         process.signal(signal.SIGKILL)
     assert process.wait(10)
     assert not process.alive()
+
+
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print("here", flush=True)
+ctypes.CDLL(None).syscall(SYS_exit, 0)
+""".replace("SYS_exit", {"x86_64": "60"}.get(platform.machine(), "93"))
+"""Its first thread ends: the process is a zombie with a thread that runs."""
+
+
+def test_a_process_whose_first_thread_has_ended_still_runs(tmp_path: Path) -> None:
+    """So it is for a moment with many threads that are killed: it holds its ports as long."""
+    process = launch([sys.executable, "-c", HEADLESS], tmp_path / "log", {})
+    stat = Path(f"/proc/{process.pid}/stat")
+    assert wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "Z", 10)
+    assert process.alive()
+    process.signal(signal.SIGKILL)
+    assert process.wait(10)
 
 
 def test_another_process_with_the_same_pid_is_not_ours(tmp_path: Path) -> None:
