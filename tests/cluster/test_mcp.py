@@ -285,8 +285,12 @@ async def asks(tools: Tools) -> Any:
 
 
 async def room(tools: Tools) -> bool:
-    plan = await tools("plan_run", spec=job("eight", 8, 0.1, "true"), pool="/test")
-    return any("8 would be placed now" in line for line in plan["will"])
+    def all_now(plan: Any) -> bool:
+        return any("8 would be placed now" in line for line in plan["will"])
+
+    # A placement engine that tries the giant again has claimed hosts for a moment.
+    await tools.until(all_now, "plan_run", spec=job("eight", 8, 0.1, "true"), pool="/test")
+    return True
 
 
 async def pending_count(tools: Tools) -> Any:

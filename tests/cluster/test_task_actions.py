@@ -92,7 +92,8 @@ def test_add_instances_while_it_runs(harness: Harness) -> None:
 def test_instances_are_added_and_released_again_and_again(harness: Harness, tmp_path: Path) -> None:
     """No number has two runs at a time; a new instance has the next run, even where a leader falls."""
     here = f"{tmp_path}/$PELOTON_INSTANCE_ID"
-    alone = f"mkdir {here} || touch {tmp_path}/twice; trap 'rmdir {here}; exit 1' TERM; sleep 600 & wait"
+    # The trap comes first: a run may be ended before its command has done anything.
+    alone = f"trap 'rmdir {here}; exit 1' TERM; mkdir {here} || touch {tmp_path}/twice; sleep 600 & wait"
     config = harness.config(FOREVER)
     config.defaultConfig.command.value = alone
     job_id = harness.create(config)

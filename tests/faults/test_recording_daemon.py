@@ -51,6 +51,8 @@ READS = {
     "of_job",
     "read",
     "events",
+    "find_keys",
+    "summaries",
     "all",
     "framework_id",
     "lost_seconds",

@@ -128,6 +128,9 @@ class Master:
         await asyncio.sleep(0)
 
     def send(self, *calls: Call) -> None:
+        self.send_each(calls)
+
+    def send_each(self, calls: Iterable[Call]) -> None:
         if not self.ready:
             raise Unavailable("not subscribed")
         for call in calls:

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from jobmgr.core.found_jobs import merged, whole
 from peloton.calls.jobmgr import FIND_JOBS, GET_FOUND_JOBS
+from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.job import JobKey, JobKeys, JobPage, JobQuery, JobSummary
 from peloton.model.shard import shard_of
@@ -101,8 +102,16 @@ class FoundJobs:
 
 
 async def find_jobs(jobs: Jobs, request: pb.FindJobsRequest) -> pb.FindJobsResponse:
-    """Answer for the shards of this instance; for none where the store has no index of them."""
-    found = await jobs.find_keys(_QUERY.validate_json(request.query))
+    """Answer for the shards of this instance; for none where the store has no index of them.
+
+    Raises InvalidArgument for what is no query.
+    """
+    try:
+        query = _QUERY.validate_json(request.query)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)[0]["msg"]
+        raise InvalidArgument("query", request.query, f"a query for jobs as JSON: {wrong}") from None
+    found = await jobs.find_keys(query)
     if found is None:
         return pb.FindJobsResponse(keys=_KEYS.dump_json(()))
     return pb.FindJobsResponse(

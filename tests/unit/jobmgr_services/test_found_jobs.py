@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from jobmgr.core.found_jobs import merged, whole
 from jobmgr.services.private import found_jobs
 from jobmgr.services.private.found_jobs import FoundJobs
+from peloton.errors import InvalidArgument
 from peloton.leaders import Failure
 from peloton.model.job import JobKey, JobKeys, JobPage, JobQuery, JobScope, JobSummary, TimeRange
 from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import JobState
+from peloton.private.jobmgr.sharing import sharing_pb2
 from peloton.rpc.peers import Owner, PassedFailure, Peers
 from storage.codec import JOB_RUNTIME, encode_payload
 from storage.interface import Jobs
@@ -234,3 +236,10 @@ def test_keys_are_ordered_by_each_property_and_by_id() -> None:
     query = JobQuery(order=(("state", True),), limit=10)
     parts = [part(0, ("b", 2), ("d", 1)), part(1, ("a", 2), ("c", 1)), part(2)]
     assert merged(query, parts) == (["a", "b", "c", "d"], 4)
+
+
+@pytest.mark.parametrize("query", [b"", b"\xff", b"[]", b'{"limit": "many"}'])
+async def test_what_is_no_query_is_refused(query: bytes) -> None:
+    no_store: Any = None
+    with pytest.raises(InvalidArgument, match=r"^query: .* is not a query for jobs as JSON: "):
+        await found_jobs.find_jobs(no_store, sharing_pb2.FindJobsRequest(query=query))
