@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from jobmgr.core.state.change import Change
 from jobmgr.core.state.events import Now
 from jobmgr.core.state.limits import Limits
@@ -65,7 +67,16 @@ class TaskDeadlines:
 
     def set_deadline(self, change: Change, instance: int, seconds: float) -> None:
         """Evaluate the task again after `seconds`, in place of its present deadline."""
-        self.deadlines.set((change.job_id, instance), self.now.monotonic + max(seconds, 0.0))
+        self.deadlines.set((change.job_id, instance), self.time_after(seconds))
+
+    def time_after(self, seconds: float) -> float:
+        """Return the monotonic time after `seconds`: later than now wherever something is left to wait for.
+
+        Rounding may leave less than the clock can tell. As a deadline at this same time, that would be left
+        again in the next cycle, and for as long as the time stands.
+        """
+        now = self.now.monotonic
+        return max(now + seconds, math.nextafter(now, math.inf)) if seconds > 0 else now
 
     def clear_deadline(self, change: Change, instance: int) -> None:
         """Remove the task's deadline."""

@@ -119,7 +119,7 @@ def _report_silence(active: ActiveJobs, rollouts: Rollouts, cycle: Cycle, workfl
         cycle.silent.append((workflow.id, job_id, rollouts.reasons.get(job_id, "")))
     if deadlines.get((job_id, WHOLE_WORKFLOW)) is None:
         seconds = (left if left > 0 else SILENT_NANOSECONDS) / NANOSECONDS
-        deadlines.set((job_id, WHOLE_WORKFLOW), cycle.now.monotonic + seconds)
+        deadlines.set((job_id, WHOLE_WORKFLOW), active.actions.time_after(seconds))
 
 
 def _crashes(rollouts: Rollouts, job_id: JobId, now: int) -> bool:
@@ -160,7 +160,7 @@ class _Round:
 
     def _look_again(self, seconds: float) -> None:
         actions, key = self._active.actions, (self._change.job_id, WHOLE_WORKFLOW)
-        when, known = actions.now.monotonic + seconds, actions.deadlines.get(key)
+        when, known = actions.time_after(seconds), actions.deadlines.get(key)
         if known is None or when < known:
             actions.deadlines.set(key, when)
 

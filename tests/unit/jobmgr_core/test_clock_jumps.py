@@ -22,6 +22,8 @@ from tests.unit.jobmgr_core.test_deadlines import SECOND
 
 S = TaskState
 HOUR, DAY = 3600, 86400
+UNEVEN = 1000.1
+"""A monotonic time to which half a minute cannot be added without rounding."""
 JUMPS = pytest.mark.parametrize("jump", [HOUR, -HOUR, 30 * DAY, -30 * DAY])
 
 
@@ -39,6 +41,22 @@ class Jumping(Service):
         self.ahead += jump
         self.fall()
         self.cycle()
+
+    def restart_at(self, monotonic: float, jump: float) -> None:
+        """As `restart_after`, at a time."""
+        self.monotonic = monotonic
+        self.restart_after(jump)
+
+    def pass_to_deadlines(self, seconds: float) -> None:
+        """Let time pass to each deadline in turn, and no further: a cycle takes none."""
+        end = self.monotonic + seconds
+        for _ in range(20):
+            due = self.core.idle_until()
+            if due is None or due > end:
+                return
+            self.monotonic = max(self.monotonic, due)
+            self.cycle()
+        raise AssertionError(f"20 cycles by deadlines, the last at {self.monotonic!r} s")
 
     def agent_says(self, state: TaskState, at: float, run: int = 1) -> None:
         """An agent says something, with its own clock."""
@@ -67,6 +85,37 @@ def test_a_throttled_instance_runs_again_within_its_delay(jump: int) -> None:
     it.wait(31)
     it.settle()
     assert (it.rows[0].state, it.rows[0].run) == (S.RUNNING, 2)
+
+
+def test_a_throttled_instance_runs_again_where_rounding_takes_the_rest_of_its_delay() -> None:
+    """Found by the simulator: cycle followed cycle, each to wait for less than the clock can tell."""
+    it = Jumping(service(1))
+    it.settle()
+    it.end(0, S.FAILED)
+    it.cycle()
+    it.restart_at(UNEVEN, -HOUR)
+    it.pass_to_deadlines(31)
+    assert it.rows[0].run == 2
+
+
+def test_a_run_is_ended_where_rounding_takes_the_rest_of_its_longest_time() -> None:
+    it = Jumping(spec(1, maxRunningTime=30))
+    it.settle()
+    it.restart_at(UNEVEN, -HOUR)
+    it.say(0, 1, S.RUNNING)
+    it.pass_to_deadlines(31)
+    assert it.rows[0].goal is S.KILLED
+
+
+def test_a_wait_ends_later_than_now_however_short_it_is() -> None:
+    at = TaskDeadlines(Limits())
+    due = UNEVEN + 30
+    at.set_now(ev.Now(0, due))
+    left = 30 - (due - UNEVEN)
+    assert left > 0 and due + left == due
+    assert due < at.time_after(left) < due + 1e-9
+    assert at.time_after(20) == due + 20
+    assert at.time_after(0) == at.time_after(-1) == due
 
 
 @JUMPS

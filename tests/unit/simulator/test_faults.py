@@ -54,6 +54,7 @@ MENDED_WITH_ASKS = (
     (2522, (0, 3, 5, 6), (0, 1, 2, 3, 5, 6, 7), (0, 1)),
     (2768, (), (), (1,)),
     (2814, (0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4)),
+    (4764, (1,), (1, 2, 3, 4), (0, 1, 2, 3, 4, 5)),
 )
 """Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
 about while the pause was being stored. 364: an enqueue was answered by the former resmgr, after its successor
@@ -61,7 +62,9 @@ had read the store. 1700: the check took an instance that an update added for on
 one was preempted, earlier in the same cycle. 1935, 2522: a run was taken back, it or another one with its
 number was enqueued, and taken out by the repetition of its withdrawal. 2768: an update made a service
 smaller, and the instance that was to be removed had the room for which another one waited. 2814: a gang was
-leased to an engine that did not get the answer, and stayed so until the time for placing it was over."""
+leased to an engine that did not get the answer, and stayed so until the time for placing it was over. 4764:
+an instance was throttled by a job manager whose clock was an hour ahead, and rounding left its successor,
+after the delay, less of it than the clock can tell, for ever at the same time."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
