@@ -28,6 +28,8 @@ MOST_IN_A_SECOND = 50_000
 """Events in a second, after which the daemons are taken to do the same for ever."""
 EVERY = 20
 """Events between two comparisons of sums, which take long."""
+PLACED_WITHIN_SECONDS = 30.0
+"""What is admitted is placed within this time after room for it has become free."""
 
 
 class Case(Protocol):
@@ -50,11 +52,14 @@ class Checks:
         self._steps = 0
         self._moment, self._at_once = 0.0, 0
         """The second that is simulated, and the events in it."""
+        self._freed_at = 0.0
+        """When a run ended last: since then nobody has got room."""
         self._before: dict[str, tuple[int, ...]] = {}
         """What each pool was charged with before the cycle of admission that is under way."""
-        self.services = ServiceChecks(world.store)
+        self.services = ServiceChecks(world.store, world.kernel)
         self.dependents = DependentChecks(world.store)
         jumps = any(fault.kind == "clock" and fault.target == "jobmgr" for fault in world.plan.faults)
+        self._jumps = jumps
         self.schedules = ScheduleChecks(world.store, world.kernel, not jumps)
         self.acknowledged: set[JobId] = set()
         """Jobs whose creation was acknowledged."""
@@ -90,6 +95,7 @@ class Checks:
         """Note that a run has ended."""
         job_id, instance, _ = parse_mesos_task_id(run.id)
         self._live[job_id, instance].discard(run.id)
+        self._freed_at = self._world.kernel.now
         if run.state is TaskState.SUCCEEDED:
             self._succeeded.add(run.id)
 
@@ -181,6 +187,26 @@ class Checks:
                     raise Violation(
                         f"{job_id}-{instance}-{task.run} is {task.state.name}, and resmgr does not hold it"
                     )
+
+    def stopping(self, job_id: JobId) -> None:
+        """Check what has to hold when a service is about to be stopped.
+
+        Where the clocks of job managers differ, waits of theirs last longer.
+        """
+        if not self._jumps:
+            self.services.stopping(job_id, self._is_placeable)
+
+    def _is_placeable(self, job_id: JobId, instance: int) -> bool:
+        """Return whether an instance is admitted, and an agent has had room for it for a while."""
+        world = self._world
+        resmgr = world.elections.leaders.get("resmgr")
+        if not isinstance(resmgr, Resmgr) or world.kernel.now - self._freed_at < PLACED_WITHIN_SECONDS:
+            return False
+        held = resmgr.scheduler.registry.current(job_id, instance)
+        if held is None or held.state is TaskState.PENDING:
+            return False
+        free = (agent.spec.resources - agent.used for agent in world.cluster.agents.values())
+        return any(held.needs.resources.fits(each) for each in free)
 
     # At the end.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from jobmgr.core.state.change import Change
@@ -11,8 +11,9 @@ from peloton.model.availability import Availability, availability_of
 from peloton.model.ids import JobId
 from peloton.model.states import JobType, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
-from peloton.model.workflow import WorkflowId
+from peloton.model.workflow import Workflow, WorkflowId, WorkflowState
 from simulator.faults.violation import Violation
+from simulator.world.kernel import Kernel
 from simulator.world.store import Store, StoredJob
 
 _HELD_TO_SLA = frozenset(
@@ -25,6 +26,11 @@ _HELD_TO_SLA = frozenset(
 """Why a run ends within the SLA only. Updates are not held to it."""
 _NOT_THERE = frozenset({Availability.INVALID, Availability.DELETED})
 """Classes of instances that only an update makes wanted."""
+QUIET_SECONDS = 150.0
+"""After so long without a change of an instance an update waits: longer than the pause after a first failure,
+and than all of a batch wait before what is to be removed makes room."""
+IsPlaceable = Callable[[JobId, int], bool]
+"""Tells whether an instance is admitted, and there has been room for it for a while."""
 
 
 class AskedUpdate(NamedTuple):
@@ -38,13 +44,18 @@ class AskedUpdate(NamedTuple):
 class ServiceChecks:
     """The invariants of services."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, kernel: Kernel) -> None:
         self._store = store
+        self._kernel = kernel
+        self._moved: dict[JobId, float] = {}
+        """When an instance of each job changed last."""
         self.asked: dict[WorkflowId, AskedUpdate] = {}
         self.acknowledged: set[WorkflowId] = set()
 
     def on_write(self, job_id: JobId, job: StoredJob, change: Change) -> None:
         """Check what is stored next."""
+        if change.tasks:
+            self._moved[job_id] = self._kernel.now
         for workflow in change.workflows.values():
             held = job.workflows.get(workflow.id)
             if held is not None and held.state.terminal and workflow != held:
@@ -106,12 +117,47 @@ class ServiceChecks:
             if job is None or workflow_id not in job.workflows:
                 raise Violation(f"update {workflow_id} was acknowledged and is not stored")
 
+    def stopping(self, job_id: JobId, is_placeable: IsPlaceable) -> None:
+        """Check before a service is stopped that no update of it waits for nothing: the stop would end it.
+
+        It may wait for room that others have, and for a program that fails to be run again.
+        """
+        job = self._store.jobs.get(job_id)
+        if job is None or self._kernel.now - self._moved.get(job_id, 0.0) < QUIET_SECONDS:
+            return
+        for workflow in job.workflows.values():
+            if workflow.state.terminal or workflow.state is WorkflowState.PAUSED:
+                continue
+            fault = _waits_in_vain(job_id, job, workflow, is_placeable)
+            if fault:
+                raise Violation(f"update {workflow.id} waits in vain before its service is stopped: {fault}")
+
     def end(self, jobs: Collection[JobId]) -> None:
         """Check that every update has ended."""
         for job_id in sorted(jobs):
             for workflow in self._store.jobs[job_id].workflows.values():
                 if not workflow.state.terminal:
                     raise Violation(f"update {workflow.id} is {workflow.state.name} at the end")
+
+
+def _waits_in_vain(job_id: JobId, job: StoredJob, workflow: Workflow, is_placeable: IsPlaceable) -> str:
+    """Return why an update need not wait; empty: it has to."""
+    target, tasks = workflow.target_version, job.tasks
+    if any(task.failure_count for task in tasks.values()):
+        return ""
+    waiting = {
+        i
+        for i, task in tasks.items()
+        if task.state is TaskState.PENDING and task.desired_config_version == target
+    }
+    if not waiting:
+        return "no instance waits for room"
+    count = job.specs[target].instance_count
+    left = [i for i, task in tasks.items() if i >= count and not task.state.terminal]
+    if left and not workflow.aborting:
+        return f"instances {sorted(left)} are to be removed, and may have the room"
+    placeable = sorted(i for i in waiting if is_placeable(job_id, i))
+    return f"instances {placeable} have room, and are not placed" if placeable else ""
 
 
 def _is_down(task: TaskRuntime | None) -> bool:

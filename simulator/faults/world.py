@@ -215,6 +215,8 @@ class FaultWorld:
         self.network.call(self._user, "jobmgr", "on_create", (job_id, spec), done)
 
     def _stop(self, job_id: JobId) -> None:
+        if self.jobs[job_id].job.service and job_id not in self.stops_asked:
+            self.checks.stopping(job_id)
         self.stops_asked.add(job_id)
 
         def done(answer: Any) -> None:
@@ -311,10 +313,16 @@ class FaultWorld:
         self.checks.end()
 
     def _over(self) -> bool:
-        """Return whether all jobs have ended, and everybody knows."""
+        """Return whether all jobs and updates have ended, and everybody knows.
+
+        An update that the stop of its service ends is stored as ended in the cycle after the job.
+        """
         if len(self.checks.acknowledged) < len(self.jobs):
             return False
-        if any(not job.runtime.state.terminal for job in self.store.jobs.values()):
+        stored = self.store.jobs.values()
+        if any(not job.runtime.state.terminal for job in stored):
+            return False
+        if any(not each.state.terminal for job in stored for each in job.workflows.values()):
             return False
         if any(run.live for run in self.cluster.runs.values()):
             return False

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from jobmgr.core.workflow import planner
 from peloton.model.states import JobState
+from resmgr.core.placing import engine
 from simulator.faults import __main__ as faults_main
 from simulator.faults import mutations
 from simulator.faults.__main__ import ALL, NONE, main
@@ -54,6 +56,7 @@ MENDED_WITH_ASKS = (
     (2522, (0, 3, 5, 6), (0, 1, 2, 3, 5, 6, 7), (0, 1)),
     (2768, (), (), (1,)),
     (2814, (0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4)),
+    (4630, (), (0, 1), (0,)),
     (4764, (1,), (1, 2, 3, 4), (0, 1, 2, 3, 4, 5)),
 )
 """Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
@@ -62,7 +65,8 @@ had read the store. 1700: the check took an instance that an update added for on
 one was preempted, earlier in the same cycle. 1935, 2522: a run was taken back, it or another one with its
 number was enqueued, and taken out by the repetition of its withdrawal. 2768: an update made a service
 smaller, and the instance that was to be removed had the room for which another one waited. 2814: a gang was
-leased to an engine that did not get the answer, and stayed so until the time for placing it was over. 4764:
+leased to an engine that did not get the answer, and stayed so until the time for placing it was over. 4630:
+the case was over when a service had stopped, a cycle before the end of its update was stored. 4764:
 an instance was throttled by a job manager whose clock was an hour ahead, and rounding left its successor,
 after the delay, less of it than the clock can tell, for ever at the same time."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
@@ -87,6 +91,19 @@ def test_what_was_mended_with_asks_holds(
 ) -> None:
     failure = attempt(draw(seed).only(faults, jobs, asks))
     assert failure is None, failure.error
+
+
+def test_an_update_that_waits_for_what_it_is_to_remove_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the stop of its service ends it."""
+    monkeypatch.setattr(planner, "_until_room", lambda *_: 0)
+    failure = attempt(draw(2768).only((), (), (1,)))
+    assert failure is not None and "instances [3] are to be removed" in failure.error
+
+
+def test_an_update_that_waits_for_a_lost_gang_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "take_back_gangs", lambda *_: 0)
+    failure = attempt(draw(2814).only((0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4)))
+    assert failure is not None and "instances [1] have room, and are not placed" in failure.error
 
 
 @pytest.mark.parametrize("name", sorted(FOUND_BY_ASKS))

@@ -36,7 +36,7 @@ def checked(instances: int, decides_by: int = 1) -> Service:
     """
     it = Service(limited(instances, most=decides_by))
     it.settle()
-    checks = ServiceChecks(Store(Kernel()))
+    checks = ServiceChecks(Store(kernel := Kernel()), kernel)
     specs = {version: limited(instances) for version in range(1, 9)}
     job = StoredJob(specs, it.runtime, it.rows, None, it.workflows)
 
@@ -131,3 +131,59 @@ def test_evictions_at_once_count_together() -> None:
     it = checked(4, decides_by=0)
     with pytest.raises(Violation, match=r"instances \[2, 3\] of .* are killed, 2 are unavailable"):
         it.cycle(preempted(it, 2, 3))
+
+
+def stops(it: Service, seconds: float, room: bool = False) -> None:
+    """Check the stop of what `it` has stored, `seconds` later. `room`: whether what waits has room."""
+    store = Store(kernel := Kernel())
+    store.jobs[JOB] = StoredJob(it.specs, it.runtime, it.rows, it.workflow, it.workflows)
+    kernel.run(seconds)
+    ServiceChecks(store, kernel).stopping(JOB, lambda job_id, instance: room)
+
+
+def without_room(it: Service) -> Service:
+    """Everything goes on, but resmgr finds no place."""
+    for _ in range(5):
+        it.cycle()
+        it.act()
+        it.run()
+    return it
+
+
+def waiting(instances: int) -> Service:
+    """A service of 3 whose update waits for room for one instance."""
+    it = Service(limited(3, most=0))
+    it.settle()
+    it.update(limited(instances, "newer", most=0), batch_size=1)
+    without_room(it)
+    assert it.states() == ["PENDING", "RUNNING", "RUNNING"]
+    return it
+
+
+def test_a_service_whose_update_waits_for_the_room_of_others_may_be_stopped() -> None:
+    stops(waiting(3), 1000.0)
+
+
+def test_an_update_may_not_wait_for_what_it_is_to_remove() -> None:
+    it = waiting(2)
+    stops(it, 140.0)
+    with pytest.raises(Violation, match=r"waits in vain .*: instances \[2\] are to be removed"):
+        stops(it, 160.0)
+
+
+def test_an_update_may_not_wait_though_there_is_room() -> None:
+    with pytest.raises(Violation, match=r"waits in vain .*: instances \[0\] have room, and are not placed"):
+        stops(waiting(3), 160.0, room=True)
+
+
+def test_an_update_may_not_wait_for_nothing() -> None:
+    it = waiting(3)
+    it.rows[0] = replace(it.rows[0], state=S.RUNNING)
+    with pytest.raises(Violation, match=r"waits in vain .*: no instance waits for room"):
+        stops(it, 160.0)
+
+
+def test_an_update_may_wait_for_a_program_that_fails() -> None:
+    it = waiting(2)
+    it.rows[0] = replace(it.rows[0], state=S.FAILED, failure_count=3)
+    stops(it, 1000.0)
