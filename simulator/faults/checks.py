@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from typing import Protocol
 
 from jobmgr.core.state.change import Change
-from peloton.model.ids import JobId, MesosTaskId, parse_mesos_task_id
+from peloton.model.ids import JobId, MesosTaskId, Run, mesos_task_id, parse_mesos_task_id
 from peloton.model.resources import KINDS, Resources
 from peloton.model.states import JobState, TaskState
 from resmgr.core.scheduler import Scheduler
@@ -170,23 +171,29 @@ class Checks:
             if TaskState.PENDING in states and states & _ADMITTED:
                 raise Violation(f"the gang of job {job_id} ({planned.job.name}) is admitted in part")
 
-    def settled(self, *states: TaskState) -> None:
-        """Check that resmgr holds each run that is stored in these states.
-
-        It has to hold them once nothing has failed for a while, before its audits of the store.
-        """
+    def unheld(self, *states: TaskState) -> list[tuple[Run, TaskState]]:
+        """Return the runs that are stored in these states, and that resmgr does not hold."""
         resmgr = self._world.elections.leaders.get("resmgr")
         if not isinstance(resmgr, Resmgr) or resmgr.life.ended or not resmgr.recovered:
-            return
+            return []
+        found = []
         for job_id, job in self._world.store.active_jobs().items():
             for instance, task in job.tasks.items():
-                if task.state not in states:
-                    continue
                 known = resmgr.scheduler.registry.current(job_id, instance)
-                if known is None or known.run < task.run:
-                    raise Violation(
-                        f"{job_id}-{instance}-{task.run} is {task.state.name}, and resmgr does not hold it"
-                    )
+                if task.state in states and (known is None or known.run < task.run):
+                    found.append((Run(job_id, instance, task.run), task.state))
+        return found
+
+    def settled(self, suspects: Collection[tuple[Run, TaskState]]) -> None:
+        """Check that resmgr holds each of these runs now, or that they are stored in another state.
+
+        It has to hold what waits and runs once nothing has failed for a while, before its audits of the
+        store. Suspects are what it did not hold a moment ago: it may hear of the end of a run before jobmgr
+        has stored it.
+        """
+        for run, state in self.unheld(*{state for _, state in suspects}):
+            if (run, state) in suspects:
+                raise Violation(f"{mesos_task_id(*run)} is {state.name}, and resmgr does not hold it")
 
     def stopping(self, job_id: JobId) -> None:
         """Check what has to hold when a service is about to be stopped.

@@ -44,6 +44,8 @@ CALM_SECONDS = 3600.0
 AUDIT_SECONDS = 400.0
 SETTLING_SECONDS = 75.0
 """For so long after the last fault began, what is missing somewhere may still be on its way."""
+STORING_SECONDS = 2.0
+"""For so long jobmgr may take to hear and store what resmgr has heard of already, where nothing fails."""
 KINDS = (TaskType.BATCH, TaskType.STATELESS)
 HISTORY = 40
 """Events that a failure shows."""
@@ -308,7 +310,9 @@ class FaultWorld:
         self.kernel.run(ROUGH_SECONDS)
         self._armed.clear()
         self.kernel.run(ROUGH_SECONDS + SETTLING_SECONDS)
-        self.checks.settled(TaskState.PENDING, TaskState.RUNNING)
+        if suspects := self.checks.unheld(TaskState.PENDING, TaskState.RUNNING):
+            self.kernel.run(ROUGH_SECONDS + SETTLING_SECONDS + STORING_SECONDS)
+            self.checks.settled(suspects)
         self.kernel.run(ROUGH_SECONDS + CALM_SECONDS, self._over)
         self.checks.end()
 

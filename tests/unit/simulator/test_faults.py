@@ -9,15 +9,20 @@ import sys
 import pytest
 
 from jobmgr.core.workflow import planner
-from peloton.model.states import JobState
+from peloton.model.ids import parse_mesos_task_id
+from peloton.model.states import JobState, TaskState
 from resmgr.core.placing import engine
+from simulator.daemons.resmgr import Resmgr
 from simulator.faults import __main__ as faults_main
 from simulator.faults import mutations
 from simulator.faults.__main__ import ALL, NONE, main
 from simulator.faults.asks import CHAIN, CRASH, SCHEDULE
+from simulator.faults.fault import ROUGH_SECONDS
 from simulator.faults.plan import Plan, draw
 from simulator.faults.search import Failure, attempt, first_failure, shrink
-from simulator.faults.world import FaultWorld
+from simulator.faults.violation import Violation
+from simulator.faults.world import SETTLING_SECONDS, FaultWorld
+from simulator.world.kernel import Life
 
 SEEDS = range(40)
 SEEDS_WITH_ASKS = range(12)
@@ -58,6 +63,7 @@ MENDED_WITH_ASKS = (
     (2814, (0, 1, 2, 3), (0, 1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4)),
     (4630, (), (0, 1), (0,)),
     (4764, (1,), (1, 2, 3, 4), (0, 1, 2, 3, 4, 5)),
+    (6307, (0, 1, 2, 3, 4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 3)),
 )
 """Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
 about while the pause was being stored. 364: an enqueue was answered by the former resmgr, after its successor
@@ -68,7 +74,8 @@ smaller, and the instance that was to be removed had the room for which another 
 leased to an engine that did not get the answer, and stayed so until the time for placing it was over. 4630:
 the case was over when a service had stopped, a cycle before the end of its update was stored. 4764:
 an instance was throttled by a job manager whose clock was an hour ahead, and rounding left its successor,
-after the delay, less of it than the clock can tell, for ever at the same time."""
+after the delay, less of it than the clock can tell, for ever at the same time. 6307: the check
+came 1 ms after resmgr had heard of the end of a run, and before jobmgr had stored it."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
@@ -265,6 +272,34 @@ def test_a_case_is_the_same_in_each_process() -> None:
         return ran.stdout
 
     assert trace("1") == trace("2") != ""
+
+
+def _with_runs_that_resmgr_loses(they_end: bool) -> FaultWorld:
+    """A service without faults whose runs resmgr forgets just before it is checked what it holds."""
+    plan = draw(3)
+    world = FaultWorld(plan.only([], [], [0]))
+
+    def lose() -> None:
+        resmgr = world.elections.leaders["resmgr"]
+        assert isinstance(resmgr, Resmgr)
+        live = [run for run in world.cluster.runs.values() if run.live]
+        assert live
+        if they_end:
+            world.cluster.kill([(run.id, run.agent.id) for run in live])
+        for run in live:
+            assert resmgr.scheduler.observe(parse_mesos_task_id(run.id), TaskState.KILLED, world.kernel.now)
+
+    world.kernel.after(ROUGH_SECONDS + SETTLING_SECONDS - 0.0001, Life("test/one"), lose)
+    return world
+
+
+def test_a_run_that_resmgr_does_not_hold_is_found() -> None:
+    with pytest.raises(Violation, match="is RUNNING, and resmgr does not hold it"):
+        _with_runs_that_resmgr_loses(they_end=False).run()
+
+
+def test_a_run_whose_end_jobmgr_is_about_to_store_is_not_asked_of_resmgr() -> None:
+    _with_runs_that_resmgr_loses(they_end=True).run()
 
 
 def test_a_case_without_faults_ends_as_planned() -> None:
