@@ -9,8 +9,10 @@ from typing import Protocol
 from jobmgr.core.state.change import Change
 from peloton.model.ids import JobId, MesosTaskId, Run, mesos_task_id, parse_mesos_task_id
 from peloton.model.resources import KINDS, Resources
-from peloton.model.states import JobState, TaskState
+from peloton.model.states import JobState, TaskState, TaskType
+from placement.core.giving_up import Rules
 from resmgr.core.scheduler import Scheduler
+from simulator.daemons.placement import strategy_of
 from simulator.daemons.resmgr import Resmgr
 from simulator.faults.dependents import DependentChecks
 from simulator.faults.elections import Elections
@@ -31,6 +33,8 @@ EVERY = 20
 """Events between two comparisons of sums, which take long."""
 PLACED_WITHIN_SECONDS = 30.0
 """What is admitted is placed within this time after room for it has become free."""
+_DESIRED_HOST_SECONDS = Rules(strategy_of(TaskType.STATELESS)).desired_host_patience
+"""For so long engines try only the desired host of an instance, each time that they take it."""
 
 
 class Case(Protocol):
@@ -204,16 +208,24 @@ class Checks:
             self.services.stopping(job_id, self._is_placeable)
 
     def _is_placeable(self, job_id: JobId, instance: int) -> bool:
-        """Return whether an instance is admitted, and an agent has had room for it for a while."""
+        """Return whether an instance is admitted, and an agent has had room for it for a while.
+
+        Room on another host than the desired one has to be there for longer.
+        """
         world = self._world
         resmgr = world.elections.leaders.get("resmgr")
-        if not isinstance(resmgr, Resmgr) or world.kernel.now - self._freed_at < PLACED_WITHIN_SECONDS:
+        since_freed = world.kernel.now - self._freed_at
+        if not isinstance(resmgr, Resmgr) or since_freed < PLACED_WITHIN_SECONDS:
             return False
         held = resmgr.scheduler.registry.current(job_id, instance)
         if held is None or held.state is TaskState.PENDING:
             return False
-        free = (agent.spec.resources - agent.used for agent in world.cluster.agents.values())
-        return any(held.needs.resources.fits(each) for each in free)
+        elsewhere = not held.desired_host or since_freed >= PLACED_WITHIN_SECONDS + _DESIRED_HOST_SECONDS
+        return any(
+            held.needs.resources.fits(agent.spec.resources - agent.used)
+            for agent in world.cluster.agents.values()
+            if elsewhere or agent.spec.hostname == held.desired_host
+        )
 
     # At the end.
 

@@ -64,6 +64,7 @@ MENDED_WITH_ASKS = (
     (4630, (), (0, 1), (0,)),
     (4764, (1,), (1, 2, 3, 4), (0, 1, 2, 3, 4, 5)),
     (6307, (0, 1, 2, 3, 4, 5, 6, 7), (0, 1, 2, 3, 4), (0, 1, 2, 3)),
+    (7622, (0, 3, 8, 10), (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4, 5)),
 )
 """Seeds with faults, jobs and asks that failed. 108: times of a schedule's pause got runs that were decided
 about while the pause was being stored. 364: an enqueue was answered by the former resmgr, after its successor
@@ -75,7 +76,8 @@ leased to an engine that did not get the answer, and stayed so until the time fo
 the case was over when a service had stopped, a cycle before the end of its update was stored. 4764:
 an instance was throttled by a job manager whose clock was an hour ahead, and rounding left its successor,
 after the delay, less of it than the clock can tell, for ever at the same time. 6307: the check
-came 1 ms after resmgr had heard of the end of a run, and before jobmgr had stored it."""
+came 1 ms after resmgr had heard of the end of a run, and before jobmgr had stored it. 7622: the check
+took an instance for forgotten whose desired host was full: engines look for no other host for 100 s."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
