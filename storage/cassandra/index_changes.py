@@ -28,7 +28,7 @@ class IndexChanges:
 
     @property
     def many(self) -> bool:
-        """Whether so many wait that they are to be applied."""
+        """Whether enough changes wait for them to be applied."""
         return len(self._changes) > MOST_WAITING
 
     def note(self, job_id: JobId, change: Change) -> None:

@@ -30,7 +30,7 @@ MOST_OBJECTS = 200_000
 LONGEST_WATCH_SECONDS, USUAL_WATCH_SECONDS = 3600.0, 1800.0
 BOOKMARK_SECONDS = 10.0
 REST_SHARE = 4.0
-"""A watch waits for so many times as long as its last look took: large ones do not fill a core."""
+"""A watch waits this many times as long as its last look took, so that large ones do not fill a core."""
 INITIAL_END = "k8s.io/initial-events-end"
 
 

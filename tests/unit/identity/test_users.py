@@ -362,7 +362,7 @@ class SlowHashes:
     begun: list[str]
 
     async def until_begun(self, count: int) -> None:
-        """Wait until so many have begun, each in a thread of its own."""
+        """Wait until `count` have begun, each in a thread of its own."""
         async with asyncio.timeout(60):
             while len(self.begun) < count:  # noqa: ASYNC110 - of other threads
                 await asyncio.sleep(0.005)

@@ -139,6 +139,18 @@ def object_of(job: Held, deleting: str = "") -> Object:
     return found
 
 
+def owner_reference(job: Held) -> Object:
+    """Return how the metadata of what belongs to a job names it."""
+    return {
+        "apiVersion": job.kind.api_version,
+        "kind": job.kind.kind,
+        "name": job.name,
+        "uid": job.job_id,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def timestamp(text: str) -> str | None:
     """Return a time as Kubernetes writes it: to the second; None for none."""
     return f"{text[:19]}Z" if text else None

@@ -11,7 +11,7 @@ from typing import Any
 from peloton.api.v0.task import task_pb2
 from peloton.web.kube.core.jobs import CONTROLLER_UID, INDEX
 from peloton.web.kube.core.names import pod_name, run_of
-from peloton.web.kube.core.objects import FAILED, Held, timestamp
+from peloton.web.kube.core.objects import FAILED, Held, owner_reference, timestamp
 from peloton.web.kube.core.quantities import cores_text, megabytes_text
 from peloton.web.kube.core.values import Object
 
@@ -40,16 +40,7 @@ def pod_of(job: Held, task: task_pb2.TaskInfo) -> Object:
         "labels": labels,
         "annotations": annotations,
         "creationTimestamp": timestamp(job.summary.runtime.creationTime),
-        "ownerReferences": [
-            {
-                "apiVersion": job.kind.api_version,
-                "kind": job.kind.kind,
-                "name": job.name,
-                "uid": job.job_id,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [owner_reference(job)],
     }
     state = task_pb2.TaskState.Name(runtime.state)
     if state == "KILLING":

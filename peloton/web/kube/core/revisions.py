@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peloton.web.kube.core.kinds import CONTROLLER_REVISION, REPLICA_SET
-from peloton.web.kube.core.objects import Held, timestamp
+from peloton.web.kube.core.objects import Held, owner_reference, timestamp
 from peloton.web.kube.core.values import Object
 
 MOST_VERSIONS = 20
@@ -124,16 +124,7 @@ def _metadata(job: Held, revision: Revision, label: str) -> Object:
         "labels": {**((revision.template.get("metadata") or {}).get("labels") or {}), label: revision.digest},
         "annotations": annotations,
         "creationTimestamp": timestamp(job.summary.runtime.creationTime),
-        "ownerReferences": [
-            {
-                "apiVersion": job.kind.api_version,
-                "kind": job.kind.kind,
-                "name": job.name,
-                "uid": job.job_id,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [owner_reference(job)],
     }
 
 
