@@ -30,7 +30,9 @@ EQUAL = pod_pb2.LabelConstraint.LABEL_CONSTRAINT_CONDITION_EQUAL
 
 
 def states(harness: Harness) -> dict[str, int]:
-    answer = harness.client.host_svc.QueryHosts(host_svc_pb2.QueryHostsRequest(), timeout=30)
+    """The states of hosts; one whose agent is still to register after its maintenance is lost, not UP."""
+    request = host_svc_pb2.QueryHostsRequest(include_lost=True)
+    answer = harness.client.host_svc.QueryHosts(request, timeout=30)
     return {host.hostname: host.state for host in answer.host_infos}
 
 
@@ -55,10 +57,10 @@ def complete(harness: Harness, hostname: str) -> None:
     """End the maintenance of a host, and start its agent again."""
     request = host_svc_pb2.CompleteMaintenanceRequest(hostname=hostname)
     harness.client.host_svc.CompleteMaintenance(request, timeout=30)
-    await_state(harness, hostname, UP)
     name = agent_of(harness, hostname)
     harness.cluster.stop([name])
     harness.cluster.start([name])
+    await_state(harness, hostname, UP)
 
 
 def peloton(harness: Harness, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -76,6 +76,7 @@ class TerminalInput:
 
     def __init__(self, master: int) -> None:
         self._master = master
+        self._loop = asyncio.get_running_loop()
         self._bytes = bytearray()
         self._stopped = False
         self._empty = asyncio.Event()
@@ -95,7 +96,6 @@ class TerminalInput:
         self._type()
 
     def _type(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             del self._bytes[: os.write(self._master, self._bytes)]
         except BlockingIOError:
@@ -103,9 +103,9 @@ class TerminalInput:
         except OSError:  # the command has ended
             self._bytes.clear()
         if self._bytes:
-            loop.add_writer(self._master, self._type)
+            self._loop.add_writer(self._master, self._type)
         else:
-            loop.remove_writer(self._master)
+            self._loop.remove_writer(self._master)
             self._empty.set()
 
     async def drain(self) -> None:
@@ -121,7 +121,8 @@ class TerminalInput:
         self._stopped = True
         self._bytes.clear()
         self._empty.set()
-        asyncio.get_running_loop().remove_writer(self._master)
+        if not self._loop.is_closed():  # a session that was still open may be collected after its loop
+            self._loop.remove_writer(self._master)
 
 
 class Located(Protocol):
