@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from peloton.cli.groups import Group
-from peloton.cli.host_states import state_of
+from peloton.cli.host_states import LOST, state_of
 from peloton.cli.live_names import live_hosts
 from peloton.cli.output import say, table
 from peloton.cli.session import Session, pass_session
@@ -48,8 +48,9 @@ def start(session: Session, hosts: tuple[str, ...], force: bool) -> None:
 
     names = names_of(hosts)
     before = _infos(session, names)
-    # A host manager that leads since a moment may not know a host yet: then it was in no maintenance either.
-    fresh = [name for name in names if name not in before or state_of(before[name]) == "UP"]
+    # A host manager may not know a host yet, or list it as lost: its agent has just registered. Then the
+    # host was in no maintenance either.
+    fresh = [name for name in names if name not in before or state_of(before[name]) in ("UP", LOST)]
     _warn(session, fresh, force)
     to_move = _runs(session, fresh)
     request = (

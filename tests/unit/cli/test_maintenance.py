@@ -119,6 +119,24 @@ def test_a_start_at_a_leader_that_does_not_know_its_hosts_yet(run: Run, daemons:
     assert outcome.out.splitlines()[0] == "Host host0 is DRAINING: 2 tasks to move, then it goes DOWN"
 
 
+def test_a_start_on_a_host_that_is_listed_as_lost(run: Run, daemons: FakeDaemons) -> None:
+    """Its agent has just registered again, which the host manager reads before it starts."""
+    hosts = Hosts(daemons, host0="UP")
+    hosts.tasks = {"host0": 2}
+    reads = iter((False,))
+
+    def query(request: host_svc_pb2.QueryHostsRequest) -> host_svc_pb2.QueryHostsResponse:
+        if next(reads, True):
+            return hosts.query(request)
+        lost = host_pb2.LostHost(since="2026-11-23T10:00:00Z", reason="its agent is gone")
+        return host_svc_pb2.QueryHostsResponse(host_infos=[host_pb2.HostInfo(hostname="host0", lost=lost)])
+
+    daemons.answers["QueryHosts"] = query
+    outcome = run("host", "maintenance", "start", "host0")
+    assert outcome.out.splitlines()[0] == "Host host0 is DRAINING: 2 tasks to move, then it goes DOWN"
+    assert list(daemons.requests("CheckHosts")[0].hostnames) == ["host0"]
+
+
 def test_start_of_one_host_as_json(run: Run, daemons: FakeDaemons) -> None:
     Hosts(daemons, host0="UP").tasks = {"host0": 1}
     (shown,) = json.loads(run("host", "maintenance", "start", "host0", "-j").out)
