@@ -12,6 +12,7 @@ from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.accounting import Accountant
+from jobmgr.drivers.options import Called
 from jobmgr.drivers.pod_event_expiry import expire_pod_events
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
@@ -20,7 +21,7 @@ from jobmgr.engine.read_ahead import ReadAhead
 from jobmgr.engine.shards import LeaderShards
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.workflows import Workflows
-from jobmgr.parts import follow_engine, knowing_runs, served, tell_problems
+from jobmgr.parts import driver_options, follow_engine, knowing_runs, served, tell_problems
 from jobmgr.server import NAMES
 from jobmgr.services.v1alpha.watches import Watches
 from jobmgr.sharing import Share
@@ -168,19 +169,9 @@ def start_background(
 ) -> Callable[[], Awaitable[None]]:
     """Start what runs all through a term; return what to do before an orderly end of it."""
     settings = daemon.settings
-    finish = start_drivers(
-        daemon.spawn,
-        engine,
-        resmgr=ResmgrClient(resmgr),
-        hostmgrs=lambda cluster: HostmgrClient(hostmgrs.of(cluster)),
-        clusters=daemon.clusters,
-        kills=settings.task_kill.bucket(),
-        shut_downs=settings.executor_shutdown.bucket(),
-        cluster=settings.cluster,
-        workflows_kept=settings.workflows_kept,
-        access=access,
-        hosts_address=daemon.settings.hosts_address,
-    )
+    called = Called(ResmgrClient(resmgr), lambda cluster: HostmgrClient(hostmgrs.of(cluster)))
+    options = driver_options(settings, access)
+    finish = start_drivers(daemon.spawn, engine, called, options, daemon.clusters)
     expiring = expire_pod_events(engine.store, daemon.clock, settings.event_days, settings.expiry)
     daemon.spawn("old events", expiring)
     return finish

@@ -120,10 +120,9 @@ class JobmgrSettings(DaemonSettings):
     some ten series."""
     shared: bool = False
     """Whether all job managers that run share the work: each owns a part of the jobs, and answers all calls.
-    Otherwise one leads and does all of it. Set it for all job managers or for none. With `storage.kind`
-    cassandra each query or list of jobs reads all jobs of the store, so far. With `tls.client_certificates`,
-    where `auth.config_file` names certificates,
-    those of the job managers are among them (`daemon: jobmgr`)."""
+    Otherwise one leads and does all of it. Set it for all job managers or for none. With
+    `tls.client_certificates`, where `auth.config_file` names certificates, those of the job managers are
+    among them (`daemon: jobmgr`)."""
     job_type: Annotated[str, Variable("JOB_TYPE")] = ""
     """Logged, and of no effect: every job manager runs jobs of all types."""
 

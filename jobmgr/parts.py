@@ -9,6 +9,7 @@ from functools import partial
 from jobmgr.clients.trials import TrialsClient
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.accounting import Accountant
+from jobmgr.drivers.options import DriverOptions
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.job_metrics import JOB_COUNTS
 from jobmgr.engine.task_access import TaskAccess
@@ -48,6 +49,18 @@ def knowing_runs(door: Door | None, engine: Engine) -> Iterator[None]:
         yield
     finally:
         door.tasks.lives = None
+
+
+def driver_options(settings: JobmgrSettings, access: TaskAccess) -> DriverOptions:
+    """Return what the settings say of drivers; `access` is what tasks call Peloton with."""
+    return DriverOptions(
+        kills=settings.task_kill.bucket(),
+        shut_downs=settings.executor_shutdown.bucket(),
+        cluster=settings.cluster,
+        workflows_kept=settings.workflows_kept,
+        access=access,
+        hosts_address=settings.hosts_address,
+    )
 
 
 def tell_problems(daemon: Daemon[JobmgrSettings], engine: Engine, stack: AsyncExitStack) -> None:

@@ -16,6 +16,7 @@ from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.config import JobmgrSettings
 from jobmgr.drivers.accounting import Accountant, Sharing
+from jobmgr.drivers.options import Called
 from jobmgr.drivers.pod_event_expiry import expire_pod_events
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
@@ -24,7 +25,7 @@ from jobmgr.engine.shard_work import EngineShards
 from jobmgr.engine.task_access import TaskAccess
 from jobmgr.engine.transient import TRANSIENT, backoff
 from jobmgr.engine.workflows import Workflows
-from jobmgr.parts import follow_engine, knowing_runs, served, tell_problems
+from jobmgr.parts import driver_options, follow_engine, knowing_runs, served, tell_problems
 from jobmgr.services.common.passing import Passing
 from jobmgr.services.private.elsewhere import OtherOwners
 from jobmgr.services.private.found_jobs import FoundJobs
@@ -163,21 +164,12 @@ class Share:
         )
         engine.accounts = accountant
         claiming = _Clients(daemon, owner)
-        finish = start_drivers(
-            scope.spawn,
-            engine,
-            resmgr=ResmgrClient(daemon.client(Role.RESMGR, shards=lambda: owner.claim, fence=owner.check)),
-            hostmgrs=claiming.hostmgr,
-            clusters=daemon.clusters,
-            kills=settings.task_kill.bucket(),
-            shut_downs=settings.executor_shutdown.bucket(),
-            cluster=settings.cluster,
-            workflows_kept=settings.workflows_kept,
-            access=self._access,
-            hosts_address=settings.hosts_address,
-            resmgr_sources=claiming.resmgr_source,
-            hostmgr_sources=claiming.hostmgr_source,
+        resmgr = daemon.client(Role.RESMGR, shards=lambda: owner.claim, fence=owner.check)
+        called = Called(
+            ResmgrClient(resmgr), claiming.hostmgr, claiming.resmgr_source, claiming.hostmgr_source
         )
+        options = driver_options(settings, self._access)
+        finish = start_drivers(scope.spawn, engine, called, options, daemon.clusters)
         scope.spawn("accounts", accountant.run())
         scope.spawn("history of usage", accountant.keep_history())
         scope.spawn("lockdown", engine.lockdown.follow())

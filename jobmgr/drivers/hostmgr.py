@@ -6,7 +6,6 @@ Each cluster has queues and drivers of its own, so that one that does not answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.draining import DrainingHosts
@@ -15,18 +14,14 @@ from jobmgr.drivers.holds import HoldKeeper
 from jobmgr.drivers.kill import Killer
 from jobmgr.drivers.launch import Concerns, Launcher
 from jobmgr.drivers.meetings import Meetings
+from jobmgr.drivers.options import Called, DriverOptions
 from jobmgr.drivers.readings import RunReadings
-from jobmgr.drivers.retry import Bucket
 from jobmgr.drivers.status_stream import StatusStream
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.drivers.volumes import VolumeDestroyer
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Opened
 from jobmgr.engine.lockdown import Gate
-from jobmgr.engine.task_access import TaskAccess
-from jobmgr.ports.hostmgr import Hostmgr
-
-Sources = Callable[[str, Opened], Hostmgr]
 
 
 class HostDrivers:
@@ -35,36 +30,25 @@ class HostDrivers:
     def __init__(
         self,
         engine: Engine,
-        hostmgrs: Callable[[str], Hostmgr],
+        called: Called,
+        options: DriverOptions,
         follower: HostFollower,
         labels: SystemLabels,
         kill_gate: Gate,
-        kills: Bucket,
-        shut_downs: Bucket,
-        access: TaskAccess | None = None,
-        hosts_address: str = "",
-        sources: Sources | None = None,
     ) -> None:
-        """Get the host manager of a cluster by `hostmgrs`; by `sources` to read events of some shards.
-
-        Hosts are drained while `kill_gate` is open. `access` is what tasks call Peloton with. Tasks are told
-        `hosts_address` for all hosts, or where it is empty the names of these.
-        """
+        """Hosts are drained while `kill_gate` is open."""
         self._engine = engine
-        self._hostmgrs = hostmgrs
-        self._sources = sources or (lambda cluster, opened: hostmgrs(cluster))
+        self._called = called
+        self._options = options
         self._follower = follower
         self._labels = labels
         self._kill_gate = kill_gate
-        self._kills = kills
-        self._shut_downs = shut_downs
-        self._access = access
-        self._meetings = Meetings(hosts_address)
+        self._meetings = Meetings(options.hosts_address)
         self._launchers: dict[str, Launcher] = {}
 
     async def run(self, cluster: str) -> None:
         """Carry out what is to be done on the hosts of a cluster, and take its statuses; run for ever."""
-        engine, hostmgr = self._engine, self._hostmgrs(cluster)
+        engine, hostmgr, options = self._engine, self._called.hostmgrs(cluster), self._options
         lanes, outbox = engine.lanes, engine.outbox.of_cluster(cluster)
         launcher = Launcher(
             hostmgr,
@@ -73,13 +57,13 @@ class HostDrivers:
             outbox.release,
             self._labels,
             engine.store.secrets,
-            self._access,
+            options.access,
             self._meetings,
             engine.shards.holds,
         )
         self._launchers[cluster] = launcher
-        killer = Killer(hostmgr, lanes.job, self._kills, self._shut_downs)
-        keeper = HoldKeeper(hostmgr, lanes.job, self._kills, engine.shards.takes)
+        killer = Killer(hostmgr, lanes.job, options.kills, options.shut_downs)
+        keeper = HoldKeeper(hostmgr, lanes.job, options.kills, engine.shards.takes)
         draining = DrainingHosts(hostmgr, lanes.post, self._kill_gate, cluster)
         readings = RunReadings(hostmgr, lanes.post, cluster)
         destroyer = VolumeDestroyer(
@@ -88,7 +72,7 @@ class HostDrivers:
         while_open = engine.shards.while_open
 
         async def read_statuses(opened: Opened) -> None:
-            await StatusStream(self._sources(cluster, opened), engine, cluster).run()
+            await StatusStream(self._called.hostmgr_of(cluster, opened), engine, cluster).run()
 
         drivers = {
             "launch": launcher.launch(outbox.launch),

@@ -11,79 +11,45 @@ from jobmgr.drivers.daemon_hosts import HostFollower
 from jobmgr.drivers.dependencies import DependencyWatch
 from jobmgr.drivers.enqueue import Enqueuer
 from jobmgr.drivers.held_runs import Comparer
-from jobmgr.drivers.hostmgr import HostDrivers, Sources
+from jobmgr.drivers.hostmgr import HostDrivers
 from jobmgr.drivers.job_retirement import adopt, delete, retire
 from jobmgr.drivers.launch import Placements, Settler
+from jobmgr.drivers.options import Called, DriverOptions
 from jobmgr.drivers.pending_reasons import PendingReasonStream
 from jobmgr.drivers.preemption import PreemptionStream, keep
-from jobmgr.drivers.prune import WORKFLOWS_KEPT, prune
-from jobmgr.drivers.retry import Bucket
+from jobmgr.drivers.prune import prune
 from jobmgr.drivers.schedules import Schedules
 from jobmgr.drivers.system_labels import SystemLabels
 from jobmgr.engine.engine import Engine
-from jobmgr.engine.held_shards import Opened
-from jobmgr.engine.task_access import TaskAccess
-from jobmgr.ports.hostmgr import Hostmgr
-from jobmgr.ports.resmgr import Resmgr
 from peloton.model.cluster import UNNAMED
 from peloton.model.lockdown import Component
 from peloton.model.shard import shard_of
 from peloton.rpc.clusters import Clusters
 
 Spawn = Callable[[str, Coroutine[object, None, object]], None]
-FINISH_SECONDS = 5.0
-NO_LIMIT = Bucket(0, 1)
 log = logging.getLogger(__name__)
 
 
 def start_drivers(
-    spawn: Spawn,
-    engine: Engine,
-    resmgr: Resmgr,
-    hostmgrs: Callable[[str], Hostmgr],
-    clusters: Clusters | None = None,
-    kills: Bucket = NO_LIMIT,
-    shut_downs: Bucket = NO_LIMIT,
-    finish_within: float = FINISH_SECONDS,
-    cluster: str = "",
-    workflows_kept: int = WORKFLOWS_KEPT,
-    access: TaskAccess | None = None,
-    hosts_address: str = "",
-    resmgr_sources: Callable[[Opened], Resmgr] | None = None,
-    hostmgr_sources: Sources | None = None,
+    spawn: Spawn, engine: Engine, called: Called, options: DriverOptions, clusters: Clusters | None = None
 ) -> Callable[[], Awaitable[None]]:
     """Start the lanes, their sources of events, and what carries out their instructions.
 
-    Return what to do before an orderly end: it takes no more placements and finishes the launches that are
-    under way, for at most `finish_within` seconds. `hostmgrs` returns the host manager of a Mesos
-    cluster, of each of `clusters`, or of the unnamed one. `cluster` is the name in the labels of tasks,
-    `workflows_kept` the number of workflows that are kept of each job, `access` what tasks call Peloton with,
-    `hosts_address` what they are told of all hosts in place of the names. What happens to the tasks of some
-    shards is read from `resmgr_sources` and `hostmgr_sources`; without these, from `resmgr` and `hostmgrs`.
+    Each of `clusters` gets drivers of its own; without them, the unnamed one. Return what to do before an
+    orderly end: it takes no more placements and finishes the launches that are under way.
     """
     lanes, outbox, shards = engine.lanes, engine.outbox, engine.shards
-    while_open, source = shards.while_open, resmgr_sources or (lambda opened: resmgr)
+    resmgr, while_open, source = called.resmgr, shards.while_open, called.resmgr_of
     kill_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.KILL)
     launch_gate = engine.lockdown.gate(Component.GOAL_STATE_ENGINE, Component.LAUNCH)
-    labels = SystemLabels(engine.store.pools.all, cluster)
+    labels = SystemLabels(engine.store.pools.all, options.cluster)
     enqueuer = Enqueuer(resmgr, lanes.job, lanes.post)
     placements = Placements(resmgr, lanes, launch_gate)
     follower = HostFollower(lanes)
     waiting = PendingReasonStream(resmgr, lanes)
     preempted = PreemptionStream(resmgr, lanes.post, kill_gate)
-    hosts = HostDrivers(
-        engine,
-        hostmgrs,
-        follower,
-        labels,
-        kill_gate,
-        kills,
-        shut_downs,
-        access,
-        hosts_address,
-        hostmgr_sources,
-    )
-    engine.finish_launches = partial(_finish_of_shard, hosts, finish_within)
+    hosts = HostDrivers(engine, called, options, follower, labels, kill_gate)
+    engine.finish_launches = partial(_finish_of_shard, hosts, options.finish_within)
     drivers = {
         "lanes": lanes.run(),
         "recovery": engine.recovery.run(),
@@ -103,12 +69,12 @@ def start_drivers(
         "retire": retire(engine.store, outbox.retire, engine.accounts, shards.holds),
         "delete": delete(engine, outbox.delete),
         "hosts": hosts.run(UNNAMED) if clusters is None else clusters.follow(hosts.run),
-        "prune": prune(engine.store, outbox.prune, workflows_kept, shards.holds),
+        "prune": prune(engine.store, outbox.prune, options.workflows_kept, shards.holds),
         "adopt": adopt(engine),
     }
     for name, driver in drivers.items():
         spawn(name, driver)
-    return partial(_finish, engine, placements, hosts, finish_within)
+    return partial(_finish, engine, placements, hosts, options.finish_within)
 
 
 async def _finish(engine: Engine, placements: Placements, hosts: HostDrivers, within: float) -> None:

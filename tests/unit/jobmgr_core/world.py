@@ -10,6 +10,7 @@ from typing import Any
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.launches import HostLaunch, older_request_of
 from jobmgr.clients.resmgr import ResmgrClient
+from jobmgr.drivers.options import Called, DriverOptions
 from jobmgr.drivers.start import start_drivers
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Opened
@@ -396,7 +397,7 @@ class Running:
         resmgr_sources: Callable[[Opened], ResmgrClient] | None = None,
         hostmgr_sources: Callable[[str, Opened], HostmgrClient] | None = None,
     ) -> None:
-        """`access` is what tasks get that ask for a token; the rest as in `start_drivers`."""
+        """`access` is what tasks get that ask for a token; the rest as in `Called`."""
         self._sources = resmgr_sources, hostmgr_sources
         self.engine = engine
         self._access = access
@@ -411,12 +412,8 @@ class Running:
         self.finish = start_drivers(
             lambda name, work: self.tasks.append(asyncio.create_task(work, name=name)),
             self.engine,
-            resmgr=ResmgrClient(world),
-            hostmgrs=lambda cluster: HostmgrClient(world),
-            finish_within=self._finish_within,
-            access=self._access,
-            resmgr_sources=self._sources[0],
-            hostmgr_sources=self._sources[1],
+            Called(ResmgrClient(world), lambda cluster: HostmgrClient(world), *self._sources),
+            DriverOptions(finish_within=self._finish_within, access=self._access),
         )
         return self
 
