@@ -74,10 +74,11 @@ def _end(lifecycle: Lifecycle, task: Task) -> None:
     jobmgr keeps a lost run that comes back. Where its replacement is enqueued again by a message that comes
     late, that one is taken out once more.
     """
-    current = not task.orphan
+    current, registry = not task.orphan, lifecycle.registry
     lifecycle.forget(task)
-    registry = lifecycle.registry
-    before = registry.orphans.get(task.key._replace(run=task.run - 1)) if current else None
+    if not current or not registry.orphans:
+        return
+    before = registry.orphans.get(task.key._replace(run=task.run - 1))
     if before is None or before.state not in ON_HOST:
         return
     registry.reinstate(before)
