@@ -7,6 +7,7 @@ runs as something else than what was asked for.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -54,6 +55,8 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = ("kubernetes.io/", "k8s.io/")
 TRIAL = "peloton-trial"
 """The name of pods that are tried, and of their node: there are none."""
+OWN_FOLDER = "sandbox"
+"""The name of the volume that is the sandbox of a task."""
 _DEFAULTS: Mapping[str, Any] = {"spec": {"automountServiceAccountToken": False, "enableServiceLinks": False}}
 """What counts where no template says otherwise."""
 _Check = task_pb2.HealthCheckConfig
@@ -94,9 +97,9 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
         INSTANCE_LABEL: str(run.instance),
         TASK_LABEL: task_id(run.job_id, run.instance),
     }
-    given = _labels(config)
+    given, template = _labels(config), _template(config, rules)
     return merge(
-        _template(config, rules),
+        template,
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -106,7 +109,7 @@ def pod_manifest(launch: Launch, node: str, rules: PodRules) -> Manifest:
                 "labels": {**dict(filter(_valid, given)), **labels, MANAGED_BY: PELOTON},
                 "annotations": {LABELS: json.dumps(given)} if given else {},
             },
-            "spec": _spec(launch, config, node, rules),
+            "spec": _spec(launch, config, node, rules, _mounted(template)),
         },
     )
 
@@ -183,7 +186,15 @@ def _valid(label: tuple[str, str]) -> bool:
     return not reserved and bool(_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value))
 
 
-def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRules) -> Manifest:
+def _mounted(template: Manifest) -> set[str]:
+    """Return the paths at which a template mounts something into the container of the task."""
+    containers = template.get("spec", {}).get("containers") or ()
+    return {str(mount.get("mountPath")) for each in containers for mount in each.get("volumeMounts") or ()}
+
+
+def _spec(
+    launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRules, mounted: set[str]
+) -> Manifest:
     volumes, mounts = _volumes(config.container)
     secrets = dict(secret_volumes(config))
     if secrets:
@@ -192,6 +203,9 @@ def _spec(launch: Launch, config: task_pb2.TaskConfig, node: str, rules: PodRule
     if launch.volume is not None:
         volumes.append(persistent.volume_of(launch.volume.id))
         mounts.append(persistent.mount_of(launch.volume.container_path))
+    if SANDBOX not in map(posixpath.normpath, mounted.union(each["mountPath"] for each in mounts)):
+        volumes.insert(0, {"name": OWN_FOLDER, "emptyDir": {}})
+        mounts.insert(0, {"name": OWN_FOLDER, "mountPath": SANDBOX})
     spec: Manifest = {
         "nodeName": node,
         "restartPolicy": "Never",
@@ -289,11 +303,6 @@ def _environment(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[Manife
         else:
             reference = {"name": launch.mesos_task_id, "key": key}
             yield {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
-    paths = [volume.container_path for _, volume in secret_volumes(config)]
-    if launch.volume is not None:
-        paths.append(launch.volume.container_path)
-    if any(not path.startswith("/") for path in paths):
-        yield {"name": "MESOS_SANDBOX", "value": SANDBOX}
     for name, value in _own_variables(launch, config):
         yield {"name": name, "value": value}
 
@@ -304,6 +313,8 @@ def _own_variables(launch: Launch, config: task_pb2.TaskConfig) -> Iterator[tupl
     yield "PELOTON_INSTANCE_ID", str(run.instance)
     yield "PELOTON_TASK_ID", task_id(run.job_id, run.instance)
     yield "MESOS_TASK_ID", launch.mesos_task_id
+    yield "MESOS_SANDBOX", SANDBOX
+    yield "MESOS_DIRECTORY", SANDBOX
     for port in config.ports:
         if port.envName:
             yield port.envName, str(launch.ports[port.name])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from peloton.client.failures import CODES, CallError
 from peloton.client.sync_async import Driver
 from peloton.config.agents import PLAIN, AgentAccess
+from peloton.withheld import WITHHELD, reason_in
 
 if TYPE_CHECKING:
     from requests import RequestException
@@ -117,6 +118,9 @@ class _Question:
         except RequestException as error:
             raise self._unreachable(error) from error
         if told.status_code != 200:
+            if told.status_code == WITHHELD:
+                reason = reason_in(next(told.iter_content(BYTES_PER_READ), b""))
+                raise CallError(CODES.FAILED_PRECONDITION, reason)
             codes = {404: CODES.NOT_FOUND, 401: CODES.UNAUTHENTICATED}
             code = codes.get(told.status_code, CODES.UNKNOWN)
             raise CallError(code, f"{file} answered {told.status_code} to {self._endpoint}")

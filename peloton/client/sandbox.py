@@ -15,6 +15,7 @@ from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import NotFound, PelotonError, Refused, Unauthenticated, Unavailable
 from peloton.model.amounts import byte_size
 from peloton.plainjson import parse_json
+from peloton.withheld import WITHHELD, reason_in
 
 if TYPE_CHECKING:
     import requests
@@ -43,7 +44,8 @@ class Agent:
     def stream(self, endpoint: str, query: Mapping[str, str]) -> Iterator[bytes]:
         """Yield the body of an answer as it arrives.
 
-        Raises NotFound, Unavailable, and PelotonError for any other answer.
+        Raises NotFound, Unavailable, Refused where the agent says why a file is not shown, and PelotonError
+        for any other answer.
         """
         from requests import RequestException
 
@@ -53,6 +55,8 @@ class Agent:
         address = address_of(self.access.scheme, self.host, self.port, endpoint, query)
         try:
             with answer(_session(self.access), "GET", address, (self.timeout, self.timeout)) as response:
+                if response.status_code == WITHHELD:
+                    raise Refused(reason_in(next(response.iter_content(_CHUNK_BYTES), b"")))
                 self._check(response.status_code, endpoint, query["path"])
                 failure = f"{self}: the connection broke"
                 yield from response.iter_content(_CHUNK_BYTES)
@@ -134,6 +138,7 @@ class Sandbox:
         entries = self._entries(parts[:-1])
         entry = next((one for one in entries if one.name == parts[-1]), None)
         if entry is None:
+            self._ask_why(parts)
             place = f"in {'/'.join(parts[:-1])}" if parts[1:] else "there"
             raise NotFound(f"no file {'/'.join(parts)!r} in the sandbox; {place}: {_names(entries)}")
         if entry.folder:
@@ -141,6 +146,16 @@ class Sandbox:
                 f"{'/'.join(parts)!r} is a folder of the sandbox; in it: {_names(self._entries(parts))}"
             )
         return entry.path
+
+    def _ask_why(self, parts: list[str]) -> None:
+        """Raise Refused where a file is not listed because it cannot be shown, as at the end of a pod."""
+        root = min(self.paths, key=len).rpartition("/")[0]
+        try:
+            self.agent.read("/files/read", {"path": "/".join([root, *parts])})
+        except Refused:
+            raise
+        except PelotonError:
+            return  # that it is not listed is what is known
 
     def _entries(self, folder: list[str]) -> list[Entry]:
         root = min(self.paths, key=len).rpartition("/")[0]
@@ -197,7 +212,7 @@ class SandboxFile:
         """Raise Refused where the body fails because this is a link that the agent does not follow."""
         try:
             yield
-        except (Unavailable, Unauthenticated):
+        except (Unavailable, Unauthenticated, Refused):
             raise
         except PelotonError:
             if self._is_link():

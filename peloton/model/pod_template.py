@@ -20,7 +20,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label of pods that are runs."""
 OWN_PREFIX = "peloton/"
 """Of Peloton's annotations."""
-OWN_VOLUMES = re.compile(r"v\d+|persistent|secrets")
+OWN_VOLUMES = re.compile(r"v\d+|persistent|sandbox|secrets")
 """Names of the volumes that Peloton gives to pods."""
 _CONSTRAINT = "allowed: a constraint of the task says which nodes will do"
 _COMMAND = "allowed: the command of the task counts"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from peloton.model.amounts import byte_size
 from peloton.plainjson import parse_json
 from peloton.present.refusals import check
 from peloton.web.cluster import Calls
+from peloton.withheld import LEFT_OUT, LONGEST_BODY_BYTES, WITHHELD, reason_in
 
 CHUNK_BYTES = 64 * 1024
 """Bytes of one read: as many as a Mesos agent gives."""
@@ -40,6 +41,15 @@ class Entry:
     mode: str
 
 
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What a folder of a sandbox holds, folders first."""
+
+    entries: Sequence[Entry]
+    left_out: str = ""
+    """Why it is not whole; empty: it is."""
+
+
 def inner_path(text: str) -> str:
     """Return a path inside of a sandbox, `a/b`, empty for the sandbox itself. Raises InvalidArgument."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
@@ -60,13 +70,16 @@ class Sandbox:
     """Time-out of connecting, and of each read."""
     access: AgentAccess = PLAIN
 
-    async def browse(self, path: str) -> list[Entry]:
-        """Return what a folder holds, folders first. Raises NotFound, Unavailable, Refused as `read`."""
+    async def browse(self, path: str) -> Folder:
+        """Return what a folder holds. Raises NotFound, Unavailable, Refused as `read`."""
         async with self._explained(path):
             return await self._browse(path)
 
-    async def _browse(self, path: str) -> list[Entry]:
-        body = await self._body("/files/browse", {"path": self._at(path)}, LARGEST_LISTING_BYTES)
+    async def _browse(self, path: str) -> Folder:
+        query = {"path": self._at(path)}
+        async with self._answer("/files/browse", query) as answer:
+            body = await self._held(answer, "/files/browse", LARGEST_LISTING_BYTES)
+            left_out = answer.headers.get(LEFT_OUT, "")
         try:
             found = [
                 Entry(
@@ -80,14 +93,17 @@ class Sandbox:
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise PelotonError(f"{self} lists files in an unknown form: {error!r}") from error
-        return sorted(found, key=lambda entry: (not entry.folder, entry.name))
+        return Folder(sorted(found, key=lambda entry: (not entry.folder, entry.name)), left_out)
 
     async def entry(self, path: str) -> Entry:
         """Return a file or folder. Raises NotFound where there is none."""
         folder, _, name = path.rpartition("/")
-        for each in await self.browse(folder):
+        found = await self.browse(folder)
+        for each in found.entries:
             if each.name == name:
                 return each
+        if found.left_out:
+            raise Refused(found.left_out)
         raise NotFound(f"there is no file {path!r} in the sandbox")
 
     async def size(self, path: str) -> int:
@@ -129,18 +145,21 @@ class Sandbox:
         parts = inner_path(path).split("/")
         with suppress(PelotonError):
             for at, name in enumerate(parts):
-                entries = await self._browse("/".join(parts[:at]))
-                if any(each.name == name and each.mode.startswith("l") for each in entries):
+                folder = await self._browse("/".join(parts[:at]))
+                if any(each.name == name and each.mode.startswith("l") for each in folder.entries):
                     return "/".join(parts[: at + 1])
         return ""
 
     async def _body(self, endpoint: str, query: Mapping[str, str], most: int) -> bytes:
-        held = bytearray()
         async with self._answer(endpoint, query) as answer:
-            async for piece in answer.aiter_bytes():
-                held += piece
-                if len(held) > most:
-                    raise PelotonError(f"{self} answered more than {byte_size(most)} to {endpoint}")
+            return await self._held(answer, endpoint, most)
+
+    async def _held(self, answer: httpx2.Response, endpoint: str, most: int) -> bytes:
+        held = bytearray()
+        async for piece in answer.aiter_bytes():
+            held += piece
+            if len(held) > most:
+                raise PelotonError(f"{self} answered more than {byte_size(most)} to {endpoint}")
         return bytes(held)
 
     @asynccontextmanager
@@ -160,6 +179,8 @@ class Sandbox:
                     raise NotFound(
                         f"there is no file {query['path'].removeprefix(self.root)!r} in the sandbox"
                     )
+                if answer.status_code == WITHHELD:
+                    raise Refused(reason_in(await anext(answer.aiter_bytes(LONGEST_BODY_BYTES), b"")))
                 if answer.status_code == httpx2.codes.BAD_REQUEST:
                     inner = query["path"].removeprefix(self.root)
                     raise Refused(f"{inner!r} cannot be read: it is a folder, or no plain file")

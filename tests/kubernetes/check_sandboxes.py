@@ -1,12 +1,17 @@
-"""Logs of tasks and commands beside them, through a real API server and the kubelet that it calls."""
+"""Logs and files of tasks, and commands beside them, by a real API server and the kubelet that it calls."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
 from pathlib import Path
 
+from mesos.v1 import mesos_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
@@ -67,12 +72,75 @@ def test_what_is_added_to_a_log_is_seen_by_the_next_reader(harness: Harness, tmp
     stop(harness, job)
 
 
-def test_there_is_the_log_alone(harness: Harness) -> None:
-    job = harness.create(harness.config("true"))
+FILES = """
+cd "$MESOS_SANDBOX" && mkdir -p out/deep && ln -s report.txt out/near && ln -s /etc out/far && mkfifo pipe
+seq 1 30000 > out/report.txt
+printf 'raw \\377 end' > 'a b'
+test -s etc/key && echo ready
+sleep 1000
+"""
+
+
+def logs(harness: Harness, job: str, file: str) -> tuple[int, bytes, str]:
+    done = cli(harness, "task", "logs", job, "0", "-f", file)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+def test_files_of_a_task_that_runs_are_listed_and_read(harness: Harness) -> None:
+    job = create_with_secret(harness)
+    harness.running(job, 0)
+    wait_for(lambda: cli(harness, "task", "logs", job, "0").stdout == b"ready\n", SECONDS)
+    request = task_pb2.BrowseSandboxRequest(jobId=peloton_pb2.JobID(value=job), instanceId=0)
+    answer = harness.client.task_svc.BrowseSandbox(request, timeout=30)
+    names = sorted(path.rpartition("/")[2] for path in answer.paths)
+    assert names == ["a b", "pipe", "stderr", "stdout"], answer
+    whole = b"".join(b"%d\n" % number for number in range(1, 30001))
+    assert logs(harness, job, "out/report.txt") == (0, whole, "")
+    assert logs(harness, job, "out/near") == (0, whole, "")
+    assert logs(harness, job, "a b") == (0, b"raw \xff end", "")
+    for file, text in (
+        ("results.csv", "no file 'results.csv' in the sandbox; there: a b, etc/, out/, pipe, stderr, stdout"),
+        ("out", "'out' is a folder of the sandbox; in it: deep/, far, near, report.txt"),
+        ("out/far/passwd", "no folder 'out/far' in the sandbox"),
+        ("out/far", "is a link that leads out of the sandbox"),
+        ("../x", "is no path inside of the sandbox"),
+    ):
+        code, output, error = logs(harness, job, file)
+        assert (code, output, text in error) == (1, b"", True), (file, error)
+    for path, status in (("/out/far/passwd", 404), ("/../../x", 400), ("/pipe", 400), ("/etc/key", 404)):
+        assert ask(answer, path) == (status, False), path
+    stop(harness, job)
+
+
+def create_with_secret(harness: Harness) -> str:
+    config = harness.config(FILES, type=job_pb2.SERVICE)
+    config.defaultConfig.container.type = mesos_pb2.ContainerInfo.MESOS
+    job = str(uuid.uuid4())
+    request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job), config=config)
+    request.secrets.add(path="/mnt/mesos/sandbox/etc/key").value.data = b"content of the secret"
+    answer = harness.client.job_svc.Create(request, timeout=30)
+    assert not answer.HasField("error"), answer.error
+    return job
+
+
+def ask(sandbox: task_pb2.BrowseSandboxResponse, path: str) -> tuple[int, bool]:
+    """Ask the server of sandboxes itself; return the status, and whether the secret comes."""
+    root = min(sandbox.paths, key=len).rpartition("/")[0]
+    query = urllib.parse.urlencode({"path": f"{root}{path}"})
+    url = f"http://{sandbox.hostname}:{sandbox.port}/files/download?{query}"
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, b"secret" in answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, b"content of the secret" in error.read()
+
+
+def test_the_log_of_a_task_that_has_ended_is_there_alone(harness: Harness) -> None:
+    job = harness.create(harness.config('echo x > "$MESOS_SANDBOX/results.csv"; echo out'))
     harness.ended(job)
-    done = cli(harness, "task", "logs", job, "0", "-f", "results.csv")
-    assert done.returncode == 1
-    assert b"no file 'results.csv' in the sandbox; there: stderr, stdout" in done.stderr
+    code, output, error = logs(harness, job, "results.csv")
+    assert (code, output, "its container has ended, and its files with it" in error) == (1, b"", True), error
+    assert logs(harness, job, "stdout") == (0, b"out\n", "")
 
 
 def test_commands_run_beside_a_task(harness: Harness) -> None:

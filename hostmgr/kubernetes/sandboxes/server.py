@@ -1,8 +1,11 @@
 """The server of sandboxes: to clients it is a Mesos agent that has all runs of the cluster.
 
 A run's sandbox holds `stdout`, which is the log of its container, and `stderr`, which is empty: Kubernetes
-has one log for both streams. Clients, pages and the job manager read it, and run commands, as they do at an
-agent.
+has one log for both streams. While the container runs, it holds the files of the pod's sandbox besides.
+Clients, pages and the job manager read it, and run commands, as they do at an agent.
+
+What an agent has no answer for is told so: WITHHELD with the reason why a file cannot be shown, and a listing
+whose header LEFT_OUT says why it has the log alone.
 """
 
 from __future__ import annotations
@@ -22,16 +25,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from hostmgr.kubernetes.sandboxes.files import Files
 from hostmgr.kubernetes.sandboxes.logs import PIECE_BYTES, Logs
 from hostmgr.kubernetes.sandboxes.sessions import LONGEST_ID, Session, Sessions, Wanted
+from hostmgr.kubernetes.sandboxes.shell import Entry, NoFile, inner_path
 from peloton.config.agents import AgentAccess
-from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
+from peloton.errors import AlreadyExists, NotFound, PelotonError, Refused, Unavailable
 from peloton.kubernetes.client import ApiError
 from peloton.plainjson import parse_json
 from peloton.recordio import RECORDIO, MalformedStream, RecordParser, frame
+from peloton.withheld import LEFT_OUT, WITHHELD, header_text
 
 LOG, EMPTY = "stdout", "stderr"
+LOGS = (LOG, EMPTY)
 FILE_MODE = "-rw-------"
+BYTES = "application/octet-stream"
 MOST_WORDS, LONGEST_CALL_BYTES = 1000, 256 * 1024
 LONGEST_INPUT_BYTES = 4 * 1024 * 1024
 _PLACE = re.compile(r".*/executors/([^/]+)/runs/[^/]+(/.*)?")
@@ -48,10 +56,16 @@ class SandboxServer:
     """The application."""
 
     def __init__(
-        self, logs: Logs, sessions: Sessions, framework: Callable[[], str], access: AgentAccess
+        self,
+        logs: Logs,
+        files: Files,
+        sessions: Sessions,
+        framework: Callable[[], str],
+        access: AgentAccess,
     ) -> None:
         """Ask callers for the credentials of `access`, if it has some. `framework()`: its present id."""
         self._logs = logs
+        self._files = files
         self._sessions = sessions
         self._framework = framework
         self._wanted = access.headers.get("Authorization", "")
@@ -75,8 +89,10 @@ class SandboxServer:
                 return await endpoint(request)
             except NotFound as error:
                 return PlainTextResponse(str(error), 404)
-            except (BadCall, AlreadyExists) as error:
+            except (BadCall, NoFile, AlreadyExists) as error:
                 return PlainTextResponse(str(error), 400)
+            except Refused as error:
+                return PlainTextResponse(str(error), WITHHELD)
             except Unavailable as error:
                 return PlainTextResponse(str(error), 503)
             except ApiError as error:
@@ -92,48 +108,68 @@ class SandboxServer:
 
     async def _browse(self, request: Request) -> Response:
         run, inner = self._place(request)
-        if inner:
-            raise NotFound("there is no such folder")
         folder = f"/frameworks/{self._framework()}/executors/{run}/runs/{run}"
-        sizes = {EMPTY: 0, LOG: await self._logs.size(run)}
-        same = {"mode": FILE_MODE, "mtime": time.time(), "nlink": 1, "uid": "", "gid": ""}
-        return JSONResponse(
-            [{"path": f"{folder}/{name}", "size": size, **same} for name, size in sizes.items()]
-        )
+        if inner:
+            listed = await self._files.browse(run, inner)
+            return JSONResponse([_told(each, f"{folder}/{inner}") for each in listed])
+        size, (found, left_out) = await asyncio.gather(self._logs.size(run), self._beside_log(run))
+        logs = (Entry(EMPTY, FILE_MODE, 1, "", "", 0, time.time()),
+                Entry(LOG, FILE_MODE, 1, "", "", size, time.time()))  # fmt: skip
+        headers = {LEFT_OUT: header_text(left_out)} if left_out else {}
+        return JSONResponse([_told(each, folder) for each in (*found, *logs)], headers=headers)
+
+    async def _beside_log(self, run: str) -> tuple[list[Entry], str]:
+        """Return the files at the top of a sandbox, and why there are none to be seen."""
+        try:
+            return [each for each in await self._files.browse(run, "") if each.name not in LOGS], ""
+        except PelotonError as error:
+            return [], str(error)
 
     async def _read(self, request: Request) -> Response:
         run, name = self._file(request)
         offset, length = (_number(request, name) for name in ("offset", "length"))
         if offset is None:  # an agent tells the size then
-            return JSONResponse({"data": "", "offset": 0 if name == EMPTY else await self._logs.size(run)})
-        if name == EMPTY:
-            return JSONResponse({"data": "", "offset": offset})
-        data = await self._logs.read(run, offset, min(PIECE_BYTES if length is None else length, PIECE_BYTES))
+            return JSONResponse({"data": "", "offset": await self._size(run, name)})
+        data = await self._data(
+            run, name, offset, min(PIECE_BYTES if length is None else length, PIECE_BYTES)
+        )
         text = json.dumps(
             {"data": data.decode("utf-8", "surrogateescape"), "offset": offset}, ensure_ascii=False
         )
         return Response(text.encode("utf-8", "surrogateescape"), media_type="application/json")
 
+    async def _size(self, run: str, name: str) -> int:
+        if name in LOGS:
+            return await self._logs.size(run) if name == LOG else 0
+        return await self._files.size(run, name)
+
+    async def _data(self, run: str, name: str, offset: int, length: int) -> bytes:
+        if name in LOGS:
+            return await self._logs.read(run, offset, length) if name == LOG else b""
+        return await self._files.read(run, name, offset, length)
+
     async def _download(self, request: Request) -> Response:
         run, name = self._file(request)
         if name == EMPTY:
-            return Response(media_type="application/octet-stream")
-        pieces = self._logs.download(run, await self._logs.size(run))
-        return StreamingResponse(pieces, media_type="application/octet-stream")
+            return Response(media_type=BYTES)
+        if name == LOG:
+            pieces = self._logs.download(run, await self._logs.size(run))
+            return StreamingResponse(pieces, media_type=BYTES)
+        pieces = self._files.download(run, name)
+        first = await anext(pieces, b"")  # what is wrong shows before anything is answered
+        return StreamingResponse(_joined(first, pieces), media_type=BYTES)
 
     def _file(self, request: Request) -> tuple[str, str]:
         run, inner = self._place(request)
-        if inner not in (LOG, EMPTY):
-            raise NotFound(
-                f"there is no file {inner!r}: Kubernetes has the log alone, {LOG}, with both streams"
-            )
+        if not inner:
+            raise NoFile("'.' cannot be read: it is a folder, or no plain file")
         return run, inner
 
     def _place(self, request: Request) -> tuple[str, str]:
         found = _PLACE.fullmatch(request.query_params.get("path", ""))
         if found is None or not self._logs.known(found[1]):
             raise NotFound("there is no such sandbox")
-        return found[1], (found[2] or "").strip("/")
+        return found[1], inner_path(found[2] or "")
 
     # Commands.
 
@@ -178,6 +214,25 @@ class SandboxServer:
             if session is not None and not session.ended.is_set():
                 await session.feed(b"")
         return Response()
+
+
+def _told(entry: Entry, folder: str) -> dict[str, Any]:
+    """Return a file as an agent lists it."""
+    return {
+        "path": f"{folder}/{entry.name}",
+        "mode": entry.mode,
+        "nlink": entry.links,
+        "uid": entry.user,
+        "gid": entry.group,
+        "size": entry.size,
+        "mtime": entry.modified,
+    }
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
 
 
 async def _records(session: Session, request: Request) -> AsyncIterator[bytes]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from hostmgr.kubernetes.core.cluster import KubernetesCluster
+from hostmgr.kubernetes.sandboxes.files import MOST_READS, Files
 from hostmgr.kubernetes.sandboxes.logs import Logs
 from hostmgr.kubernetes.sandboxes.server import SandboxServer
 from hostmgr.kubernetes.sandboxes.sessions import MOST_SESSIONS, Sessions
@@ -20,8 +21,8 @@ from peloton.kubernetes.access import Access
 from peloton.kubernetes.client import ApiClient
 from peloton.model.pod_template import CONTAINER
 
-CONNECTIONS = MOST_SESSIONS + 100
-"""Connections to the API server: one for each session and each log that is followed."""
+CONNECTIONS = MOST_SESSIONS + MOST_READS + 100
+"""Connections to the API server: one for each session, each file and each log that is followed."""
 SESSION_SECONDS = 7 * 86_400.0
 """How long the input of a session may last: a terminal may be silent for long."""
 RETRY_SECONDS = 1.0
@@ -64,8 +65,9 @@ class Sandboxes:
         self._rules = rules
         self._client = ApiClient(access, CONNECTIONS)
         self._logs = Logs(self._client, namespace, CONTAINER, core.over, now)
+        files = Files(self._client, namespace, CONTAINER, core.over)
         self._sessions = Sessions(self._client, namespace, CONTAINER, lambda pod: core.over(pod) is False)
-        self._server = SandboxServer(self._logs, self._sessions, framework, rules.access)
+        self._server = SandboxServer(self._logs, files, self._sessions, framework, rules.access)
 
     async def serve(self) -> NoReturn:
         """Serve, as soon as the port is free: another leader on this host may have it for a moment."""

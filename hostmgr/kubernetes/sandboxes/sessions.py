@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from peloton.errors import AlreadyExists, NotFound, PelotonError, Unavailable
@@ -21,6 +22,7 @@ MOST_ENDED = 1000
 MOST_PIECES = 16
 """Pieces of output that wait for a slow reader."""
 LONGEST_ID = 255
+Opening = AbstractAsyncContextManager[RemoteCommand]
 Key = tuple[str, str]
 """The pod, and the session's own id."""
 
@@ -46,13 +48,48 @@ class Session:
     command: RemoteCommand | None = None
     refusal: PelotonError | None = None
     exit_code: int | None = None
+    failure: str = ""
+    """Why it was not run to its end."""
     work: asyncio.Task[None] | None = None
+
+    def begin(self, opening: Opening, ended: Callable[[], None]) -> None:
+        """Run it in a task of its own; call `ended` at the end."""
+        self.work = asyncio.get_running_loop().create_task(self._run(opening, ended))
+
+    async def _run(self, opening: Opening, ended: Callable[[], None]) -> None:
+        size = self.wanted.size
+        try:
+            async with opening as self.command:
+                if size is not None:
+                    await self.command.resize(*size)
+                self.opened.set()
+                async for piece in self.command.output():
+                    await self.pieces.put(piece)
+                self.exit_code = self.command.exit_code
+                self.failure = self.command.failure
+        except (ApiError, Unavailable) as error:
+            if self.opened.is_set():
+                self.failure = str(error)
+            else:
+                self.refusal = error
+        except asyncio.CancelledError:
+            while not self.pieces.empty():
+                self.pieces.get_nowait()
+            self.pieces.put_nowait(None)
+            raise
+        finally:
+            self.ended.set()
+            self.opened.set()
+            ended()
+        await self.pieces.put(None)
 
     async def output(self) -> AsyncIterator[tuple[str, bytes]]:
         """Yield its output until it ends. It ends when nobody reads any more."""
         try:
             while (piece := await self.pieces.get()) is not None:
                 yield piece
+            if self.failure:
+                yield "STDERR", f"{self.failure}\n".encode()
         finally:
             self.end()
 
@@ -113,49 +150,24 @@ class Sessions:
             raise Unavailable(f"{MOST_SESSIONS} commands run already")
         session = self._sessions[pod, name] = Session(wanted)
         self._live += 1
-        session.work = asyncio.get_running_loop().create_task(self._run(pod, session))
+        opening = running(
+            self._client,
+            self._namespace,
+            pod,
+            self._container,
+            wanted.command,
+            terminal=wanted.size is not None,
+        )
+        session.begin(opening, self._on_end)
         await session.opened.wait()
         if session.refusal is not None:
             del self._sessions[pod, name]
             raise session.refusal
         return session
 
-    async def _run(self, pod: str, session: Session) -> None:
-        wanted = session.wanted
-        try:
-            opening = running(
-                self._client,
-                self._namespace,
-                pod,
-                self._container,
-                wanted.command,
-                terminal=wanted.size is not None,
-            )
-            async with opening as session.command:
-                if wanted.size is not None:
-                    await session.command.resize(*wanted.size)
-                session.opened.set()
-                async for piece in session.command.output():
-                    await session.pieces.put(piece)
-                session.exit_code = session.command.exit_code
-                if session.command.failure:
-                    await session.pieces.put(("STDERR", f"{session.command.failure}\n".encode()))
-        except (ApiError, Unavailable) as error:
-            if session.opened.is_set():
-                await session.pieces.put(("STDERR", f"{error}\n".encode()))
-            else:
-                session.refusal = error
-        except asyncio.CancelledError:
-            while not session.pieces.empty():
-                session.pieces.get_nowait()
-            session.pieces.put_nowait(None)
-            raise
-        finally:
-            self._live -= 1
-            session.ended.set()
-            session.opened.set()
-            self._forget_oldest()
-        await session.pieces.put(None)
+    def _on_end(self) -> None:
+        self._live -= 1
+        self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         over = [key for key, session in self._sessions.items() if session.ended.is_set()]

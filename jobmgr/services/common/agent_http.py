@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from peloton.config.agents import PLAIN, AgentAccess
-from peloton.errors import NotFound, Unavailable
+from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.amounts import byte_size, duration
 from peloton.plainjson import parse_json
+from peloton.withheld import LONGEST_BODY_BYTES, WITHHELD, reason_in
 
 TIMEOUT = 10.0
 """Seconds for one answer, the connection included."""
@@ -29,11 +30,11 @@ class AgentHttp:
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
 
     async def get(self, address: str, path: str, query: Mapping[str, str] | None = None) -> object:
-        """Return the JSON at `<address><path>`. Raise NotFound for a 404, else Unavailable."""
+        """Return the JSON at `<address><path>`. Raise NotFound for a 404, Refused, else Unavailable."""
         return _parsed(f"{address}{path}", await self.read(address, path, query))
 
     async def read(self, address: str, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """Return what is at `<address><path>`. Raise NotFound for a 404, else Unavailable."""
+        """Return what is at `<address><path>`. Raise NotFound for a 404, Refused, else Unavailable."""
         import httpx2  # slow to import, and most job managers never ask an agent
 
         url = f"{self._access.scheme}://{address}{path}"
@@ -56,6 +57,8 @@ class AgentHttp:
         ):
             if answer.status_code == httpx2.codes.NOT_FOUND:
                 raise NotFound(f"{url}: 404")
+            if answer.status_code == WITHHELD:
+                raise Refused(reason_in(await anext(answer.aiter_bytes(LONGEST_BODY_BYTES), b"")))
             if answer.status_code != httpx2.codes.OK:
                 raise Unavailable(f"{url} answered {answer.status_code}")
             held = bytearray()

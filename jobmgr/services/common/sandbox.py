@@ -48,7 +48,7 @@ class Sandboxes:
     async def read(self, run: MesosTaskId, hostname: str, agent_id: str, name: str, offset: int) -> bytes:
         """Return bytes of a file from `offset` on, at most 64 KiB; none at its end.
 
-        Raises NotFound where there is no such file, and Unavailable.
+        Raises NotFound where there is no such file, Refused where it cannot be shown, and Unavailable.
         """
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if not parts or ".." in parts:

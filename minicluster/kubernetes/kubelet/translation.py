@@ -137,7 +137,7 @@ def _environment(wires: Iterable[Object], sources: Sources | None) -> dict[str, 
         if "valueFrom" in each:
             found[each["name"]] = _secret_text(each["name"], each["valueFrom"], sources)
             continue
-        if (each["name"], each.get("value")) == ("MESOS_SANDBOX", SANDBOX):
+        if each["name"] in ("MESOS_SANDBOX", "MESOS_DIRECTORY") and each.get("value") == SANDBOX:
             continue  # a process has its sandbox elsewhere
         found[each["name"]] = expanded(each.get("value") or "", found)
     return found

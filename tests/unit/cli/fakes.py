@@ -119,6 +119,8 @@ class FakeAgent:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.reads = 0
+        self.withheld = ""
+        """Why other files are not shown, as the server of sandboxes on Kubernetes says."""
 
     def answer(self, target: str) -> tuple[int, bytes]:
         parts = urlsplit(target)
@@ -127,7 +129,7 @@ class FakeAgent:
             return self._browse(query["path"].rstrip("/") + "/")
         content = self.files.get(query["path"])
         if content is None:
-            return 404, b""
+            return (409, self.withheld.encode()) if self.withheld else (404, b"")
         if parts.path == "/files/download":
             return 200, content
         self.reads += 1
@@ -141,6 +143,8 @@ class FakeAgent:
         inside = [path.removeprefix(folder) for path in self.files if path.startswith(folder)]
         modes = {path.partition("/")[0]: "d" if "/" in path else "-" for path in inside}
         entries = [{"path": folder + name, "mode": f"{mode}rw-r--r--"} for name, mode in modes.items()]
+        if not inside and self.withheld:
+            return 409, self.withheld.encode()
         return (200, json.dumps(entries).encode()) if inside else (404, b"")
 
 

@@ -208,6 +208,16 @@ def test_logs_of_a_file_in_a_folder(run: Run, agent: FakeAgent) -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
+def test_a_file_that_is_not_shown_is_refused_with_the_reason(run: Run, agent: FakeAgent) -> None:
+    agent.files = {f"{SANDBOX}/stdout": b"out\n", f"{SANDBOX}/stderr": b""}
+    agent.withheld = "its container has ended"
+    for name in ("results.csv", "out/results.csv"):
+        outcome = run("task", "logs", JOB, "0", "-f", name)
+        assert outcome == (1, "", "peloton: its container has ended\n")
+    assert run("task", "logs", JOB, "0") == (0, "out\n", "")
+
+
+@pytest.mark.usefixtures("sandbox")
 def test_follow_of_a_file_in_a_folder(run: Run, daemons: FakeDaemons, agent: FakeAgent) -> None:
     agent.files = {f"{SANDBOX}/stdout": b"", f"{SANDBOX}/out/x": b"deep\n"}
     daemons.answers["Get"] = current("SUCCEEDED")

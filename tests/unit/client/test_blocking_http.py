@@ -20,7 +20,7 @@ import requests
 
 from peloton.client.agent_files import AGENT_SECONDS, AgentFile
 from peloton.client.blocking_http import address_of, answer, cause_of, head_of, reason_of, session
-from peloton.client.failures import CallError
+from peloton.client.failures import CODES, CallError
 from peloton.client.sync_async import Asyncio
 from peloton.config.tls import client_context
 from peloton.identity.certs import LOOPBACK, authority_in, issue, make_authority
@@ -150,6 +150,22 @@ async def test_what_an_agent_answers_is_bounded(monkeypatch: pytest.MonkeyPatch,
     driver = Asyncio()
     with pytest.raises(CallError, match="answered more than 999 bytes to /files/read"):
         await AgentFile("127.0.0.1", port, "/stdout").read(driver, 0)
+    await driver.close()
+
+
+async def test_why_a_file_is_not_shown_is_told() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 409 X\r\nContent-Length: 5\r\n\r\nended")
+        await writer.drain()
+        writer.close()
+
+    driver = Asyncio()
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        file = AgentFile("127.0.0.1", server.sockets[0].getsockname()[1], "/results.csv")
+        with pytest.raises(CallError, match="ended") as told:
+            await file.read(driver, 0)
+        assert told.value.code is CODES.FAILED_PRECONDITION
     await driver.close()
 
 

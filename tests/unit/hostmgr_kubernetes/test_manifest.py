@@ -25,6 +25,8 @@ from peloton.wire.secrets import add_secret
 from tests.unit.hostmgr_kubernetes.objects import JOB, RUN
 
 RULES = PodRules("peloton", "debian:12")
+SANDBOX = "/mnt/mesos/sandbox"
+OWN, MOUNT = {"name": "sandbox", "emptyDir": {}}, {"name": "sandbox", "mountPath": SANDBOX}
 
 
 def config(**changes: Any) -> task_pb2.TaskConfig:
@@ -91,7 +93,7 @@ def test_variables_of_peloton_come_last() -> None:
     made.command.environment.variables.add(name="PELOTON_JOB_ID", value="$(mine)")
     names = [each["name"] for each in manifest(made)["spec"]["containers"][0]["env"]]
     own = ["PELOTON_JOB_ID", "PELOTON_INSTANCE_ID", "PELOTON_TASK_ID", "MESOS_TASK_ID"]
-    assert names == ["PELOTON_JOB_ID", *own]
+    assert names == ["PELOTON_JOB_ID", *own, "MESOS_SANDBOX", "MESOS_DIRECTORY"]
 
 
 @pytest.mark.parametrize("text", ["$HOME", "$$", "$(date) $(HOME)", "a$", "$$$(x)", ""])
@@ -140,8 +142,8 @@ def test_a_folder_of_the_host() -> None:
     made.container.type = mesos_pb2.ContainerInfo.MESOS
     made.container.volumes.add(mode=mesos_pb2.Volume.RO, host_path="/data", container_path="/in")
     spec = manifest(made)["spec"]
-    assert spec["volumes"] == [{"name": "v0", "hostPath": {"path": "/data"}}]
-    mounts = [{"name": "v0", "mountPath": "/in", "readOnly": True}]
+    assert spec["volumes"] == [OWN, {"name": "v0", "hostPath": {"path": "/data"}}]
+    mounts = [MOUNT, {"name": "v0", "mountPath": "/in", "readOnly": True}]
     assert spec["containers"][0]["volumeMounts"] == mounts
 
 
@@ -188,8 +190,8 @@ def test_the_template_of_a_job_is_between_that_of_the_site_and_what_peloton_says
     spec, (container,) = found["spec"], found["spec"]["containers"]
     assert (spec["runtimeClassName"], spec["priorityClassName"]) == ("kata", "low")
     assert {"example.com/a", "peloton/labels"} == set(found["metadata"]["annotations"])
-    assert [each["name"] for each in spec["volumes"]] == ["cache", "v0"]
-    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/cache", "/c"]
+    assert [each["name"] for each in spec["volumes"]] == ["cache", "sandbox", "v0"]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/cache", SANDBOX, "/c"]
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "runAsUser": 7}
     values = {each["name"]: each["value"] for each in container["env"]}
     assert (values["HOME"], values["PELOTON_JOB_ID"]) == ("/tmp", JOB)
@@ -277,9 +279,10 @@ def test_a_new_volume_is_a_claim_for_its_node_and_the_pod_mounts_it() -> None:
     assert read == VolumeClaim(RUN, "u", "n1", 100_000)
 
     spec = pod_manifest(launch, "n1", RULES)["spec"]
-    assert spec["volumes"] == [{"name": "persistent", "persistentVolumeClaim": {"claimName": RUN}}]
+    assert spec["volumes"] == [OWN, {"name": "persistent", "persistentVolumeClaim": {"claimName": RUN}}]
     (container,) = spec["containers"]
-    assert container["volumeMounts"] == [{"name": "persistent", "mountPath": "/mnt/mesos/sandbox/data"}]
+    mounts = [MOUNT, {"name": "persistent", "mountPath": "/mnt/mesos/sandbox/data"}]
+    assert container["volumeMounts"] == mounts
     assert container["workingDir"] == "/mnt/mesos/sandbox"
     assert {"name": "MESOS_SANDBOX", "value": "/mnt/mesos/sandbox"} in container["env"]
 
@@ -289,7 +292,7 @@ def test_a_volume_that_is_there_needs_no_claim_and_has_its_path() -> None:
     launch = Launch(RUN, Resources.of(cpu=1), config(), volume=volume)
     assert claim_of(launch, "n1", RULES) is None
     (container,) = pod_manifest(launch, "n1", RULES)["spec"]["containers"]
-    assert container["volumeMounts"] == [{"name": "persistent", "mountPath": "/data"}]
+    assert container["volumeMounts"] == [MOUNT, {"name": "persistent", "mountPath": "/data"}]
     assert "workingDir" not in container
 
 
@@ -297,8 +300,10 @@ def test_the_pod_names_its_secret_and_holds_no_content() -> None:
     found = manifest(with_secrets())
     (container,) = found["spec"]["containers"]
     volume = {"name": "secrets", "secret": {"secretName": RUN, "defaultMode": 0o444}}
-    assert found["spec"]["volumes"] == [volume]
-    places = {each["mountPath"]: (each["subPath"], each["readOnly"]) for each in container["volumeMounts"]}
+    assert found["spec"]["volumes"] == [OWN, volume]
+    own, *mounts = container["volumeMounts"]
+    assert own == MOUNT, "what is mounted into it comes later"
+    places = {each["mountPath"]: (each["subPath"], each["readOnly"]) for each in mounts}
     assert places == {
         "/etc/secrets/key": ("file-0", True),
         "/mnt/mesos/sandbox/.peloton/token": ("file-1", True),
@@ -347,7 +352,7 @@ def test_a_process_has_the_same_secrets() -> None:
     assert files == {"/etc/secrets/key": b"file content", ".peloton/token": b"token content"}
     variables = {each.name: each.value for each in task.command.environment.variables}
     assert (variables["S"], variables["T"]) == ("variable content", "plain")
-    assert "MESOS_SANDBOX" not in variables
+    assert not {"MESOS_SANDBOX", "MESOS_DIRECTORY"} & set(variables), "a process has its sandbox elsewhere"
     with pytest.raises(CannotBeRun, match="has no variable-0"):
         task_of(pod, {f"secrets/{RUN}": {}})
 
@@ -362,8 +367,38 @@ def test_folders_of_the_sandbox_end_with_the_pod() -> None:
     own.source.sandbox_path.path = "scratch"
     made.container.volumes.add(mode=mesos_pb2.Volume.RO, host_path="cache", container_path="/cache")
     spec = manifest(made)["spec"]
-    assert spec["volumes"] == [{"name": "v0", "emptyDir": {}}, {"name": "v1", "emptyDir": {}}]
+    assert spec["volumes"] == [OWN, {"name": "v0", "emptyDir": {}}, {"name": "v1", "emptyDir": {}}]
     assert spec["containers"][0]["volumeMounts"] == [
+        MOUNT,
         {"name": "v0", "mountPath": "/scratch"},
         {"name": "v1", "mountPath": "/cache", "readOnly": True},
     ]
+
+
+def test_each_pod_has_a_sandbox_where_mesos_has_it() -> None:
+    made = config()
+    made.command.environment.variables.add(name="MESOS_SANDBOX", value="/mine")
+    spec = manifest(made)["spec"]
+    (container,) = spec["containers"]
+    assert (spec["volumes"], container["volumeMounts"]) == ([OWN], [MOUNT])
+    assert "workingDir" not in container, "that of the image counts"
+    values = {each["name"]: each["value"] for each in container["env"]}  # the later one counts
+    assert values["MESOS_SANDBOX"] == values["MESOS_DIRECTORY"] == SANDBOX
+
+
+@pytest.mark.parametrize("path", [SANDBOX, f"{SANDBOX}/"])
+def test_what_a_site_or_a_job_mounts_as_the_sandbox_is_the_sandbox(path: str) -> None:
+    mount = {"name": "ssd", "mountPath": path}
+    template = {
+        "spec": {"volumes": [{"name": "ssd"}], "containers": [{"name": "task", "volumeMounts": [mount]}]}
+    }
+    spec = manifest(config(), replace(RULES, template=template))["spec"]
+    assert (spec["volumes"], spec["containers"][0]["volumeMounts"]) == ([{"name": "ssd"}], [mount])
+    made = config()
+    made.container.volumes.add(mode=mesos_pb2.Volume.RW, host_path="/data", container_path=path)
+    assert [each["name"] for each in manifest(made)["spec"]["volumes"]] == ["v0"]
+
+
+def test_a_persistent_volume_that_is_the_whole_sandbox() -> None:
+    launch = Launch(RUN, Resources.of(cpu=1), config(), volume=VolumeMount(RUN, 100_000, ".", create=False))
+    assert [each["name"] for each in pod_manifest(launch, "n1", RULES)["spec"]["volumes"]] == ["persistent"]

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from hostmgr.config import HostmgrSettings
+from hostmgr.kubernetes.sandboxes.files import Files
 from hostmgr.kubernetes.sandboxes.logs import KEEP_SECONDS, MOST_BYTES, MOST_COPIES, Logs
 from hostmgr.kubernetes.sandboxes.server import SandboxServer
 from hostmgr.kubernetes.sandboxes.sessions import Sessions
@@ -34,6 +35,9 @@ class Api:
         self.grown = asyncio.Event()
         self.time = 0.0
         self.logs = Logs(self, "peloton", "task", lambda pod: self.over, lambda: self.time)  # type: ignore[arg-type]
+
+    async def call(self, method: str, path: str) -> dict[str, Any]:
+        raise Unavailable("pods are not told")
 
     async def stream(self, path: str, *, follow: bool, **params: Any) -> AsyncIterator[bytes]:
         assert path.endswith("/log") and params["container"] == "task"
@@ -145,7 +149,8 @@ async def test_copies_are_bounded() -> None:
 
 def server(api: Api, access: AgentAccess = PLAIN) -> httpx2.AsyncClient:
     sessions = Sessions(api, "peloton", "task", lambda pod: False)  # type: ignore[arg-type]
-    app = SandboxServer(api.logs, sessions, lambda: "F", access).app
+    files = Files(api, "peloton", "task", lambda pod: api.over)  # type: ignore[arg-type]
+    app = SandboxServer(api.logs, files, sessions, lambda: "F", access).app
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://s")
 
 
@@ -172,8 +177,8 @@ async def test_it_answers_as_an_agent() -> None:
     [
         ("/files/read", {}, 404),
         ("/files/read", {"path": "/etc/passwd", "offset": "0"}, 404),
-        ("/files/read", {"path": f"/frameworks/F/executors/{RUN}/runs/latest/other"}, 404),
-        ("/files/browse", {"path": f"/frameworks/F/executors/{RUN}/runs/latest/../.."}, 404),
+        ("/files/read", {"path": f"/frameworks/F/executors/{RUN}/runs/latest/other"}, 503),
+        ("/files/browse", {"path": f"/frameworks/F/executors/{RUN}/runs/latest/../.."}, 400),
         ("/files/read", {"path": f"/frameworks/F/executors/{RUN}/runs/x/stdout", "offset": "x"}, 400),
     ],
 )

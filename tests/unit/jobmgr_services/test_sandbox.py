@@ -18,6 +18,7 @@ from peloton.api.v0.task import task_pb2
 from peloton.errors import NotFound, Refused, Unavailable
 from peloton.model.states import TaskState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
+from peloton.withheld import LONGEST_REASON
 from tests.unit.jobmgr_services.conftest import JOB, Served, job_id
 from tests.unit.jobmgr_services.fakes import task
 from tests.unit.jobmgr_services.test_tasks import event
@@ -182,6 +183,14 @@ async def test_answers_are_bounded(agent: tuple[Agent, int]) -> None:
         await AgentHttp(max_answer_bytes=100).get(address, "/state")
     with pytest.raises(NotFound):
         await AgentHttp().get(address, "/nosuch")
+
+
+async def test_why_a_file_is_not_shown_is_told(agent: tuple[Agent, int]) -> None:
+    held, port = agent
+    held.answers["/files/read /x"] = (409, b"its container\nhas ended" + b"!" * 10_000)
+    with pytest.raises(Refused, match=r"^its container has ended!") as told:
+        await AgentHttp().read(f"127.0.0.1:{port}", "/files/read", {"path": "/x"})
+    assert len(str(told.value)) == LONGEST_REASON
 
 
 async def test_unanswered_calls_are_bounded() -> None:

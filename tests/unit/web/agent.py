@@ -19,6 +19,8 @@ class Agent:
         self.files: dict[str, bytes] = {}
         self.links: set[str] = set()
         """Those among them that are links out of the sandbox, which are shown and not resolved."""
+        self.withheld = ""
+        """Why there are no others, as the server of sandboxes on Kubernetes says."""
         self.port = 0
 
     def browse(self, folder: str) -> list[dict[str, object]] | None:
@@ -70,7 +72,12 @@ def running() -> Iterator[Agent]:
             query = parse_qs(url.query)
             body = agent.answer(url.path, query)
             folder = url.path == "/files/read" and agent.browse(query["path"][0].removeprefix(f"{ROOT}/"))
-            self.send_response(200 if body is not None else 400 if folder else 404)
+            status = 200 if body is not None else 400 if folder else 409 if agent.withheld else 404
+            if status == 409:
+                body = agent.withheld.encode()
+            self.send_response(status)
+            if status == 200 and agent.withheld:
+                self.send_header("peloton-left-out", agent.withheld)
             self.send_header("content-length", str(len(body or b"")))
             self.end_headers()
             self.wfile.write(body or b"")

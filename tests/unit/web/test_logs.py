@@ -330,6 +330,15 @@ def test_a_link_that_leads_out_is_said_not_to_be_followed(
     assert "is a link that leads out of the sandbox, or to nothing: it is not followed" in answer.text
 
 
+def test_why_files_are_not_shown(client: TestClient, agent: Agent) -> None:
+    assert "Not all files are shown" not in client.get(f"{BASE}/files").text
+    agent.withheld = "its container has ended"
+    assert "Not all files are shown: its container has ended" in client.get(f"{BASE}/files").text
+    for page, status in (("files?path=gone", 200), ("download?path=gone/x", 409), ("logs?file=gone", 200)):
+        answer = client.get(f"{BASE}/{page}")
+        assert (answer.status_code, "its container has ended" in answer.text) == (status, True), page
+
+
 def test_html_in_output_and_names_does_nothing(client: TestClient, agent: Agent) -> None:
     agent.files = {"stdout": EVIL.encode() + b"\n", EVIL.replace("/", ""): b"", "stderr": EVIL.encode()}
     for path in ("logs", "logs?find=script", "files", f"logs?find={EVIL}"):

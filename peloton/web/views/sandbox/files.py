@@ -72,11 +72,11 @@ async def load_files(subject: Subject) -> Mapping[str, Any]:
     job_id, number = subject.path["job_id"], subject.path["instance"]
     run, path = run_number(subject.query.get("run", "")), inner_path(subject.query.get("path", ""))
     owner = await read_owner(subject.calls, job_id, number)
-    entries: Sequence[sandbox.Entry] = ()
+    folder = sandbox.Folder(())
     problem = ""
     try:
         found = await find_run(subject.calls, owner, run)
-        entries = await found.browse(path)
+        folder = await found.browse(path)
     except Refused as error:
         problem = str(error)
     names = path.split("/") if path else []
@@ -86,10 +86,11 @@ async def load_files(subject: Subject) -> Mapping[str, Any]:
         "run": run,
         "path": path,
         "crumbs": crumbs,
-        "entries": entries,
+        "entries": folder.entries,
+        "left_out": folder.left_out,
         "shown": owner.run(run),
         "problem": problem,
-        "whole": len(entries) < sandbox.MOST_ENTRIES,
+        "whole": len(folder.entries) < sandbox.MOST_ENTRIES,
     }
 
 
