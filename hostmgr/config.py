@@ -104,7 +104,7 @@ class MesosSettings(Settings):
 
 
 class SandboxSettings(Settings):
-    """Where the leader serves logs of tasks and runs commands beside them, as an agent of Mesos does.
+    """Where the leader serves logs and files of tasks, and runs commands beside them, as an agent of Mesos does.
 
     Callers are asked for the credentials of `agents`, and it speaks TLS where `agents.tls` is true, with the
     certificate of `tls`.
@@ -185,7 +185,7 @@ class KubernetesSettings(Settings):
     foreign_pods: ForeignPodSettings = ForeignPodSettings()
     """Pods of others with `schedulerName: peloton`, which Peloton queues and binds to nodes."""
     sandboxes: SandboxSettings = SandboxSettings()
-    """Logs of tasks, and commands beside them."""
+    """Logs and files of tasks, and commands beside them."""
 
     @field_validator("ports")
     @classmethod
