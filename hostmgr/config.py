@@ -104,7 +104,7 @@ class MesosSettings(Settings):
 
 
 class SandboxSettings(Settings):
-    """Where the leader serves logs and files of tasks, and runs commands beside them, as an agent of Mesos does.
+    """Where the leader serves logs and files of tasks, and runs commands, as an agent of Mesos does.
 
     Callers are asked for the credentials of `agents`, and it speaks TLS where `agents.tls` is true, with the
     certificate of `tls`.
