@@ -321,7 +321,7 @@ JOB_RUNTIME = Codec(
     (
         "state goal config_version creation_time start_time completion_time task_counts config_counts "
         "workflow_version state_version desired_state_version update_id resource_usage revision updated_at "
-        "goal_by released unmet schedule"
+        "goal_by released unmet schedule suspended"
     ),
     {
         "state": _job_state,

@@ -24,6 +24,7 @@ from jobmgr.core.job.requests import (
     on_stop_requested,
     on_volume_deletion_requested,
 )
+from jobmgr.core.job.suspension import on_suspension_asked
 from jobmgr.core.job.sweeps import compare, create, evaluate
 from jobmgr.core.launching import (
     advance_elastic,
@@ -76,6 +77,7 @@ from jobmgr.core.state.events import (
     StartRequested,
     Statuses,
     StopRequested,
+    SuspensionAsked,
     VolumeDeletionRequested,
     Withdrawn,
     WorkflowRepeated,
@@ -303,6 +305,8 @@ def _handle(active: ActiveJobs, cycle: Cycle, event: JobEvent) -> Reply:
             on_dependency_seen(active, cycle, event)
         case PauseAsked():
             return on_pause_asked(active, cycle, event)
+        case SuspensionAsked():
+            return on_suspension_asked(active, cycle, event)
         case ScheduleMoved():
             return on_schedule_moved(active, cycle, event)
         case VolumeDeletionRequested():

@@ -22,6 +22,7 @@ from jobmgr.core.state.events import (
     ScheduleMoved,
     StartRequested,
     StopRequested,
+    SuspensionAsked,
     VolumeDeletionRequested,
 )
 from jobmgr.core.state.instructions import DestroyVolume
@@ -111,10 +112,12 @@ class Engine:
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished
         """Waits until no launch of a shard is queued or under way; the drivers set it."""
 
-    async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
+    async def create_job(
+        self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS, *, suspended: bool = False
+    ) -> None:
         """Store a new job (`spec.version` 1) and start it; the rows of its tasks follow in the background.
 
-        `secrets` are the contents that the spec's payload refers to.
+        `secrets` are the contents that the spec's payload refers to. A `suspended` job gets no tasks yet.
 
         The creation goes on where the caller is cancelled. Raises AlreadyExists.
         """
@@ -126,6 +129,7 @@ class Engine:
             creation_time=now,
             updated_at=now,
             unmet=tuple(each.job_id for each in spec.depends_on),
+            suspended=now if suspended else 0,
         )
         await self.start_creating(job_id, spec, runtime, None, secrets)
 
@@ -280,6 +284,17 @@ class Engine:
         await self.lanes.request(PauseAsked(job_id, pause, self.clock.wall() // NANOSECONDS))
         job_log.asked(job_id, f"{verb} the schedule")
         self.schedule_ends.wake()
+
+    async def suspend(self, job_id: JobId, suspend: bool) -> None:
+        """Suspend a batch job, or let it go on. Nothing changes where that is so already.
+
+        Raises NotFound, and Refused where the job has ended, is being stopped, or is of another kind.
+        """
+        verb = "suspend" if suspend else "resume"
+        if await self.find(job_id) is None:
+            await self._refuse_ended(job_id, verb)
+        await self.lanes.request(SuspensionAsked(job_id, suspend, author()))
+        job_log.asked(job_id, verb)
 
     async def start(self, job_id: JobId, instances: Sequence[int] | None) -> list[int]:
         """Begin a new run of instances whose goal is KILLED (None: all of them); return these.

@@ -28,7 +28,7 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
         {"GetUsage", "ListLosses", "ListAccounts", "GetJobAccount", "ListUsed"}
     ),
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
-        {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule"}
+        {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule", "SuspendJob", "ResumeJob"}
     ),
     "peloton.private.jobmgr.forecast.ForecastService": frozenset({"ListLiveJobs"}),
     "peloton.private.jobmgr.moving.MoveService": frozenset({"MoveJob"}),
@@ -79,7 +79,7 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     EXEC: None,
     "peloton.private.jobmgr.usage.UsageService": None,
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
-        {"ListSchedules", "PauseSchedule", "ResumeSchedule"}
+        {"ListSchedules", "PauseSchedule", "ResumeSchedule", "SuspendJob", "ResumeJob"}
     ),
     "peloton.private.jobmgr.moving.MoveService": None,
     "peloton.private.resmgr.explain.ExplainService": None,

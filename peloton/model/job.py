@@ -230,6 +230,8 @@ class JobRuntime:
     """Jobs whose ends it still waits for: it has no instances yet."""
     schedule: ScheduleState | None = None
     """How far its schedule is; None where it has none, or that has not begun."""
+    suspended: int = 0
+    """Since when a batch job is suspended; 0: it is not."""
     waits: str = ""
     """What an active job waits for before it gets instances, where it is read. It is not stored."""
     follows: tuple[JobId, Schedule] | None = None

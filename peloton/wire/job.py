@@ -107,6 +107,8 @@ def job_runtime_to(runtime: JobRuntime) -> job_pb2.RuntimeInfo:
     if loop := runtime.crash_loop:
         wire.nextTryTime, wire.throttledInstances = rfc3339(loop.next_try), loop.throttled
         wire.reason = loop.told(wire.nextTryTime)
+    if runtime.suspended and not runtime.state.terminal:
+        wire.suspendedSince = rfc3339(runtime.suspended)
     if runtime.waits:
         wire.reason = runtime.waits
     if runtime.follows:

@@ -155,9 +155,9 @@ def test_the_commands_of_the_page(shell: Shell) -> None:
 def test_what_is_refused_and_what_is_only_tried(shell: Shell) -> None:
     shell.files()
     refused = shell.run(
-        "sed 's/completions: 2/completions: 2\\n  suspend: true/' job.yaml | kubectl apply -f -", 1
+        "sed 's/completions: 2/completions: 2\\n  maxFailedIndexes: 1/' job.yaml | kubectl apply -f -", 1
     )
-    assert "spec.suspend" in refused
+    assert "spec.maxFailedIndexes" in refused
     assert "created (server dry run)" in shell.run("kubectl apply --dry-run=server -f job.yaml")
     for kind in ("job", "deployment"):
         made = shell.run(f"kubectl create {kind} made --image=busybox --dry-run=server -- sleep 600")
@@ -184,6 +184,26 @@ def test_a_watch_and_output_that_is_followed(shell: Shell) -> None:
     assert "Started" in printed
     found = json.loads(printed[printed.index("{\n") : printed.rindex("}\n") + 2])
     assert found["spec"]["completions"] == 2
+
+
+def test_a_job_is_suspended_and_goes_on(shell: Shell) -> None:
+    shell.files()
+    shell.run("sed -i 's/completions: 2/completions: 2\\n  suspend: true/' job.yaml")
+    shell.run("sed -i 's/echo hello from/sleep 600; echo/' job.yaml")
+    assert "job.batch/hello created" in shell.run("kubectl apply -f job.yaml")
+    try:
+        assert "Suspended" in shell.run("kubectl get job hello")
+        assert shell.run("kubectl get pods -o name") == ""
+        shell.run("sed -i 's/suspend: true/suspend: false/' job.yaml")
+        assert "job.batch/hello configured" in shell.run("kubectl apply -f job.yaml")
+        shell.run("kubectl wait --for=jsonpath='{.status.ready}'=2 job/hello --timeout=30s")
+        shell.run("""kubectl patch job hello -p '{"spec": {"suspend": true}}'""")
+        shell.run("kubectl wait --for=condition=Suspended job/hello --timeout=10s")
+        shell.run("kubectl wait --for=jsonpath='{.status.phase}'=Failed pods -l job-name=hello --timeout=30s")
+        shell.run("kubectl wait --for=condition=Suspended=true job/hello --timeout=10s")
+        assert "metadata" in shell.run("kubectl label job hello other=label", 1)
+    finally:
+        shell.run("kubectl delete job hello")
 
 
 RUNNING = ("deploy/web", "deploy/workers", "deploy/pinned", "deploy/later", "sts/db", "ds/agent")

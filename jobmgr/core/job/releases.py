@@ -52,6 +52,8 @@ def on_reuse_requested(active: ActiveJobs, cycle: Cycle, event: ReuseRequested) 
         return Refused(f"job {event.job_id} has ended")
     if change.goal in ENDING_JOB_GOALS:
         return Refused(f"job {event.job_id} is being stopped")
+    if change.suspended:
+        return Refused(f"job {event.job_id} is suspended: resume it")
     short = event.count - (change.spec.instance_count - change.released)
     numbers = change.free_numbers(min(short, event.most, active.actions.limits.rows_per_cycle))
     version = change.spec.version

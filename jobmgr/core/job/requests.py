@@ -223,6 +223,8 @@ def _begin_next_runs(
         change.goal_by = wanted.by
     if change.goal in ENDING_JOB_GOALS:
         return Refused(f"cannot {verb} tasks in a job that {_ending(change)}")
+    if change.suspended:
+        return Refused(f"cannot {verb} tasks in a job that is suspended: resume the job")
     accepted = [i for i in _created(change, instances) if wanted.eligible(change.task(i))]
     if wanted.check_sla and (breach := _breach(change, accepted)) is not None:
         return breach

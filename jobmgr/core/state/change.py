@@ -63,6 +63,7 @@ class Change:
         "spans",
         "spec",
         "specs",
+        "suspended",
         "tasks",
         "unmet",
         "volumes",
@@ -98,6 +99,7 @@ class Change:
         self.unmet = job.runtime.unmet
         """Jobs whose ends this one still waits for."""
         self.schedule = job.runtime.schedule
+        self.suspended = job.runtime.suspended
         self.released = job.runtime.released
         """Instances of a batch job that are released, ended or not."""
         self._freed: set[int] = set()
@@ -326,7 +328,7 @@ class Change:
 
         One that is to end gets them as stopped.
         """
-        waits = bool(self.unmet) or self.spec.schedule is not None
+        waits = bool(self.unmet) or self.spec.schedule is not None or self.suspended > 0
         return waits and self.goal not in ENDING_JOB_GOALS
 
     def close(self) -> None:
@@ -362,6 +364,7 @@ class Change:
             released=self.released,
             unmet=self.unmet,
             schedule=self.schedule,
+            suspended=self.suspended,
             waits=old.waits,
             follows=old.follows,
         )
@@ -376,7 +379,20 @@ class Change:
         if self.spec.bound_members or self.spec.workload.elastic:
             due = self.in_flight.gang_due
             cause = gang_cause(cause, self.counts, self.goal, due, self._succeeded_without_extras)
+        if self.suspended and self._goes_on_after(cause):
+            cause = JobCause.CREATING
         return MACHINE.next(old, cause, self.job_id)
+
+    def is_interrupted(self, task: TaskRuntime) -> bool:
+        """Whether an instance was stopped before it had succeeded: it runs again when its job is resumed."""
+        return task.goal is TaskState.KILLED and task.state is not TaskState.SUCCEEDED
+
+    def _goes_on_after(self, cause: JobCause) -> bool:
+        """Whether a suspended job whose tasks have all ended is to run some of them again."""
+        ends = cause in (JobCause.SUCCEEDED, JobCause.FAILED, JobCause.KILLED)
+        if not ends or self.goal in ENDING_JOB_GOALS:
+            return False
+        return any(self.is_interrupted(self.task(instance)) for instance in range(self.size))
 
     def _succeeded_without_extras(self) -> bool:
         """Whether all members that an elastic gang needs have succeeded."""
@@ -401,6 +417,7 @@ class Change:
             self.goal is not old.goal
             or self.unmet != old.unmet
             or self.schedule != old.schedule
+            or self.suspended != old.suspended
             or self.spec is not self.job.spec
             or self._workflow_version != old.workflow_version
             or self._desired_state_version != old.desired_state_version

@@ -202,6 +202,15 @@ class PauseAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspensionAsked:
+    """A batch job is to be suspended, or to go on."""
+
+    job_id: JobId
+    suspend: bool
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleMoved:
     """The schedule of a job is to be stored as so far."""
 
@@ -363,6 +372,7 @@ JobEvent = (
     | JobGoalRequested
     | DependencySeen
     | PauseAsked
+    | SuspensionAsked
     | ScheduleMoved
     | VolumeDeletionRequested
     | Statuses

@@ -11,6 +11,7 @@ from jobmgr.core.state.limits import Limits
 from jobmgr.core.state.throttling import next_try
 from jobmgr.core.task.gang import members_of, restart_of
 from jobmgr.engine.engine import Engine
+from peloton.clock import rfc3339
 from peloton.errors import Unavailable
 from peloton.model.dependency import told_waits
 from peloton.model.ids import JobId
@@ -23,6 +24,8 @@ MOST_ASKED = 1000
 
 def explained(job: CachedJob, limits: Limits) -> JobRuntime:
     """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
+    if job.runtime.suspended and job.runtime.goal not in ENDING_JOB_GOALS:
+        return replace(job.runtime, waits=f"suspended since {rfc3339(job.runtime.suspended)}")
     if job.runtime.unmet and job.runtime.goal not in ENDING_JOB_GOALS:
         return replace(job.runtime, waits=told_waits(job.spec.depends_on, job.runtime.unmet))
     if job.spec.schedule is not None and job.runtime.goal not in ENDING_JOB_GOALS:

@@ -74,6 +74,18 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
         """Let a paused schedule go on. Raises NotFound, Refused."""
         return pb.ResumeScheduleResponse(status=await self._move(request.job_id.value, pause=False))
 
+    async def SuspendJob(self, request: pb.SuspendJobRequest, context: object) -> pb.SuspendJobResponse:
+        """Stop the instances of a batch job until it is resumed. Raises NotFound, Refused."""
+        job = await view(self._engine, request.job_id.value)
+        await self._engine.suspend(job.job_id, suspend=True)
+        return pb.SuspendJobResponse()
+
+    async def ResumeJob(self, request: pb.ResumeJobRequest, context: object) -> pb.ResumeJobResponse:
+        """Let a suspended job go on. Raises NotFound, Refused."""
+        job = await view(self._engine, request.job_id.value)
+        await self._engine.suspend(job.job_id, suspend=False)
+        return pb.ResumeJobResponse()
+
     async def _move(self, job_id: JobId, pause: bool) -> scheduling_pb2.ScheduleStatus:
         job = await view(self._engine, job_id)
         if job.spec.schedule is None:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from jobmgr.core.job.suspension import refusal
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Begun, Workflows
 from jobmgr.services.common.crash_loops import crash_looping, explained
@@ -83,7 +84,8 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         try:
             pools = await self._engine.store.pools.all()
             spec, secrets = await self._new_spec(job_id, request, pools)
-            await self._engine.create_job(job_id, spec, secrets.contents)
+            _check_suspension(spec, request.suspended)
+            await self._engine.create_job(job_id, spec, secrets.contents, suspended=request.suspended)
         except InvalidArgument as error:
             answer.error.invalidConfig.CopyFrom(_invalid_config(job_id, error))
         except AlreadyExists:
@@ -342,6 +344,12 @@ def _invalid_config(job_id: str, error: InvalidArgument | Refused) -> job_pb2.In
 
 def _update_id(begun: Begun) -> peloton_pb2.UpdateID:
     return peloton_pb2.UpdateID(value=begun.workflow_id)
+
+
+def _check_suspension(spec: JobSpec, suspended: bool) -> None:
+    """Raise InvalidArgument for a job that is to be created as suspended, and cannot be."""
+    if suspended and (text := refusal(spec)):
+        raise InvalidArgument("suspended", True, f"false: {text}")
 
 
 def _check_at_once(job: JobView, batch: int) -> None:

@@ -12,6 +12,7 @@ import click
 from peloton.cli import references
 from peloton.cli.commands.job_ends import ENDS
 from peloton.cli.commands.job_move import move
+from peloton.cli.commands.job_suspend import SUSPENSION
 from peloton.cli.commands.members import members
 from peloton.cli.commands.rolling import ROLLING
 from peloton.cli.commands.specs import SPEC_COMMANDS
@@ -41,7 +42,7 @@ def job() -> None:
     """Create, watch, change and stop jobs."""
 
 
-for _command in (*ENDS, *ROLLING, *SPEC_COMMANDS, members, move, stateless):
+for _command in (*ENDS, *ROLLING, *SPEC_COMMANDS, *SUSPENSION, members, move, stateless):
     job.add_command(_command)
 
 

@@ -23,15 +23,18 @@ from peloton.calls.web import (
     DELETE_JOB_V1ALPHA,
     REPLACE_JOB,
     RESTART_TASKS,
+    RESUME_JOB,
     STOP_JOB_V1ALPHA,
+    SUSPEND_JOB,
     UPDATE_POOL,
 )
 from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Refused, Unavailable
+from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.cluster_objects import QUOTA_NAME
 from peloton.web.kube.core.daemonsets import Daemon, daemon
 from peloton.web.kube.core.deployments import Service, service
-from peloton.web.kube.core.jobs import Made, job_config
+from peloton.web.kube.core.jobs import Made, job_config, split_suspension
 from peloton.web.kube.core.kinds import DAEMON_SET, JOB, RESOURCE_QUOTA, STATEFUL_SET, Kind
 from peloton.web.kube.core.manifests import stripped
 from peloton.web.kube.core.names import Pool
@@ -89,7 +92,9 @@ class Writer:
         """Create a job, and return what the job manager warns of."""
         try:
             if not isinstance(made, Service):
-                answer = await calls.call(CREATE_JOB, job_pb2.CreateRequest(config=made.config))
+                suspended = isinstance(made, Made) and made.suspended
+                wanted = job_pb2.CreateRequest(config=made.config, suspended=suspended)
+                answer = await calls.call(CREATE_JOB, wanted)
                 return tuple(answer.warnings)
             create = stateless_pb2.CreateSpec(start_paused=made.paused)
             request = stateless_svc_pb2.CreateJobRequest(spec=made.spec, create_spec=create)
@@ -102,7 +107,7 @@ class Writer:
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Bring a job to another manifest. Raises Refusal."""
         if current.kind is JOB:
-            return await self._keep(reader, current, given)
+            return await self._keep(reader, current, given, dry)
         made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
         assert not isinstance(made, Made)
         if made.name != current.name:
@@ -125,24 +130,34 @@ class Writer:
         return found, made.manifest, (*made.warnings, *answer.warnings)
 
     async def _keep(
-        self, reader: Reader, current: Held, given: Object
-    ) -> tuple[Held, Object, tuple[str, ...]]:
-        """Refuse changes of a Job: it keeps what it was created with."""
-        pool_id = current.summary.respoolID.value
-        made = job_config(given, current.namespace, pool_id)
-        was = stripped(current.manifest)
-        causes = [
-            Cause(
-                key,
-                "a Job keeps what it was created with; delete it, and create it anew",
-                "FieldValueForbidden",
-            )
-            for key in sorted({*made.manifest, *was})
-            if made.manifest.get(key) != was.get(key)
-        ]
-        if causes:
-            raise invalid(current.kind.kind, current.name, causes)
-        return current, made.manifest, made.warnings
+        self, reader: Reader, current: Held, given: Object, dry: bool
+    ) -> tuple[Held | None, Object, tuple[str, ...]]:
+        """Suspend a Job, or let it go on; refuse other changes: it keeps what it was created with."""
+        suspend, rest = split_suspension(given)
+        was = split_suspension(current.manifest)[1]
+        if rest != was or suspend is None:
+            made = job_config(given, current.namespace, current.summary.respoolID.value)
+            raise invalid(current.kind.kind, current.name, _other(split_suspension(made.manifest)[1], was))
+        if dry:
+            shown = {**current.manifest, "spec": {**current.manifest["spec"], "suspend": suspend}}
+            return None, shown, ()
+        if suspend == current.suspended:
+            return current, current.manifest, ()
+        await self._suspend(reader.calls, current, suspend)
+        reader.calls.cluster.shared.forget()
+        found = await reader.job(current.kind, current.namespace, current.name)
+        return found, found.manifest, ()
+
+    async def _suspend(self, calls: Calls, job: Held, suspend: bool) -> None:
+        job_id = peloton_pb2.JobID(value=job.job_id)
+        try:
+            if suspend:
+                await calls.call(SUSPEND_JOB, scheduling_pb2.SuspendJobRequest(job_id=job_id))
+            else:
+                await calls.call(RESUME_JOB, scheduling_pb2.ResumeJobRequest(job_id=job_id))
+        except (Refused, InvalidArgument) as error:
+            causes = [Cause("spec.suspend", str(error), "FieldValueInvalid")]
+            raise invalid(job.kind.kind, job.name, causes) from None
 
     async def resize(
         self, reader: Reader, pool: Pool, given: Object, dry: bool
@@ -254,6 +269,13 @@ def entity_version(job: Held) -> str:
     """Return the version of a job by which a change of it is refused when others came first."""
     runtime = job.summary.runtime
     return f"{runtime.configurationVersion}-{runtime.desiredStateVersion}-{runtime.workflowVersion}"
+
+
+def _other(given: Object, was: Object) -> list[Cause]:
+    """Return what differs of a Job that keeps what it was created with."""
+    text = "a Job keeps what it was created with, but for spec.suspend; delete it, and create it anew"
+    found = [key for key in sorted({*given, *was}) if given.get(key) != was.get(key)]
+    return [Cause(key, text, "FieldValueForbidden") for key in found]
 
 
 def _check_kept_selector(current: Held, manifest: Mapping[str, Any]) -> None:

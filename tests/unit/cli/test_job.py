@@ -17,6 +17,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.cli import progress
 from peloton.private.hostmgr.feasibility import feasibility_pb2
+from peloton.private.jobmgr.scheduling import scheduling_pb2
 
 from .conftest import Run
 from .fakes import FakeDaemons
@@ -423,8 +424,6 @@ def test_active_list(run: Run, daemons: FakeDaemons) -> None:
 
 
 def test_priority_classes(run: Run, daemons: FakeDaemons) -> None:
-    from peloton.private.jobmgr.scheduling import scheduling_pb2
-
     made = scheduling_pb2.PriorityClass(name="production", priority=100, description="for customers")
     answer = scheduling_pb2.ListPriorityClassesResponse(classes=[made])
     daemons.answers["ListPriorityClasses"] = answer
@@ -489,6 +488,15 @@ def test_release_names_ranges_or_a_number(run: Run, daemons: FakeDaemons) -> Non
     outcome = run("job", "release", JOB, "--down-to", "1")
     assert outcome.out == f"Job {JOB}: nothing to release; it has 1 instance now\n"
     assert daemons.requests("ReleaseInstances")[1].instance_count == 1
+
+
+def test_a_job_is_suspended_and_goes_on(run: Run, daemons: FakeDaemons) -> None:
+    daemons.answers["SuspendJob"] = scheduling_pb2.SuspendJobResponse()
+    daemons.answers["ResumeJob"] = scheduling_pb2.ResumeJobResponse()
+    assert run("job", "suspend", JOB) == (0, f"Job {JOB} is suspended\n", "")
+    assert run("job", "resume", JOB) == (0, f"Job {JOB} goes on\n", "")
+    for method in ("SuspendJob", "ResumeJob"):
+        assert [each.job_id.value for each in daemons.requests(method)] == [JOB]
 
 
 @pytest.mark.parametrize("arguments", [(), ("3", "--down-to", "1"), ("5:5",), ("--down-to", "0")])

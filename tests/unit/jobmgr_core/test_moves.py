@@ -200,7 +200,13 @@ def test_a_step_of_a_job_keeps_all_fields_that_it_is_not_about() -> None:
     }
     kept = [each.name for each in fields(JobRuntime) if each.name not in changed]
     runtime = JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1234)
-    marks: dict[str, Any] = {"goal": JobState.SUCCEEDED, "unmet": (), "schedule": None, "released": 0}
+    marks: dict[str, Any] = {
+        "goal": JobState.SUCCEEDED,
+        "unmet": (),
+        "schedule": None,
+        "released": 0,
+        "suspended": 0,
+    }
     for name in kept:
         setattr(runtime, name, marks.setdefault(name, 77))  # its class does not refuse it: see fast_init
     core = Core()

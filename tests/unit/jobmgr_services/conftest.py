@@ -54,8 +54,8 @@ class Served:
     workflows: Any = None
     admin: Any = None
 
-    async def create(self, text: str = "", job: str = JOB) -> job_pb2.CreateResponse:
-        request = job_pb2.CreateRequest(id=job_id(job), config=_job(text))
+    async def create(self, text: str = "", job: str = JOB, suspended: bool = False) -> job_pb2.CreateResponse:
+        request = job_pb2.CreateRequest(id=job_id(job), config=_job(text), suspended=suspended)
         answer: job_pb2.CreateResponse = await self.jobs.Create(request)
         return answer
 

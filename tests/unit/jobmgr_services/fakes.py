@@ -66,8 +66,10 @@ class FakeEngine(Engine):
         self.racing = 0
         """So many updates meet one of somebody else's."""
 
-    async def create_job(self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS) -> None:
-        fresh = runtime(state=JobState.PENDING)
+    async def create_job(
+        self, job_id: JobId, spec: JobSpec, secrets: SecretBytes = NO_SECRETS, *, suspended: bool = False
+    ) -> None:
+        fresh = replace(runtime(state=JobState.PENDING), suspended=int(suspended))
         await self.store.jobs.create(job_id, spec, fresh, None, secrets)
         self.held[job_id] = CachedJob(job_id, spec, fresh)
 

@@ -22,7 +22,7 @@ from tests.unit.jobmgr_services.test_with_engine import real
 __all__ = ["real"]
 EARLY = 'name: "early" schedule { cron: "0 3 1 1 *" time_zone: "Europe/Berlin" keep_runs: 5 }'
 LATE = 'name: "late" schedule { cron: "0 3 31 12 *" }'
-SECOND, THIRD = (f"a0000000-0000-4000-8000-00000000000{last}" for last in "bc")
+SECOND, THIRD, FOURTH = (f"a0000000-0000-4000-8000-00000000000{last}" for last in "bce")
 
 
 @pytest.fixture
@@ -103,3 +103,27 @@ async def test_a_run_of_a_time_that_no_clock_shows_is_refused(time: int) -> None
     service = SharingService(cast(Engine, None), cast(Any, None), True)
     with pytest.raises(InvalidArgument, match=f"time: {time} is not seconds since 1970"):
         await service.StartRun(StartRunRequest(job_id=SECOND, time=time), None)
+
+
+async def test_a_batch_job_is_suspended_and_goes_on(stub: Stub, real: Served) -> None:
+    async def since() -> str:
+        answer = await real.jobs.Get(job_pb2.GetRequest(id=job_id(THIRD)))
+        return str(answer.jobInfo.runtime.suspendedSince)
+
+    assert not await since()
+    await stub.SuspendJob(pb.SuspendJobRequest(job_id=job_id(THIRD)))
+    assert (await since()).startswith("20")
+    await stub.ResumeJob(pb.ResumeJobRequest(job_id=job_id(THIRD)))
+    assert not await since()
+    with status(grpc.StatusCode.FAILED_PRECONDITION, "pause its schedule"):
+        await stub.SuspendJob(pb.SuspendJobRequest(job_id=job_id()))
+    with status(grpc.StatusCode.NOT_FOUND):
+        await stub.ResumeJob(pb.ResumeJobRequest(job_id=job_id(THIRD[:-1] + "d")))
+
+
+async def test_a_job_is_created_as_suspended(real: Served) -> None:
+    answer = await real.create("", FOURTH, suspended=True)
+    assert not answer.HasField("error")
+    assert real.engine.job(FOURTH).runtime.suspended
+    refused = await real.create('schedule { cron: "@daily" }', SECOND, suspended=True)
+    assert "suspended" in str(refused.error) and "pause its schedule" in str(refused.error)

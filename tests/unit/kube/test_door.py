@@ -54,11 +54,11 @@ def test_a_job_that_has_ended(world: World) -> None:
 
 
 def test_an_invalid_job_is_refused_with_causes(world: World) -> None:
-    found = world.create(JOBS, job_manifest(suspend=True))
+    found = world.create(JOBS, job_manifest(maxFailedIndexes=1))
     assert found.status_code == 422
     status = found.json()
     assert (status["kind"], status["reason"], status["code"]) == ("Status", "Invalid", 422)
-    assert [cause["field"] for cause in status["details"]["causes"]] == ["spec.suspend"]
+    assert [cause["field"] for cause in status["details"]["causes"]] == ["spec.maxFailedIndexes"]
     assert not world.jobs
 
 

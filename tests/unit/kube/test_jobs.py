@@ -107,7 +107,7 @@ def test_resources() -> None:
     [
         (job_manifest(parallelism=3), "spec.completions"),
         (job_manifest(parallelism=0), "spec.parallelism"),
-        (job_manifest(suspend=True), "spec.suspend"),
+        (job_manifest(suspend="yes"), "spec.suspend"),
         (job_manifest(ttlSecondsAfterFinished=5), "spec.ttlSecondsAfterFinished"),
         (job_manifest(podFailurePolicy={"rules": [{"action": "Ignore"}]}), "spec.podFailurePolicy"),
         (job_manifest(backoffLimit=100), "spec.backoffLimit"),
@@ -143,7 +143,7 @@ def test_what_cannot_be_kept_is_refused_with_its_path(manifest: dict[str, Any], 
 
 
 def test_all_fields_are_refused_at_once() -> None:
-    manifest = job_manifest(suspend=True, unknown=1)
+    manifest = job_manifest(suspend=1, unknown=1)
     manifest["metadata"]["name"] = "Not A Name"
     assert set(refused(manifest)) == {"metadata.name", "spec.suspend", "spec.unknown"}
 

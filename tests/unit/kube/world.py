@@ -14,7 +14,7 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
-from peloton.errors import Conflict, NotFound
+from peloton.errors import Conflict, NotFound, Refused
 from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.wire.v1alpha.job_config import job_config_of
 from tests.unit.web.fake import FakeCluster, application, browser
@@ -105,6 +105,8 @@ class World:
             web.LIST_PRIORITY_CLASSES: lambda request: self.classes,
             web.LIST_TASKS: self._tasks,
             web.RESTART_TASKS: self._restart,
+            web.SUSPEND_JOB: self._suspend,
+            web.RESUME_JOB: self._resume,
             web.STOP_JOB_V1ALPHA: self._stop,
             web.DELETE_JOB_V1ALPHA: self._delete,
             web.GET_POD_EVENTS: self._events,
@@ -174,7 +176,10 @@ class World:
         if request.config.type == job_pb2.DAEMON:
             assert not request.config.instanceCount
             request.config.instanceCount = HOSTS
-        return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=self.add(request.config)))
+        job_id = self.add(request.config)
+        if request.suspended:
+            self.runtimes[job_id].suspendedSince = CREATED
+        return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 
     def _create_service(self, request: Any) -> stateless_svc_pb2.CreateJobResponse:
         answer = stateless_svc_pb2.CreateJobResponse()
@@ -230,6 +235,22 @@ class World:
                 key = (request.jobId.value, instance)
                 self.runs[key] = self.runs.get(key, 1) + 1
         return task_pb2.RestartResponse()
+
+    def _suspend(self, request: scheduling_pb2.SuspendJobRequest) -> scheduling_pb2.SuspendJobResponse:
+        runtime = self._live(request.job_id.value)
+        runtime.suspendedSince = CREATED
+        runtime.taskStats.clear()
+        runtime.taskStats["KILLED"] = self.jobs[request.job_id.value].instanceCount
+        return scheduling_pb2.SuspendJobResponse()
+
+    def _resume(self, request: scheduling_pb2.ResumeJobRequest) -> scheduling_pb2.ResumeJobResponse:
+        self._live(request.job_id.value).suspendedSince = ""
+        return scheduling_pb2.ResumeJobResponse()
+
+    def _live(self, job_id: str) -> job_pb2.RuntimeInfo:
+        if self.runtimes[job_id].state == job_pb2.SUCCEEDED:
+            raise Refused(f"job {job_id} has ended")
+        return self.runtimes[job_id]
 
     def _stop(self, request: stateless_svc_pb2.StopJobRequest) -> stateless_svc_pb2.StopJobResponse:
         self.end("KILLED")

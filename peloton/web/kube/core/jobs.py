@@ -9,7 +9,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.model.task import MAX_FAILURES
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.kinds import JOB
-from peloton.web.kube.core.manifests import OWNER, TEAM, Reading
+from peloton.web.kube.core.manifests import OWNER, TEAM, Reading, stripped, without_applied
 from peloton.web.kube.core.templates import Template
 from peloton.web.kube.core.values import Object
 from peloton.wire.v1alpha.task_config import task_config
@@ -36,6 +36,7 @@ class Made:
     manifest: Object
     config: Any
     warnings: tuple[str, ...] = ()
+    suspended: bool = False
 
 
 def job_config(given: Object, namespace: str, pool_id: str) -> Made:
@@ -60,13 +61,35 @@ def job_config(given: Object, namespace: str, pool_id: str) -> Made:
     config.sla.maximumRunningInstances = parallelism if parallelism < completions else 0
     config.sla.maxRunningTime = _deadline(spec, template, completions, parallelism)
     config.respoolID.value = pool_id
+    suspended = _suspended(reading, spec)
     _check_fixed(spec)
     spec.close(_HINTS)
     reading.close()
     for key, text in reading.kept_labels():
         config.labels.add(key=key, value=text)
     config.defaultConfig.CopyFrom(task_config(template.pod, "spec.template"))
-    return Made(reading.name, reading.manifest, config, tuple(reading.problems.warnings))
+    return Made(reading.name, reading.manifest, config, tuple(reading.problems.warnings), suspended)
+
+
+def _suspended(reading: Reading, spec: Node) -> bool:
+    """Take `suspend` out of the manifest: whether a job is suspended is part of its state."""
+    if spec.given("suspend"):
+        reading.manifest["spec"] = {
+            key: value for key, value in reading.manifest["spec"].items() if key != "suspend"
+        }
+    return spec.flag("suspend")
+
+
+def split_suspension(manifest: Object) -> tuple[bool | None, Object]:
+    """Return whether a Job is to be suspended, None where that is no boolean, and what else is said of it."""
+    rest = without_applied(stripped(manifest))
+    spec = rest.get("spec")
+    if not isinstance(spec, dict):
+        return False, rest
+    suspend = spec.pop("suspend", None)
+    if set((spec.get("selector") or {}).get("matchLabels") or ()) == {CONTROLLER_UID}:
+        del spec["selector"]
+    return (False if suspend is None else suspend if isinstance(suspend, bool) else None), rest
 
 
 def _drop_selector(reading: Reading, spec: Node) -> None:
@@ -87,7 +110,7 @@ def _numbers(spec: Node) -> tuple[int, int]:
         spec.refuse("completions", text, "FieldValueRequired")
     completions = spec.integer("completions", 1, 1, MOST_COMPLETIONS)
     if not parallelism:
-        spec.refuse("parallelism", "0 pods at a time: Peloton has no suspended jobs")
+        spec.refuse("parallelism", "0 pods at a time: give suspend: true for a Job that is to run later")
     return completions, min(parallelism, completions) or 1
 
 
@@ -119,7 +142,5 @@ def _deadline(spec: Node, template: Template, completions: int, parallelism: int
 
 
 def _check_fixed(spec: Node) -> None:
-    text = "Peloton has no suspended jobs: create it when it is to run"
-    spec.only("suspend", (False,), text)
     spec.only("manualSelector", (False,), "the selector is made")
     spec.only("podReplacementPolicy", ("Failed", "TerminatingOrFailed"), "Failed or TerminatingOrFailed")

@@ -22,6 +22,7 @@ _FILLED = (
     "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences",
 )  # fmt: skip
 """What the server fills in of the metadata."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 NATIVE = "peloton/native"
 """The annotation of objects of jobs that were not made by this API."""
 
@@ -98,6 +99,17 @@ class Reading:
         self.root.close()
         if self.problems.causes:
             raise invalid(self.kind.kind, self.name, self.problems.causes)
+
+
+def without_applied(manifest: Object) -> Object:
+    """Return a manifest without what kubectl notes of the one that it applied last."""
+    metadata = dict(manifest.get("metadata") or {})
+    annotations = metadata.pop("annotations", None) or {}
+    if isinstance(annotations, dict):
+        annotations = {key: text for key, text in annotations.items() if key != LAST_APPLIED}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**manifest, "metadata": metadata}
 
 
 def stripped(given: Mapping[str, Any]) -> Object:

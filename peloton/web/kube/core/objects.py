@@ -19,6 +19,7 @@ WAITING = ("INITIALIZED", "PENDING", "READY", "PLACING", "PLACED", "RESERVED")
 LAUNCHED = ("LAUNCHING", "LAUNCHED", "STARTING", "RUNNING", "KILLING", "PREEMPTING")
 ACTIVE = (*WAITING, *LAUNCHED)
 FAILED = ("FAILED", "LOST", "KILLED")
+"""KILLED is the last: of suspended jobs it is no end."""
 _KINDS: Mapping[int, Kind] = {
     job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT, job_pb2.DAEMON: DAEMON_SET
 }  # fmt: skip
@@ -46,6 +47,11 @@ class Held:
     def name(self) -> str:
         """Return the name of the object."""
         return str(self.manifest["metadata"]["name"])
+
+    @property
+    def suspended(self) -> bool:
+        """Return whether it is a batch job that is suspended."""
+        return bool(self.summary.runtime.suspendedSince)
 
     @property
     def template(self) -> Object:
@@ -126,7 +132,9 @@ def object_of(job: Held, deleting: str = "") -> Object:
     if deleting:
         metadata |= {"deletionTimestamp": deleting, "deletionGracePeriodSeconds": 0}
     if job.kind is JOB:
-        found.setdefault("spec", {})["selector"] = {"matchLabels": {CONTROLLER_UID: job.job_id}}
+        spec = found.setdefault("spec", {})
+        spec["selector"] = {"matchLabels": {CONTROLLER_UID: job.job_id}}
+        spec["suspend"] = job.suspended
         found["status"] = _job_status(job)
     elif job.kind is DAEMON_SET:
         found["status"] = daemon_set_status(job.summary)
@@ -163,11 +171,14 @@ def _job_status(job: Held) -> Object:
         "active": _count(counts, ACTIVE),
         "ready": _count(counts, ("RUNNING",)),
         "succeeded": _count(counts, ("SUCCEEDED",)),
-        "failed": _count(counts, FAILED),
-        "startTime": timestamp(runtime.startTime or runtime.creationTime),
+        "failed": _count(counts, FAILED[:-1] if job.suspended else FAILED),
+        "startTime": None if job.suspended else timestamp(runtime.startTime or runtime.creationTime),
     }
     ended = timestamp(runtime.completionTime)
-    if state == "SUCCEEDED":
+    if job.suspended:
+        since = timestamp(runtime.suspendedSince)
+        status["conditions"] = [_condition("Suspended", True, "JobSuspended", "Job suspended", since)]
+    elif state == "SUCCEEDED":
         status["completionTime"] = ended
         status["conditions"] = [_condition("Complete", True, "CompletionsReached", "", ended)]
     elif state in ("FAILED", "KILLED"):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peloton.web.kube.core.kinds import CONTROLLER_REVISION, REPLICA_SET
+from peloton.web.kube.core.manifests import LAST_APPLIED
 from peloton.web.kube.core.objects import Held, owner_reference, timestamp
 from peloton.web.kube.core.values import Object
 
@@ -20,7 +21,6 @@ MOST_VERSIONS = 20
 """Versions of a job that are looked at, the newest of them."""
 REVISION = "deployment.kubernetes.io/revision"
 HASH_LABELS = {REPLICA_SET: "pod-template-hash", CONTROLLER_REVISION: "controller-revision-hash"}
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _HASH_CHARACTERS = 10
 
 
@@ -116,7 +116,7 @@ def _replica_set(job: Held, revision: Revision) -> Object:
 
 def _metadata(job: Held, revision: Revision, label: str) -> Object:
     annotations = dict(revision.manifest["metadata"].get("annotations") or {})
-    annotations.pop(_LAST_APPLIED, None)
+    annotations.pop(LAST_APPLIED, None)
     return {
         "name": f"{job.name}-{revision.digest}",
         "namespace": job.namespace,

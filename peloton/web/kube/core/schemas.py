@@ -129,7 +129,7 @@ SCHEMAS: Mapping[str, Fields] = {
         "backoffLimit": ("integer", "How often a pod may fail and run again."),
         "backoffLimitPerIndex": ("integer", "The same."),
         "activeDeadlineSeconds": ("integer", "Seconds that each pod may run, where all run at once."),
-        "suspend": ("boolean", "false."),
+        "suspend": ("boolean", "Whether its pods are stopped, or not begun, until it is false."),
         "podReplacementPolicy": ("string", "Not used."),
         "selector": ("LabelSelector", "Filled in."),
         "template": ("PodTemplateSpec", "The pods."),
@@ -142,7 +142,7 @@ SCHEMAS: Mapping[str, Fields] = {
         "startTime": ("string", "When the first pod began to run."),
         "completionTime": ("string", "When the last one succeeded."),
         "completedIndexes": ("string", "Indexes that have succeeded."),
-        "conditions": ("[Condition]", "Complete or Failed."),
+        "conditions": ("[Condition]", "Complete, Failed or Suspended."),
     },
     "RollingUpdateDeployment": {
         "maxUnavailable": ("any", "How many pods, or percent, an update replaces at a time. 25%."),
