@@ -206,15 +206,42 @@ def test_a_job_is_suspended_and_goes_on(shell: Shell) -> None:
         shell.run("kubectl delete job hello")
 
 
+def test_a_cron_job(shell: Shell) -> None:
+    shell.run(KUBECONFIG)
+    made = shell.run("kubectl create cronjob minutely --image=busybox --schedule='* * * * *' -- date 2>&1")
+    assert "spec.concurrencyPolicy: Forbid" in made and "cronjob.batch/minutely created" in made
+    shell.run("kubectl delete cronjob minutely")
+    shell.run(f"sed 's/30 3/* */' {EXAMPLES}/cron-job.yaml > cron.yaml")
+    assert "cronjob.batch/nightly created" in shell.run("kubectl apply -f cron.yaml")
+    try:
+        shell.run("""kubectl patch cronjob nightly -p '{"spec": {"suspend": true}}'""")
+        assert " true " in shell.run("kubectl get cronjobs nightly")
+        refused = shell.run("sed -i 's/Forbid/Allow/' cron.yaml && kubectl apply -f cron.yaml", 1)
+        assert "spec.concurrencyPolicy: Forbid or Replace" in refused
+        shell.run("kubectl create job now --from=cronjob/nightly")
+        shell.run("kubectl wait --for=condition=complete --timeout=30s job/now")
+        shell.run("""kubectl patch cronjob nightly -p '{"spec": {"suspend": false}}'""")
+        shell.run(
+            "timeout 90 sh -c 'until kubectl get jobs -l app=nightly -o name | grep z$; do sleep 1; done'"
+        )
+        run = shell.run("kubectl get jobs -l app=nightly -o name | grep z$ | head -n 1").strip()
+        shell.run(f"kubectl wait --for=condition=complete --timeout=60s {run}")
+        assert "of 20" in shell.run(f"kubectl logs {run}")
+        assert "Last Schedule Time" in shell.run("kubectl describe cronjob nightly")
+    finally:
+        shell.run("kubectl delete --ignore-not-found cronjob/nightly job/now")
+    shell.run("timeout 30 sh -c 'until [ -z \"$(kubectl get all -o name)\" ]; do sleep 0.5; done'")
+
+
 RUNNING = ("deploy/web", "deploy/workers", "deploy/pinned", "deploy/later", "sts/db", "ds/agent")
 ENDED = ("job/report", "job/parts", "job/spare", "job/urgent", "job/failing")
 
 
 def test_the_manifests_of_the_examples(shell: Shell) -> None:
-    """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of twelve ordinary manifests."""
-    assert len([*EXAMPLES.iterdir()]) == 12
+    """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of thirteen ordinary manifests."""
+    assert len([*EXAMPLES.iterdir()]) == 13
     applied = shell.run(f"{KUBECONFIG}kubectl apply -f {EXAMPLES}")
-    assert applied.count(" created\n") == 11, applied
+    assert applied.count(" created\n") == 12, applied
     assert "resourcequota/pool configured" in applied
     try:
         shell.run(
@@ -235,7 +262,7 @@ def test_the_manifests_of_the_examples(shell: Shell) -> None:
         shell.run("kubectl rollout status --timeout=60s deploy/web")
         assert shell.run("kubectl get deploy web -o jsonpath='{.status.readyReplicas}'") == "2"
     finally:
-        shell.run(f"kubectl delete {' '.join(RUNNING + ENDED)}")
+        shell.run(f"kubectl delete cronjob/nightly {' '.join(RUNNING + ENDED)}")
     assert shell.run("kubectl get all -o name") == ""
 
 

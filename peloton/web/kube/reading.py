@@ -26,6 +26,7 @@ from peloton.calls.web import (
 )
 from peloton.errors import NotFound
 from peloton.model.ids import is_uuid
+from peloton.model.schedule import SCHEDULE_LABEL
 from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.cluster_objects import (
@@ -35,6 +36,7 @@ from peloton.web.kube.core.cluster_objects import (
     priority_class_object,
     quota_object,
 )
+from peloton.web.kube.core.cronjobs import cron_of_run
 from peloton.web.kube.core.kinds import (
     CONTROLLER_REVISION,
     DAEMON_SET,
@@ -282,12 +284,22 @@ class Reader:
         pool = await self.pool(namespace)
         spec = job_pb2.QuerySpec(labels=[peloton_pb2.Label(key=NAME_LABEL, value=name)])
         found = await self._query(pool, spec)
+        if cron := cron_of_run(name):
+            labels = [peloton_pb2.Label(key=NAME_LABEL, value=cron)]
+            found += await self._query(pool, job_pb2.QuerySpec(labels=labels))
         if is_uuid(name):
             # A job that another API made: its id is its name.
             natives = await self._query(pool, job_pb2.QuerySpec(reference=name))
             found += [each for each in natives if each.id.value == name]
         known = (held(summary, pool.namespace) for summary in reversed(found))
         return [each for each in known if each is not None and each.name == name]
+
+    async def runs(self, cron: Held) -> list[Held]:
+        """Return the runs of a CronJob that are kept."""
+        labels = [peloton_pb2.Label(key=SCHEDULE_LABEL, value=cron.job_id)]
+        found = await self._query(await self.pool(cron.namespace), job_pb2.QuerySpec(labels=labels))
+        known = (held(summary, cron.namespace) for summary in found)
+        return [each for each in known if each is not None]
 
     async def _jobs(self, pools: Sequence[Pool]) -> list[Held]:
         found = await asyncio.gather(*(self._query(pool, job_pb2.QuerySpec()) for pool in pools))

@@ -21,9 +21,11 @@ from peloton.calls.web import (
     CREATE_JOB,
     CREATE_JOB_V1ALPHA,
     DELETE_JOB_V1ALPHA,
+    PAUSE_SCHEDULE,
     REPLACE_JOB,
     RESTART_TASKS,
     RESUME_JOB,
+    RESUME_SCHEDULE,
     STOP_JOB_V1ALPHA,
     SUSPEND_JOB,
     UPDATE_POOL,
@@ -32,10 +34,11 @@ from peloton.errors import Conflict, InvalidArgument, NotFound, PelotonError, Re
 from peloton.private.jobmgr.scheduling import scheduling_pb2
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.cluster_objects import QUOTA_NAME
+from peloton.web.kube.core.cronjobs import cron_config
 from peloton.web.kube.core.daemonsets import Daemon, daemon
 from peloton.web.kube.core.deployments import Service, service
 from peloton.web.kube.core.jobs import Made, job_config, split_suspension
-from peloton.web.kube.core.kinds import DAEMON_SET, JOB, RESOURCE_QUOTA, STATEFUL_SET, Kind
+from peloton.web.kube.core.kinds import CRON_JOB, DAEMON_SET, JOB, RESOURCE_QUOTA, STATEFUL_SET, Kind
 from peloton.web.kube.core.manifests import stripped
 from peloton.web.kube.core.names import Pool
 from peloton.web.kube.core.objects import Held
@@ -93,8 +96,10 @@ class Writer:
         try:
             if not isinstance(made, Service):
                 suspended = isinstance(made, Made) and made.suspended
-                wanted = job_pb2.CreateRequest(config=made.config, suspended=suspended)
+                wanted = job_pb2.CreateRequest(config=made.config, suspended=suspended and kind is JOB)
                 answer = await calls.call(CREATE_JOB, wanted)
+                if suspended and kind is CRON_JOB:
+                    await calls.call(PAUSE_SCHEDULE, scheduling_pb2.PauseScheduleRequest(job_id=answer.jobId))
                 return tuple(answer.warnings)
             create = stateless_pb2.CreateSpec(start_paused=made.paused)
             request = stateless_svc_pb2.CreateJobRequest(spec=made.spec, create_spec=create)
@@ -106,7 +111,7 @@ class Writer:
         self, reader: Reader, current: Held, given: Object, dry: bool
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Bring a job to another manifest. Raises Refusal."""
-        if current.kind is JOB:
+        if current.kind in (JOB, CRON_JOB):
             return await self._keep(reader, current, given, dry)
         made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
         assert not isinstance(made, Made)
@@ -132,12 +137,13 @@ class Writer:
     async def _keep(
         self, reader: Reader, current: Held, given: Object, dry: bool
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
-        """Suspend a Job, or let it go on; refuse other changes: it keeps what it was created with."""
+        """Suspend a Job or CronJob, or let it go on; refuse other changes."""
         suspend, rest = split_suspension(given)
         was = split_suspension(current.manifest)[1]
         if rest != was or suspend is None:
-            made = job_config(given, current.namespace, current.summary.respoolID.value)
-            raise invalid(current.kind.kind, current.name, _other(split_suspension(made.manifest)[1], was))
+            made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
+            causes = _other(current.kind, split_suspension(made.manifest)[1], was)
+            raise invalid(current.kind.kind, current.name, causes)
         if dry:
             shown = {**current.manifest, "spec": {**current.manifest["spec"], "suspend": suspend}}
             return None, shown, ()
@@ -151,7 +157,11 @@ class Writer:
     async def _suspend(self, calls: Calls, job: Held, suspend: bool) -> None:
         job_id = peloton_pb2.JobID(value=job.job_id)
         try:
-            if suspend:
+            if job.kind is CRON_JOB and suspend:
+                await calls.call(PAUSE_SCHEDULE, scheduling_pb2.PauseScheduleRequest(job_id=job_id))
+            elif job.kind is CRON_JOB:
+                await calls.call(RESUME_SCHEDULE, scheduling_pb2.ResumeScheduleRequest(job_id=job_id))
+            elif suspend:
                 await calls.call(SUSPEND_JOB, scheduling_pb2.SuspendJobRequest(job_id=job_id))
             else:
                 await calls.call(RESUME_JOB, scheduling_pb2.ResumeJobRequest(job_id=job_id))
@@ -183,7 +193,7 @@ class Writer:
         """Delete a job with its pods: stop it, and remove it when all of them have ended."""
         calls, ids = reader.calls, v1alpha_pb2.JobID(value=job.job_id)
         version = v1alpha_pb2.EntityVersion(value=entity_version(job))
-        if job.kind is not JOB:
+        if job.kind not in (JOB, CRON_JOB):
             request = stateless_svc_pb2.DeleteJobRequest(job_id=ids, version=version, force=True)
             await calls.call(DELETE_JOB_V1ALPHA, request)
             self._known.deleting[job.job_id] = _now()
@@ -198,6 +208,9 @@ class Writer:
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if job.kind is CRON_JOB:  # it is stopped: no further runs begin
+            for run in await reader.runs(job):
+                await self.delete(reader, run)
         calls.cluster.shared.forget()
 
     def _drop_old(self) -> None:
@@ -260,6 +273,8 @@ def _made(kind: Kind, given: Object, namespace: str, pool_id: str) -> Made | Ser
     """Translate a manifest. Raises Refusal."""
     if kind is JOB:
         return job_config(given, namespace, pool_id)
+    if kind is CRON_JOB:
+        return cron_config(given, namespace, pool_id)
     if kind is DAEMON_SET:
         return daemon(given, namespace, pool_id)
     return (stateful_service if kind is STATEFUL_SET else service)(given, namespace, pool_id)
@@ -271,9 +286,11 @@ def entity_version(job: Held) -> str:
     return f"{runtime.configurationVersion}-{runtime.desiredStateVersion}-{runtime.workflowVersion}"
 
 
-def _other(given: Object, was: Object) -> list[Cause]:
-    """Return what differs of a Job that keeps what it was created with."""
-    text = "a Job keeps what it was created with, but for spec.suspend; delete it, and create it anew"
+def _other(kind: Kind, given: Object, was: Object) -> list[Cause]:
+    """Return what differs of a Job or CronJob, which keep what they were created with."""
+    text = (
+        f"a {kind.kind} keeps what it was created with, but for spec.suspend; delete it, and create it anew"
+    )
     found = [key for key in sorted({*given, *was}) if given.get(key) != was.get(key)]
     return [Cause(key, text, "FieldValueForbidden") for key in found]
 

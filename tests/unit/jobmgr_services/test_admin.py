@@ -144,7 +144,7 @@ async def test_every_method_but_those_of_admin_is_read_or_write(served: Served) 
         if component_of(name) is Component.READ
     }
     changing: tuple[str, ...] = ("Create", "Update", "Delete", "Start", "Stop", "Restart", "Refresh", "Patch")
-    changing += ("Replace", "Pause", "Resume", "Rollback", "Abort", "Release", "End", "Move")
+    changing += ("Replace", "Pause", "Resume", "Rollback", "Abort", "Release", "End", "Move", "Suspend")
     for name in reading:
         assert not name.partition(".")[2].startswith(changing), name
     writing = {name for each in held for name in each.methods} - {name.partition(".")[2] for name in reading}

@@ -16,6 +16,10 @@ from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
 from peloton.errors import Conflict, NotFound, Refused
 from peloton.private.jobmgr.scheduling import scheduling_pb2
+from peloton.wire.job import job_spec
+from peloton.wire.payload import job_config as parsed_config
+from peloton.wire.schedule import told
+from peloton.wire.schedule_runs import spec_of_run
 from peloton.wire.v1alpha.job_config import job_config_of
 from tests.unit.web.fake import FakeCluster, application, browser
 
@@ -25,6 +29,7 @@ DAEMON_SETS = "/apis/apps/v1/namespaces/team/daemonsets"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"
 HOSTS = 3
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
+CRON_JOBS = "/apis/batch/v1/namespaces/team/cronjobs"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 PODS = "/api/v1/namespaces/team/pods"
 
@@ -38,6 +43,17 @@ def job_manifest(**spec: Any) -> dict[str, Any]:
         "kind": "Job",
         "metadata": {"name": "hello", "labels": {"app": "hello"}},
         "spec": {"template": template, **spec},
+    }
+
+
+def cron_manifest(job: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """A CronJob that is taken; `job` replaces fields of its Jobs' specification."""
+    template = {"metadata": {"labels": {"app": "nightly"}}, "spec": job_manifest(**job or {})["spec"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "30 3 * * *", "concurrencyPolicy": "Forbid", "jobTemplate": template, **spec},
     }
 
 
@@ -107,6 +123,8 @@ class World:
             web.RESTART_TASKS: self._restart,
             web.SUSPEND_JOB: self._suspend,
             web.RESUME_JOB: self._resume,
+            web.PAUSE_SCHEDULE: self._pause,
+            web.RESUME_SCHEDULE: self._go_on,
             web.STOP_JOB_V1ALPHA: self._stop,
             web.DELETE_JOB_V1ALPHA: self._delete,
             web.GET_POD_EVENTS: self._events,
@@ -156,15 +174,17 @@ class World:
     def add(self, config: job_pb2.JobConfig, job_id: str = "") -> str:
         job_id = job_id or str(uuid.uuid4())
         self.jobs[job_id] = config
+        count = 0 if config.HasField("schedule") else config.instanceCount
         self.runtimes[job_id] = job_pb2.RuntimeInfo(
             state=job_pb2.RUNNING, creationTime=CREATED, configurationVersion=1, workflowVersion=1,
-            taskStats={"RUNNING": config.instanceCount}, taskConfigVersionStats={1: config.instanceCount},
+            taskStats={"RUNNING": count}, taskConfigVersionStats={1: count},
         )  # fmt: skip
         return job_id
 
-    def end(self, state: str) -> None:
-        """Let the only job end."""
-        (job_id,) = self.jobs
+    def end(self, state: str, job_id: str = "") -> None:
+        """Let a job end, without an id the only one."""
+        if not job_id:
+            (job_id,) = self.jobs
         runtime = self.runtimes[job_id]
         count = self.jobs[job_id].instanceCount
         runtime.state = job_pb2.JobState.Value(state)
@@ -218,6 +238,8 @@ class World:
         if job_id not in self.jobs:
             raise NotFound("no such job")
         config = self.jobs[job_id]
+        if config.HasField("schedule"):
+            return answer  # only its runs have instances
         (state,) = self.runtimes[job_id].taskStats
         for instance in range(getattr(request.range, "from"), min(request.range.to, config.instanceCount)):
             info = answer.result.value[instance]
@@ -247,13 +269,29 @@ class World:
         self._live(request.job_id.value).suspendedSince = ""
         return scheduling_pb2.ResumeJobResponse()
 
+    def _pause(self, request: scheduling_pb2.PauseScheduleRequest) -> scheduling_pb2.PauseScheduleResponse:
+        self.runtimes[request.job_id.value].schedule.paused_since = CREATED
+        return scheduling_pb2.PauseScheduleResponse()
+
+    def _go_on(self, request: scheduling_pb2.ResumeScheduleRequest) -> scheduling_pb2.ResumeScheduleResponse:
+        self.runtimes[request.job_id.value].schedule.paused_since = ""
+        return scheduling_pb2.ResumeScheduleResponse()
+
+    def run_of(self, job_id: str, time: int) -> str:
+        """Begin the run of a time of a job with a schedule."""
+        made = spec_of_run(job_id, job_spec(self.jobs[job_id], 1), time)
+        run = self.add(parsed_config(made.payload))
+        state = self.runtimes[job_id].schedule
+        state.running_job_id, state.last_time = run, told(time)
+        return run
+
     def _live(self, job_id: str) -> job_pb2.RuntimeInfo:
         if self.runtimes[job_id].state == job_pb2.SUCCEEDED:
             raise Refused(f"job {job_id} has ended")
         return self.runtimes[job_id]
 
     def _stop(self, request: stateless_svc_pb2.StopJobRequest) -> stateless_svc_pb2.StopJobResponse:
-        self.end("KILLED")
+        self.end("KILLED", request.job_id.value)
         return stateless_svc_pb2.StopJobResponse()
 
     def _delete(self, request: stateless_svc_pb2.DeleteJobRequest) -> stateless_svc_pb2.DeleteJobResponse:

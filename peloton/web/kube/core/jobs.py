@@ -44,6 +44,13 @@ def job_config(given: Object, namespace: str, pool_id: str) -> Made:
     reading = Reading.of(JOB, given, namespace)
     spec = reading.root.node("spec")
     _drop_selector(reading, spec)
+    suspended = take_suspension(reading, spec)
+    config, template = batch_config(reading, spec, pool_id)
+    return finished(reading, config, template, "spec.template", suspended)
+
+
+def batch_config(reading: Reading, spec: Node, pool_id: str) -> tuple[job_pb2.JobConfig, Template]:
+    """Translate the specification of a Job; what its pods run is still missing."""
     completions, parallelism = _numbers(spec)
     indexed = spec.text("completionMode") == "Indexed"
     spec.only("completionMode", ("Indexed", "NonIndexed"), "Indexed or NonIndexed")
@@ -53,7 +60,7 @@ def job_config(given: Object, namespace: str, pool_id: str) -> Made:
         name=reading.name,
         type=job_pb2.BATCH,
         owner=reading.annotations.get(OWNER, ""),
-        owningTeam=reading.annotations.get(TEAM, namespace),
+        owningTeam=reading.annotations.get(TEAM, reading.namespace),
         instanceCount=completions,
     )
     config.sla.preemptible = reading.preemptible
@@ -61,17 +68,23 @@ def job_config(given: Object, namespace: str, pool_id: str) -> Made:
     config.sla.maximumRunningInstances = parallelism if parallelism < completions else 0
     config.sla.maxRunningTime = _deadline(spec, template, completions, parallelism)
     config.respoolID.value = pool_id
-    suspended = _suspended(reading, spec)
     _check_fixed(spec)
     spec.close(_HINTS)
+    return config, template
+
+
+def finished(
+    reading: Reading, config: job_pb2.JobConfig, template: Template, path: str, suspended: bool
+) -> Made:
+    """End the reading, and fill in the labels and what the pods run. Raises Refusal."""
     reading.close()
     for key, text in reading.kept_labels():
         config.labels.add(key=key, value=text)
-    config.defaultConfig.CopyFrom(task_config(template.pod, "spec.template"))
+    config.defaultConfig.CopyFrom(task_config(template.pod, path))
     return Made(reading.name, reading.manifest, config, tuple(reading.problems.warnings), suspended)
 
 
-def _suspended(reading: Reading, spec: Node) -> bool:
+def take_suspension(reading: Reading, spec: Node) -> bool:
     """Take `suspend` out of the manifest: whether a job is suspended is part of its state."""
     if spec.given("suspend"):
         reading.manifest["spec"] = {

@@ -34,6 +34,7 @@ class Kind:
 _READ = ("get", "list", "watch")
 _ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
 JOB = Kind("batch", "v1", "Job", "jobs", _ALL, categories=("all",))
+CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs", _ALL, ("cj",), categories=("all",))
 POD = Kind(
     "", "v1", "Pod", "pods", ("delete", *_READ), ("po",), categories=("all",),
     subresources=(("log", "/v1/Pod", ("get",)), ("exec", "/v1/PodExecOptions", ("create", "get"))),
@@ -57,10 +58,10 @@ PRIORITY_CLASS = Kind(
 )
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", ("patch", "update", *_READ), ("quota",))
 KINDS = (
-    JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, REPLICA_SET, CONTROLLER_REVISION,
-    PRIORITY_CLASS, RESOURCE_QUOTA,
+    JOB, CRON_JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, REPLICA_SET,
+    CONTROLLER_REVISION, PRIORITY_CLASS, RESOURCE_QUOTA,
 )  # fmt: skip
-WORKLOADS = {kind.kind: kind for kind in (JOB, DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
+WORKLOADS = {kind.kind: kind for kind in (JOB, CRON_JOB, DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
 """Kinds that are jobs of ours, by their names."""
 
 

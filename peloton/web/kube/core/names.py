@@ -115,10 +115,10 @@ def manifest_of(labels: Sequence[peloton_pb2.Label] | Sequence[v1alpha_pb2.Label
         found = plain.parse("".join(pieces[i] for i in range(len(pieces))))
     except ValueError:
         return None
-    return found if _has_form(found) else None
+    return found if has_form(found) else None
 
 
-def _has_form(found: Any) -> bool:
+def has_form(found: Any) -> bool:
     """Return whether a manifest can be shown: other APIs set labels, too, and may say anything there."""
     metadata, spec = _part(found, "metadata"), _part(found, "spec")
     selector, template = _part(spec, "selector"), _part(spec, "template")

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from peloton.api.v0.job import job_pb2
+from peloton.model.schedule import SCHEDULE_LABEL
+from peloton.web.kube.core.cronjobs import cron_status, run_manifest
 from peloton.web.kube.core.jobs import CONTROLLER_UID, OLD_CONTROLLER_UID
-from peloton.web.kube.core.kinds import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, Kind
+from peloton.web.kube.core.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, Kind
 from peloton.web.kube.core.manifests import NATIVE
 from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, PREFIX, manifest_of
 from peloton.web.kube.core.values import Object
@@ -24,7 +26,9 @@ _KINDS: Mapping[int, Kind] = {
     job_pb2.BATCH: JOB, job_pb2.SERVICE: DEPLOYMENT, job_pb2.DAEMON: DAEMON_SET
 }  # fmt: skip
 TYPES: Mapping[str, int] = {
-    **{kind.kind: number for number, kind in _KINDS.items()}, STATEFUL_SET.kind: job_pb2.SERVICE
+    **{kind.kind: number for number, kind in _KINDS.items()},
+    STATEFUL_SET.kind: job_pb2.SERVICE,
+    CRON_JOB.kind: job_pb2.BATCH,
 }  # fmt: skip
 """Types of our jobs by kind."""
 
@@ -50,8 +54,9 @@ class Held:
 
     @property
     def suspended(self) -> bool:
-        """Return whether it is a batch job that is suspended."""
-        return bool(self.summary.runtime.suspendedSince)
+        """Return whether it is a batch job that is suspended, or a schedule that is paused."""
+        runtime = self.summary.runtime
+        return bool(runtime.schedule.paused_since if self.kind is CRON_JOB else runtime.suspendedSince)
 
     @property
     def template(self) -> Object:
@@ -78,7 +83,12 @@ def held(summary: job_pb2.JobSummary, namespace: str) -> Held | None:
         ours = WORKLOADS.get(named.get(KIND_LABEL, ""))
         known = ours is not None and ours.kind == manifest["kind"] and summary.type == TYPES[ours.kind]
         if ours is not None and known and named.get(NAME_LABEL) == manifest["metadata"]["name"]:
-            return Held(summary, ours, namespace, manifest)
+            cron_id = named.get(SCHEDULE_LABEL, "")
+            if ours is not CRON_JOB or not cron_id:
+                return Held(summary, ours, namespace, manifest)
+            run = run_manifest(manifest, summary.name, cron_id)
+            if run is not None:
+                return Held(summary, JOB, namespace, run)
     kind = _KINDS.get(summary.type)
     return Held(summary, kind, namespace, _native(summary, kind, namespace)) if kind is not None else None
 
@@ -136,6 +146,9 @@ def object_of(job: Held, deleting: str = "") -> Object:
         spec["selector"] = {"matchLabels": {CONTROLLER_UID: job.job_id}}
         spec["suspend"] = job.suspended
         found["status"] = _job_status(job)
+    elif job.kind is CRON_JOB:
+        found["spec"]["suspend"] = job.suspended
+        found["status"] = cron_status(job.name, job.namespace, runtime)
     elif job.kind is DAEMON_SET:
         found["status"] = daemon_set_status(job.summary)
     elif job.kind is STATEFUL_SET:

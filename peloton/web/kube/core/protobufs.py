@@ -1,4 +1,4 @@
-"""Jobs and Deployments in Kubernetes' protobuf form, which `kubectl create` sends.
+"""Jobs, CronJobs and Deployments in Kubernetes' protobuf form, which `kubectl create` sends.
 
 Fields have the numbers of k8s.io/api v0.35. What has another number is refused, as all that is not kept; JSON
 has names for it, by which a refusal says more.
@@ -34,11 +34,18 @@ _SCHEMAS: Mapping[str, Fields] = {
         8: ("ttlSecondsAfterFinished", _INTEGER), 9: ("completionMode", _TEXT), 10: ("suspend", _FLAG),
         12: ("backoffLimitPerIndex", _INTEGER), 14: ("podReplacementPolicy", _TEXT),
     },
+    "CronJob": {1: ("metadata", "Meta"), 2: ("spec", "CronJobSpec"), 3: ("status", _SKIP)},
+    "CronJobSpec": {
+        1: ("schedule", _TEXT), 2: ("startingDeadlineSeconds", _INTEGER), 3: ("concurrencyPolicy", _TEXT),
+        4: ("suspend", _FLAG), 5: ("jobTemplate", "JobTemplate"), 6: ("successfulJobsHistoryLimit", _INTEGER),
+        7: ("failedJobsHistoryLimit", _INTEGER), 8: ("timeZone", _TEXT),
+    },
+    "JobTemplate": {1: ("metadata", "Meta"), 2: ("spec", "JobSpec")},
     "Meta": {
         1: ("name", _TEXT), 2: ("generateName", _TEXT), 3: ("namespace", _TEXT), 4: ("selfLink", _SKIP),
         5: ("uid", _SKIP), 6: ("resourceVersion", _SKIP), 7: ("generation", _SKIP),
         8: ("creationTimestamp", _SKIP), 11: ("labels", _TEXTS), 12: ("annotations", _TEXTS),
-        17: ("managedFields", _SKIP),
+        13: ("ownerReferences", _SKIP), 17: ("managedFields", _SKIP),
     },
     "Selector": {1: ("matchLabels", _TEXTS)},
     "Template": {1: ("metadata", "Meta"), 2: ("spec", "PodSpec")},
@@ -66,7 +73,7 @@ _SCHEMAS: Mapping[str, Fields] = {
     "Amount": {1: ("string", _TEXT)},
 }  # fmt: skip
 _ENTRIES = {_TEXTS: "Entry", _AMOUNTS: "AmountEntry"}
-_READABLE = ("Deployment", "Job")
+_READABLE = ("CronJob", "Deployment", "Job")
 
 
 def parse(data: bytes) -> Object:

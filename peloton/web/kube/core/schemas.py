@@ -144,6 +144,30 @@ SCHEMAS: Mapping[str, Fields] = {
         "completedIndexes": ("string", "Indexes that have succeeded."),
         "conditions": ("[Condition]", "Complete, Failed or Suspended."),
     },
+    "JobTemplateSpec": {
+        "metadata": (META, "Labels and annotations of the Jobs."),
+        "spec": ("JobSpec", "What each of them runs."),
+    },
+    "CronJobSpec": {
+        "schedule": (
+            "string",
+            "Minute, hour, day of the month, month, day of the week; or @daily and the like.",
+        ),
+        "timeZone": ("string", "Time zone of these, such as Europe/Berlin. UTC."),
+        "concurrencyPolicy": (
+            "string",
+            "Forbid: a time gets no run while the one before lives. Replace: that one is stopped.",
+        ),
+        "suspend": ("boolean", "Whether no run begins until it is false."),
+        "startingDeadlineSeconds": ("integer", "With it, times that were missed get no run afterwards."),
+        "successfulJobsHistoryLimit": ("integer", "Counts together with failedJobsHistoryLimit. 3."),
+        "failedJobsHistoryLimit": ("integer", "How many ended runs are kept, with the other. 1."),
+        "jobTemplate": ("JobTemplateSpec", "The Job that each time begins."),
+    },
+    "CronJobStatus": {
+        "active": ("[any]", "The run that lives."),
+        "lastScheduleTime": ("string", "The last time that got a run."),
+    },
     "RollingUpdateDeployment": {
         "maxUnavailable": ("any", "How many pods, or percent, an update replaces at a time. 25%."),
         "maxSurge": ("any", "0: pods are replaced."),
@@ -285,6 +309,10 @@ SCHEMAS: Mapping[str, Fields] = {
 }
 KIND_FIELDS: Mapping[str, Fields] = {
     "Job": {"spec": ("JobSpec", "What is to run."), "status": ("JobStatus", "How far it is.")},
+    "CronJob": {
+        "spec": ("CronJobSpec", "What is to run, and when."),
+        "status": ("CronJobStatus", "How far it is."),
+    },
     "Deployment": {
         "spec": ("DeploymentSpec", "What is to run."),
         "status": ("DeploymentStatus", "How far it is."),
@@ -332,6 +360,7 @@ KIND_FIELDS: Mapping[str, Fields] = {
 }
 DESCRIPTIONS: Mapping[str, str] = {
     "Job": "A batch job: pods that run to their end.",
+    "CronJob": "A batch job with a schedule: each of its times begins a Job.",
     "Deployment": "A service: pods that run until it is deleted, and are updated in batches.",
     "DaemonSet": "A daemon job: a pod on each host, updated in batches.",
     "StatefulSet": "A service whose pods have a persistent volume each, and come back to their hosts.",

@@ -70,9 +70,11 @@ def _age(found: Mapping[str, Any], now: float) -> str:
     return age(_at(found, "metadata", "creationTimestamp"), now)
 
 
-def _container(what: str) -> Callable[[Mapping[str, Any], float], str]:
+def _container(
+    what: str, template: tuple[str, ...] = ("spec", "template")
+) -> Callable[[Mapping[str, Any], float], str]:
     def cell(found: Mapping[str, Any], now: float) -> str:
-        containers = _at(found, "spec", "template", "spec", "containers") or []
+        containers = _at(found, *template, "spec", "containers") or []
         return ",".join(str(each.get(what, "")) for each in containers if isinstance(each, Mapping))
 
     return cell
@@ -162,11 +164,17 @@ def _owner(found: Mapping[str, Any], now: float) -> str:
     return ",".join(f"{each['kind'].lower()}.apps/{each['name']}" for each in owners) or _NONE
 
 
+def _last_schedule(found: Mapping[str, Any], now: float) -> str:
+    last = _at(found, "status", "lastScheduleTime")
+    return age(last, now) if last else _NONE
+
+
 def _involved(found: Mapping[str, Any], now: float) -> str:
     of = found["involvedObject"]
     return f"{str(of.get('kind', '')).lower()}/{of.get('name', '')}"
 
 
+_OF_RUNS = ("spec", "jobTemplate", "spec", "template")
 _NAME = Column("Name", "string", _name)
 _AGE = Column("Age", "string", _age)
 _CONTAINERS = (
@@ -182,6 +190,17 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Duration", "string", _duration),
         _AGE,
         *_CONTAINERS,
+    ),
+    "cronjobs": (
+        _NAME,
+        Column("Schedule", "string", _told("spec", "schedule")),
+        Column("Timezone", "string", _told("spec", "timeZone")),
+        Column("Suspend", "boolean", lambda found, now: bool(_at(found, "spec", "suspend"))),
+        Column("Active", "integer", lambda found, now: len(_at(found, "status", "active") or ())),
+        Column("Last Schedule", "string", _last_schedule),
+        _AGE,
+        Column("Containers", "string", _container("name", _OF_RUNS), 1),
+        Column("Images", "string", _container("image", _OF_RUNS), 1),
     ),
     "pods": (
         _NAME,
