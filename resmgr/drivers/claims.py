@@ -9,13 +9,16 @@ import asyncio
 import logging
 from typing import NoReturn
 
-from peloton.errors import PelotonError
+from peloton.errors import PelotonError, ResourceExhausted, Unavailable
 from peloton.waking import tick
 from resmgr import ports
+from resmgr.core.state.placements import Handover
 from resmgr.drivers.loop import Driver
 
 PERIOD = 0.5
 """Seconds between two releases."""
+CLAIM_SECONDS = 300.0
+"""After so long a claim has ended by itself: it is not released again."""
 log = logging.getLogger(__name__)
 
 
@@ -28,6 +31,8 @@ class AbandonedClaims:
         self._hostmgrs = hostmgrs
         self._began = driver.now()
         self._logged = ""
+        self._unreleased: list[tuple[float, Handover]] = []
+        """Claims to release, each with the time when it was abandoned."""
 
     async def run(self) -> NoReturn:
         """Release claims periodically."""
@@ -62,11 +67,21 @@ class AbandonedClaims:
         return True
 
     async def release(self) -> None:
-        """Release the claims of abandoned placements; one that cannot be released expires by itself."""
-        given = self._driver.scheduler.take_abandoned()
+        """Release the claims of abandoned placements; where hostmgr does not answer, the next call tries again.
+
+        Releasing a claim that is gone changes nothing. One that hostmgr refuses to release expires by itself.
+        """
+        now = self._driver.now()
+        self._unreleased += [(now, each) for each in self._driver.scheduler.take_abandoned()]
+        self._unreleased = [each for each in self._unreleased if now - each[0] < CLAIM_SECONDS]
+        given = [claim for _, claim in self._unreleased]
         if not given:
             return
         try:
             await self._hostmgrs.release(given)
+        except (Unavailable, ResourceExhausted) as error:
+            log.warning("%d claims not released yet: %s", len(given), error)
+            return
         except PelotonError as error:
             log.warning("%d claims not released: %s", len(given), error)
+        self._unreleased = []

@@ -11,14 +11,15 @@ import pytest
 
 from peloton.calls.resmgr import SHORTEN_CLAIMS
 from peloton.calls.rpc import Rpc
-from peloton.clock import ManualClock, SystemClock
-from peloton.errors import Unavailable
+from peloton.clock import ManualClock
+from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.states import TaskType
 from resmgr.__main__ import build_driver
 from resmgr.clients import HostmgrClient
 from resmgr.core.state.placements import Handover
 from resmgr.drivers import claims as claims_driver
 from resmgr.drivers.claims import AbandonedClaims
+from resmgr.drivers.loop import Driver
 from tests.unit.resmgr.shell import settings, until
 
 
@@ -27,6 +28,7 @@ class Hostmgr:
         self.released: list[str] = []
         self.ages: list[float] = []
         self.away = False
+        self.refuses = False
 
     async def shorten_claims(self, older_than: float) -> int:
         self.ages.append(older_than)
@@ -38,14 +40,59 @@ class Hostmgr:
         self.released += [each.offer_id for each in claims]
         if self.away:
             raise Unavailable("away")
+        if self.refuses:
+            raise InvalidArgument("hostOffers", "", "claims")
+
+
+def abandoning(clock: ManualClock, hostmgr: Hostmgr, *offers: str) -> AbandonedClaims:
+    """Make what releases claims, with some that are abandoned."""
+    driver = build_driver(settings(Path("unused")), clock)
+    abandon(driver, *offers)
+    return AbandonedClaims(driver, hostmgr)
+
+
+def abandon(driver: Driver, *offers: str) -> None:
+    driver.scheduler.placements.abandon(
+        *(Handover("h", "a", offer, TaskType.BATCH, (), (), ()) for offer in offers)
+    )
 
 
 async def test_each_claim_is_released_once() -> None:
-    driver, hostmgr = build_driver(settings(Path("unused")), SystemClock()), Hostmgr()
-    claims = AbandonedClaims(driver, hostmgr)
+    hostmgr = Hostmgr()
+    claims = abandoning(ManualClock(), hostmgr, "c1")
     await claims.release()
-    driver.scheduler.placements.abandoned = [Handover("h", "a", "c1", TaskType.BATCH, (), (), ())]
+    await claims.release()
+    assert hostmgr.released == ["c1"]
+
+
+async def test_a_claim_is_released_again_where_hostmgr_did_not_answer() -> None:
+    """It would last for minutes, and only it may have the host that a gang needs."""
+    hostmgr, clock = Hostmgr(), ManualClock(100.0)
+    claims = abandoning(clock, hostmgr, "c1")
     hostmgr.away = True
+    await claims.release()
+    abandon(claims._driver, "c2")
+    await claims.release()
+    hostmgr.away = False
+    await claims.release()
+    await claims.release()
+    assert hostmgr.released == ["c1", "c1", "c2", "c1", "c2"]
+
+
+async def test_a_claim_that_has_ended_is_not_released_again() -> None:
+    hostmgr, clock = Hostmgr(), ManualClock(100.0)
+    claims = abandoning(clock, hostmgr, "c1")
+    hostmgr.away = True
+    await claims.release()
+    clock.now += claims_driver.CLAIM_SECONDS
+    await claims.release()
+    assert hostmgr.released == ["c1"]
+
+
+async def test_a_claim_that_hostmgr_refuses_to_release_expires() -> None:
+    hostmgr = Hostmgr()
+    claims = abandoning(ManualClock(), hostmgr, "c1")
+    hostmgr.refuses = True
     await claims.release()
     await claims.release()
     assert hostmgr.released == ["c1"]
