@@ -184,7 +184,7 @@ class Share:
         scope.spawn("seen shards", _tell_seen(self._registry, watches))
         self._written = watches.written
         stack.callback(watches.close)
-        passing = Passing(engine, peers, {"Watch": merged_watch})
+        passing = Passing(engine, peers, {"WatchService.Watch": merged_watch})
         made = served(
             daemon,
             engine,

@@ -18,6 +18,7 @@ from google.protobuf import descriptor_pool, message_factory
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Phase
+from jobmgr.services.common.answering import GATHERED, TRIED, Join
 from jobmgr.services.common.scope import job_of, specs_of
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.leaders import NOT_BEGUN, Failure
@@ -27,10 +28,6 @@ from peloton.rpc.audit import READING
 from peloton.rpc.peers import Owner, PassedFailure, Peers, Sent, generation_of, passed
 from peloton.rpc.server import Service
 
-GATHERED = frozenset(
-    {"GetActiveJobs", "QueryJobCache", "GetThrottledPods", "CheckHosts", "ListLiveJobs", "ListUsed"}
-)
-"""Methods whose answer has parts of all owners: repeated fields, which are put together."""
 LONGEST_SECONDS = 10.0
 """For so long an owner is looked for, at most; the caller's deadline may be earlier."""
 PAUSE_SECONDS = 0.2
@@ -47,7 +44,7 @@ class Passing:
     """Wraps services so that any instance answers calls about all jobs."""
 
     def __init__(self, engine: Engine, peers: Peers, merged: Mapping[str, Merge] = NONE) -> None:
-        """Put the streams of all owners together by `merged`, for methods by their names."""
+        """Put the streams of all owners together by `merged`, for methods as `answering` has them."""
         self._engine = engine
         self._peers = peers
         self._merged = merged
@@ -55,23 +52,23 @@ class Passing:
     def over(self, service: Service) -> Service:
         """Return a service whose calls are passed on to the owners of their jobs."""
         methods = {
-            name: self._wrapped(f"/{service.names[0]}/{name}", name, handler)
-            for name, handler in service.methods.items()
+            name: self._wrapped(service.names[0], name, handler) for name, handler in service.methods.items()
         }
         return Service(service.names, methods)
 
-    def _wrapped(self, path: str, name: str, handler: Any) -> Any:
+    def _wrapped(self, service: str, name: str, handler: Any) -> Any:
+        path, place = f"/{service}/{name}", f"{service.rpartition('.')[2]}.{name}"
         codecs = handler.request_deserializer, handler.response_serializer
         answer = answer_of(path)
         if handler.response_streaming:
-            if name in self._merged:
-                stream = self._merged[name](handler.unary_stream, path, self._peers)
+            if place in self._merged:
+                stream = self._merged[place](handler.unary_stream, path, self._peers)
             else:
                 stream = self._stream(handler.unary_stream, path)
             return grpc.unary_stream_rpc_method_handler(stream, *codecs)
-        if name in GATHERED:
-            unary = self._gathered(handler.unary_unary, path, answer)
-        elif name == "Cancel":
+        if place in GATHERED:
+            unary = self._gathered(handler.unary_unary, path, answer, GATHERED[place])
+        elif place in TRIED:
             unary = self._anywhere(handler.unary_unary, path, answer)
         else:
             # What reads is answered with the owner's bytes. Of other answers the audit log has ids.
@@ -152,19 +149,21 @@ class Passing:
     # --- about many jobs ---
 
     def _gathered(
-        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]
+        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any], join: Join
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         @wraps(method)
         async def call(request: Any, context: Any) -> Any:
-            if passed(context.invocation_metadata()):
-                return await method(request, context)
+            sent = context.invocation_metadata()
+            if passed(sent):
+                return await self._part(method, request, context, generation_of(sent))
             metadata = self._peers.metadata_of(context)
             now = asyncio.get_running_loop().time
             until = now() + min(_left(context) or LONGEST_SECONDS, LONGEST_SECONDS)
             while True:
                 generation = self._peers.generation
                 try:
-                    return await self._gather(method, path, request, answer, context, metadata)
+                    parts = await self._gather(method, path, request, answer, context, metadata)
+                    return join(request, parts)
                 except _Moving:
                     if now() >= until:
                         raise
@@ -181,8 +180,8 @@ class Passing:
         answer: type[Any],
         context: Any,
         metadata: Sent,
-    ) -> Any:
-        """Return what all owners answer, as one. Raises _Moving where jobs move meanwhile."""
+    ) -> list[Any]:
+        """Return what all owners answer. Raises _Moving where jobs move meanwhile, or are not all read."""
         generation, seconds = self._peers.generation, _left(context)
         if self._peers.gone():
             raise _Moving("a job manager is gone, and its jobs have no owner yet")
@@ -190,17 +189,38 @@ class Passing:
             self._peers.call(each, path, request, answer, metadata, seconds) for each in self._peers.others()
         ]
         try:
-            gathered, *parts = await asyncio.gather(method(request, context), *asked)
+            parts = await asyncio.gather(self._part(method, request, context, generation), *asked)
+        except Unavailable as error:
+            raise _Moving(str(error)) from None
         except PassedFailure as failure:
             if failure.failure in (Failure.NOT_BEGUN, Failure.GONE):
                 raise _Moving(failure.text) from None
             await abort(context, failure)
             raise
-        for part in parts:
-            gathered.MergeFrom(part)
         if self._peers.generation != generation:
             raise _Moving("jobs have moved between job managers meanwhile")
-        return gathered
+        return parts
+
+    async def _part(
+        self, method: Callable[[Any, Any], Awaitable[Any]], request: Any, context: Any, generation: int
+    ) -> Any:
+        """Return what this instance answers for its jobs. Raises _Moving where it does not know them all."""
+        self._check_whole(generation)
+        answer = await method(request, context)
+        self._check_whole(generation)
+        return answer
+
+    def _check_whole(self, generation: int) -> None:
+        """Raise _Moving where this instance has jobs by this generation of the table that it does not know.
+
+        Between two owners a shard is of neither: the one before has forgotten its jobs, the next one has not
+        begun with them. 0 stands for a generation that is not known.
+        """
+        if generation and self._peers.generation != generation:
+            raise _Moving("jobs are moving between job managers")
+        held = self._engine.shards
+        if any(held.phase(shard) is None and self._peers.owns(shard) for shard in range(SHARDS)):
+            raise _Moving("jobs are moving to this job manager, or from it")
 
     def _anywhere(
         self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any]

@@ -37,6 +37,9 @@ LISTING = frozenset(
 )
 """Methods about many jobs, which leave out what the caller may not read (`jobmgr.services.common.reach`)."""
 
+KINDS = ("JobID", "PodName", "UpdateID", "VolumeID")
+"""Messages by which a request names a job."""
+
 
 def scoped(service: Service, engine: Engine) -> Service:
     """Return the service with methods that raise PermissionDenied for jobs that are not the caller's."""
@@ -121,11 +124,10 @@ async def _held(engine: Engine, request: Any) -> tuple[bool, JobSpec | None]:
 
 def _named(request: Any) -> list[Any]:
     """Return the ids by which a request names one job, in whatever form."""
-    kinds = ("JobID", "PodName", "UpdateID", "VolumeID")
     return [
         getattr(request, field.name)
         for field in request.DESCRIPTOR.fields
-        if field.message_type is not None and field.message_type.name in kinds and not field.is_repeated
+        if field.message_type is not None and field.message_type.name in KINDS and not field.is_repeated
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.answering import LISTED_SCHEDULES
 from jobmgr.services.common.reach import Paths, paths_of_pools, readable
 from jobmgr.services.common.view import view
 from peloton.api.scheduling import scheduling_pb2
@@ -22,8 +23,8 @@ from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
 from peloton.wire.payload import job_config
 from peloton.wire.schedule import next_times, status_to
 
-LISTED, MOST_LISTED = 100, 1000
-"""Schedules that are listed where the caller does not say how many, and at most."""
+MOST_LISTED = 1000
+"""Schedules that are listed at most."""
 
 
 class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
@@ -57,7 +58,7 @@ class SchedulingService(scheduling_pb2_grpc.SchedulingServiceServicer):
         jobs = [
             job for job in await self._followed() if _is_within(paths.get(job.spec.pool_id, ""), request.pool)
         ]
-        shown = sorted(jobs, key=_next)[: request.limit or LISTED]
+        shown = sorted(jobs, key=_next)[: request.limit or LISTED_SCHEDULES]
         states = await asyncio.gather(*map(self._last_state, shown))
         rows = [_row(job, paths, state) for job, state in zip(shown, states, strict=True)]
         return pb.ListSchedulesResponse(schedules=rows, total=len(jobs))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pool
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import HeldShards
+from jobmgr.server import NAMES, OLDER_JOB_MANAGER, OLDER_TASK_MANAGER
 from jobmgr.services.common import passing
+from jobmgr.services.common.answering import ANYWHERE, GATHERED, MERGED, OWN, TRIED
 from jobmgr.services.common.passing import Passing
+from jobmgr.services.common.scope import KINDS
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.errors import Unavailable
+from peloton.identity.methods import interface
 from peloton.identity.on_behalf import ON_BEHALF, written
 from peloton.leaders import NOT_BEGUN, Failure
 from peloton.membership.interface import Address
@@ -30,6 +35,12 @@ from tests.unit.jobmgr_core.sharing import job_in
 
 MINE, OTHERS = 1, 2
 """Shards."""
+SERVED = (
+    *(name for name in NAMES if name not in (OLDER_JOB_MANAGER, OLDER_TASK_MANAGER)),
+    "peloton.private.access.AccessService",
+    "peloton.private.problems.ProblemService",
+)
+"""The services of a job manager, each by its own name."""
 _ADD = job_pb2_grpc.add_JobManagerServicer_to_server
 
 
@@ -67,10 +78,13 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
         self.calls: list[dict[str, Any]] = []
         self.left: list[float | None] = []
         self.error: Exception | None = None
+        self.before: Callable[[], None] = lambda: None
+        """Called with each call."""
 
     def _note(self, context: Any) -> None:
         self.calls.append(dict(context.invocation_metadata()))
         self.left.append(context.time_remaining())
+        self.before()
         if self.error is not None:
             raise self.error
 
@@ -280,9 +294,86 @@ async def test_a_list_is_asked_for_again_where_jobs_have_moved_meanwhile(
     asked = asyncio.ensure_future(_active(a))
     await asyncio.sleep(0.05)
     assert not asked.done()
-    a.registry.give(OTHERS, "b", 2)
+    for each in two:
+        each.registry.give(OTHERS, "b", 2)
     assert await asked == {"a", "b"}
     assert len(b.jobs.calls) == 1
+
+
+@pytest.mark.parametrize("called", [0, 1])
+async def test_a_list_waits_until_the_next_owner_has_begun(
+    two: tuple[Instance, Instance], called: int
+) -> None:
+    """Between two owners nobody knows the jobs of a shard: a list without them would be wrong."""
+    _, b = two
+    b.held.drop(OTHERS)
+    asked = asyncio.ensure_future(_active(two[called]))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    b.held.begin(OTHERS)
+    assert await asked == {"a", "b"}
+
+
+async def test_a_list_is_made_anew_where_a_shard_is_given_up_meanwhile(
+    two: tuple[Instance, Instance],
+) -> None:
+    a, b = two
+    b.jobs.before = lambda: b.held.drop(OTHERS)
+    asked = asyncio.ensure_future(_active(a))
+    while not b.jobs.calls:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    b.jobs.before = lambda: None
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    b.held.begin(OTHERS)
+    assert await asked == {"a", "b"}
+
+
+async def test_a_list_waits_for_one_whose_table_is_older(two: tuple[Instance, Instance]) -> None:
+    """It may have got a shard by the newer one, which neither has put into the list then."""
+    a, b = two
+    a.registry.give(MINE, "a", 2)
+    asked = asyncio.ensure_future(_active(a))
+    await asyncio.sleep(0.1)
+    assert not asked.done()
+    b.registry.give(MINE, "a", 2)
+    assert await asked == {"a", "b"}
+
+
+async def test_a_list_is_asked_for_again_where_this_instance_reads_its_jobs(
+    two: tuple[Instance, Instance],
+) -> None:
+    a, _ = two
+    a.jobs.error = Unavailable("5 of the active jobs are not read yet")
+    asked = asyncio.ensure_future(_active(a))
+    while not a.jobs.calls:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    a.jobs.error = None
+    assert await asked == {"a", "b"}
+
+
+def described(service_name: str) -> dict[str, Any]:
+    """The methods of a service."""
+    interface()  # imports all generated messages
+    return dict(descriptor_pool.Default().FindServiceByName(service_name).methods_by_name)  # type: ignore[no-untyped-call]
+
+
+def test_each_method_has_a_place_where_several_job_managers_are() -> None:
+    """A call that names no job is answered by all owners or by any: a new method has to say which."""
+    tables = (GATHERED.keys(), ANYWHERE, OWN, TRIED, MERGED)
+    without = set()
+    for service_name in SERVED:
+        for name, method in described(service_name).items():
+            place = f"{service_name.rpartition('.')[2]}.{name}"
+            places = sum(place in table for table in tables)
+            about_one_job = any(
+                field.message_type is not None and field.message_type.name in KINDS and not field.is_repeated
+                for field in method.input_type.fields
+            )
+            assert places == (0 if about_one_job else 1), f"{place} has {places} places"
+            if not about_one_job:
+                without.add(place)
+    assert without == set().union(*tables), "methods that are gone"
 
 
 async def _active(instance: Instance) -> set[str]:

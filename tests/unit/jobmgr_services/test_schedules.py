@@ -8,7 +8,9 @@ import grpc
 import pytest
 
 from jobmgr.engine.engine import Engine
+from jobmgr.services.common.answering import joined_schedules
 from jobmgr.services.private.sharing import LAST_SECOND, SharingService
+from peloton.api.scheduling import scheduling_pb2 as scheduling_api
 from peloton.api.v0.job import job_pb2
 from peloton.errors import InvalidArgument
 from peloton.model.pool import pool_paths
@@ -23,6 +25,7 @@ __all__ = ["real"]
 EARLY = 'name: "early" schedule { cron: "0 3 1 1 *" time_zone: "Europe/Berlin" keep_runs: 5 }'
 LATE = 'name: "late" schedule { cron: "0 3 31 12 *" }'
 SECOND, THIRD, FOURTH = (f"a0000000-0000-4000-8000-00000000000{last}" for last in "bce")
+NOON = "2026-11-28T12:00:00Z"
 
 
 @pytest.fixture
@@ -127,3 +130,24 @@ async def test_a_job_is_created_as_suspended(real: Served) -> None:
     assert real.engine.job(FOURTH).runtime.suspended
     refused = await real.create('schedule { cron: "@daily" }', SECOND, suspended=True)
     assert "suspended" in str(refused.error) and "pause its schedule" in str(refused.error)
+
+
+def told(name: str, *times: str) -> pb.Schedule:
+    return pb.Schedule(name=name, status=scheduling_api.ScheduleStatus(next_times=times))
+
+
+def test_schedules_of_all_owners_are_in_one_order() -> None:
+    parts = [
+        pb.ListSchedulesResponse(schedules=[told("b", NOON, "2027"), told("paused")], total=5),
+        pb.ListSchedulesResponse(schedules=[told("a", NOON), told("c", "2026-11-28T11:59:00Z")], total=2),
+    ]
+    joined = joined_schedules(pb.ListSchedulesRequest(), parts)
+    assert [each.name for each in joined.schedules] == ["c", "a", "b", "paused"]
+    assert joined.total == 7
+    cut = joined_schedules(pb.ListSchedulesRequest(limit=2), parts)
+    assert ([each.name for each in cut.schedules], cut.total) == (["c", "a"], 7)
+
+
+def test_as_many_schedules_of_all_owners_are_listed_as_of_one() -> None:
+    parts = [pb.ListSchedulesResponse(schedules=[told(str(number)) for number in range(100)])] * 2
+    assert len(joined_schedules(pb.ListSchedulesRequest(), parts).schedules) == 100
