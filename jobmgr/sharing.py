@@ -29,6 +29,7 @@ from jobmgr.parts import driver_options, follow_engine, knowing_runs, served, te
 from jobmgr.services.common.passing import Passing
 from jobmgr.services.private.elsewhere import OtherOwners
 from jobmgr.services.private.found_jobs import FoundJobs
+from jobmgr.services.private.others_problems import OthersProblems
 from jobmgr.services.v1alpha.merged_watch import merged_watch
 from jobmgr.services.v1alpha.watches import Watches
 from peloton.config.agents import AgentAccess
@@ -155,8 +156,9 @@ class Share:
         tls, by_certificate = daemon.servers.tls, settings.tls.client_certificates
         peers = Peers(self._registry, lambda: owner.session, f"jobmgr/{daemon.id}", tls, by_certificate)
         stack.push_async_callback(peers.close)
-        engine.elsewhere = OtherOwners(peers, daemon.called_by())
-        engine.jobs_of_all = FoundJobs(engine.store.jobs, peers, daemon.called_by()).query
+        engine.elsewhere = OtherOwners(peers, daemon.called_by(), owner.fence)
+        found = FoundJobs(engine.store.jobs, peers, daemon.called_by())
+        engine.jobs_of_all, engine.losses_of_all = found.query, found.lost_seconds
         usage = settings.usage
         sharing = Sharing(lambda: self._assigns() is not None, owner.check)
         accountant = Accountant(
@@ -177,6 +179,8 @@ class Share:
         stack.enter_context(daemon.checked(lambda: engine.lanes.problem))
         stack.enter_context(knowing_runs(daemon.servers.door, engine))
         tell_problems(daemon, engine, stack)
+        daemon.problems.elsewhere = OthersProblems(peers).told
+        stack.callback(setattr, daemon.problems, "elsewhere", None)
         workflows = Workflows(engine)
         watches = Watches(engine, workflows.status, daemon.clock)
         watches.share()

@@ -20,7 +20,7 @@ from peloton.model.history import HistoryBlock
 from peloton.model.host import HostInfo
 from peloton.model.host_pool import HostPoolChange, StoredHostPools
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobKeys, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
+from peloton.model.job import JobKeys, JobLosses, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.known_host import KnownHost
 from peloton.model.lockdown import Component
 from peloton.model.payload import NO_SECRETS, SecretBytes
@@ -99,6 +99,13 @@ class Jobs(Protocol):
         """Return the seconds of work that jobs have lost since checkpoints, by pool.
 
         Pools without are left out. Jobs that were deleted count no more.
+        """
+        ...
+
+    async def find_losses(self) -> JobLosses | None:
+        """Return what jobs of the shards that this handle has have lost.
+
+        None where `lost_seconds` is as fast. A shard counts as with `find_keys`.
         """
         ...
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
-from peloton.model.ids import JobId
-from peloton.model.job import JobKeys, JobQuery
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobKeys, JobLosses, JobQuery
 from peloton.model.shard import SHARDS
 
 
-def whole(parts: Sequence[JobKeys]) -> bool:
+def whole(parts: Iterable[Collection[int]]) -> bool:
     """Return whether each shard is in one part, and in one only.
 
     It is in none while its next owner reads its jobs, and in two where it moves while the owners are asked.
     """
-    counts = Counter(shard for part in parts for shard in part.shards)
+    counts = Counter(shard for part in parts for shard in part)
     return len(counts) == SHARDS and set(counts.values()) == {1}
 
 
@@ -32,3 +32,12 @@ def merged(query: JobQuery, parts: Sequence[JobKeys]) -> tuple[list[JobId], int]
         keys.sort(key=lambda key: key.values[place], reverse=descending)
     end = min(query.offset + query.limit, total)
     return [key.job_id for key in keys[query.offset : end]], total
+
+
+def summed(parts: Iterable[JobLosses]) -> dict[PoolId, float]:
+    """Return what the jobs of all parts have lost, by pool."""
+    sums: defaultdict[PoolId, float] = defaultdict(float)
+    for part in parts:
+        for pool_id, seconds in part.seconds.items():
+            sums[pool_id] += seconds
+    return dict(sums)

@@ -155,15 +155,20 @@ class Schedules:
         gone = set()
         for time in times:
             run = run_id(job.job_id, time)
-            if not self._engine.shards.holds(run):
-                log.info("the run %s of job %s is another job manager's: it is kept", run, job.job_id)
+            if kept := await self._kept(run):
+                log.info("the run %s of job %s is kept for now: %s", run, job.job_id, kept)
                 continue
-            try:
-                await self._engine.delete(run)
-            except Refused as error:
-                log.info("the run %s of job %s is kept for now: %s", run, job.job_id, error)
-                continue
-            except NotFound:
-                log.info("the run %s of job %s was deleted already", run, job.job_id)
             gone.add(time)
         return gone
+
+    async def _kept(self, run: JobId) -> str:
+        """Delete a run; return why it is kept, an empty text where it is gone."""
+        if not self._engine.shards.holds(run):
+            return await self._engine.elsewhere.delete_run(run)
+        try:
+            await self._engine.delete(run)
+        except Refused as error:
+            return str(error)
+        except NotFound:
+            log.info("the run %s was deleted already", run)
+        return ""

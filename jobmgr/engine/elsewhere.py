@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
 
 from peloton.errors import Unavailable
 from peloton.model.ids import JobId
+from peloton.model.job import JobRuntime
+
+
+class Looping(NamedTuple):
+    """The jobs of some shards that crash-loop."""
+
+    shards: frozenset[int]
+    jobs: frozenset[JobId]
 
 
 class Elsewhere(Protocol):
@@ -19,6 +28,21 @@ class Elsewhere(Protocol):
         """Have a run of a schedule stopped, for a reason."""
         ...
 
+    async def delete_run(self, run: JobId) -> str:
+        """Have a run of a schedule deleted; return why it is kept, an empty text where it is gone."""
+        ...
+
+    async def crash_looping(self, own: Callable[[], Looping]) -> frozenset[JobId]:
+        """Return the jobs of all instances that crash-loop, by `own` those of this one."""
+        ...
+
+    async def runtimes(self, jobs: Collection[JobId]) -> Mapping[JobId, JobRuntime]:
+        """Return runtimes of jobs of others as these have them in memory, of those that are told in time.
+
+        Raises nothing: what is stored of the others is as good as it gets.
+        """
+        ...
+
 
 class Nowhere:
     """There is no other instance."""
@@ -30,3 +54,15 @@ class Nowhere:
     async def stop_run(self, run: JobId, by: str) -> None:
         """Raise Unavailable."""
         raise Unavailable(f"job {run} is of a shard that nobody owns")
+
+    async def delete_run(self, run: JobId) -> str:
+        """Raise Unavailable."""
+        raise Unavailable(f"job {run} is of a shard that nobody owns")
+
+    async def crash_looping(self, own: Callable[[], Looping]) -> frozenset[JobId]:
+        """Return those of this instance."""
+        return own().jobs
+
+    async def runtimes(self, jobs: Collection[JobId]) -> Mapping[JobId, JobRuntime]:
+        """Return nothing."""
+        return {}

@@ -7,7 +7,7 @@ from memory, which is always what is stored; any job with `load`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from jobmgr.core.state.cache import CachedJob
@@ -44,7 +44,7 @@ from peloton.clock import NANOSECONDS, Clock, SystemClock
 from peloton.daemon.tracing import TRACES
 from peloton.errors import AlreadyExists, Conflict, NotFound, Refused, Unavailable
 from peloton.identity.principal import author
-from peloton.model.ids import JobId, Run
+from peloton.model.ids import JobId, PoolId, Run
 from peloton.model.job import JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.plural import plural
@@ -107,6 +107,8 @@ class Engine:
         """What is asked of the owners of other jobs."""
         self.jobs_of_all: Callable[[JobQuery], Awaitable[JobPage]] | None = None
         """Answers queries over the jobs of all instances; None: the store does."""
+        self.losses_of_all: Callable[[], Awaitable[Mapping[PoolId, float]]] | None = None
+        """Adds up what the jobs of all instances have lost; None: the store does."""
         self._finished = FinishedJobs(self.lanes, self._on_end, self._on_correction)
         self._creating: dict[asyncio.Task[None], JobId] = {}
         self.finish_launches: Callable[[int], Awaitable[None]] = _finished
@@ -439,6 +441,10 @@ class Engine:
     async def find_jobs(self, query: JobQuery) -> JobPage:
         """Answer a query over the jobs of all instances. Raises as `storage.interface.Jobs.query`."""
         return await (self.jobs_of_all or self.store.jobs.query)(query)
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs of all instances have lost since checkpoints, by pool."""
+        return await (self.losses_of_all or self.store.jobs.lost_seconds)()
 
     def pool_of(self, job_id: JobId) -> str:
         """Return the pool of a job in memory, an empty text of others."""

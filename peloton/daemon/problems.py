@@ -15,11 +15,14 @@ from peloton.private.problems.problems_pb2_grpc import (
     ProblemServiceServicer,
     add_ProblemServiceServicer_to_server,
 )
+from peloton.rpc.peers import passed
 from peloton.rpc.server import Service, service
 
 PATIENCE_SECONDS = 5.0
 """For how long a part may look for what is wrong."""
 Source = Callable[[], Awaitable[Iterable[Problem]]]
+Elsewhere = Callable[[Any], Awaitable[Iterable[Problem]]]
+"""Asks other instances, for a call with this context."""
 
 
 class Problems:
@@ -29,6 +32,8 @@ class Problems:
         """`patience`: for how many seconds a part may look."""
         self._sources: dict[str, Source] = {}
         self._patience = patience
+        self.elsewhere: Elsewhere | None = None
+        """Tells what other instances see that share the work of this one; None: there are none."""
 
     def add(self, name: str, source: Source) -> None:
         """Ask a part from now on. `name` says what it looks at, as in "it is not known how the store is"."""
@@ -68,11 +73,20 @@ class ProblemService(ProblemServiceServicer):
         self._problems = problems
 
     async def ListProblems(self, request: pb.ListProblemsRequest, context: Any) -> pb.ListProblemsResponse:
-        """Return what is wrong, the worst first."""
+        """Return what is wrong, the worst first.
+
+        Instances that share the work are asked for what they see, and each thing is told once.
+        """
+        elsewhere = self._problems.elsewhere
+        if elsewhere is None or passed(context.invocation_metadata()):
+            found: Iterable[Problem] = await self._problems.now()
+        else:
+            own, others = await asyncio.gather(self._problems.now(), elsewhere(context))
+            found = worst_first(dict.fromkeys((*own, *others), True))
         return pb.ListProblemsResponse(
             problems=[
                 pb.Problem(level=each.level, text=each.text, link=each.link, remedy=each.remedy)
-                for each in await self._problems.now()
+                for each in found
             ]
         )
 

@@ -339,6 +339,15 @@ class JobKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class JobLosses:
+    """The seconds of work that the jobs of some shards have lost since checkpoints."""
+
+    shards: frozenset[int]
+    """The shards whose jobs are counted."""
+    seconds: Mapping[PoolId, float]
+
+
+@dataclass(frozen=True, slots=True)
 class JobPage:
     """The result of a query: one page, and the number of all matches (after max_limit)."""
 

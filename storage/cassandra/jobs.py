@@ -11,7 +11,7 @@ from zlib import crc32
 
 from peloton.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from peloton.model.ids import JobId, PoolId
-from peloton.model.job import JobKeys, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
+from peloton.model.job import JobKeys, JobLosses, JobPage, JobQuery, JobRuntime, JobSpec, JobSummary
 from peloton.model.payload import NO_SECRETS, SecretBytes
 from peloton.model.workflow import Workflow
 from peloton.wire.payload import spec_from_payload
@@ -248,6 +248,13 @@ class CassandraJobs:
         """Return the seconds of work that jobs have lost since checkpoints, by pool."""
         async with self._session.use():
             return await self._index.lost_seconds()
+
+    async def find_losses(self) -> JobLosses | None:
+        """Return what jobs of the handle's shards have lost; None for a leader, who has all jobs."""
+        if self._terms.leads:
+            return None
+        async with self._session.use():
+            return await self._owned_index.losses()
 
     async def active(self) -> Sequence[JobId]:
         """Return the jobs that need work: those that were created and not yet retired."""

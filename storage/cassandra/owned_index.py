@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from peloton.backoff import Backoff
 from peloton.errors import PelotonError
 from peloton.model.ids import JobId
-from peloton.model.job import JobKeys, JobQuery, JobSummary
+from peloton.model.job import JobKeys, JobLosses, JobQuery, JobSummary
 from peloton.model.shard import shard_of
 from storage.cassandra.index_changes import IndexChanges
 from storage.cassandra.index_rows import IndexRows
@@ -101,14 +101,31 @@ class OwnedIndex:
         """Return the keys of jobs of the shards whose jobs are read."""
         owned = await self._owned()
         async with self._lock:
-            await self._changes.confirm()
-            await self._flush()
-            shards = frozenset(self._indexed.intersection(owned))
+            shards = await self._counted(owned)
             if self._database is None or not shards:
                 return JobKeys(frozenset(), (), 0)
-            others = self._reads() or self._gone or shards != self._indexed
-            keys, total = await self._database.find_keys(query, shards if others else None)
+            keys, total = await self._database.find_keys(query, shards if self._has_others(shards) else None)
             return JobKeys(shards, keys, total)
+
+    async def losses(self) -> JobLosses:
+        """Return what jobs of the shards whose jobs are read have lost."""
+        owned = await self._owned()
+        async with self._lock:
+            shards = await self._counted(owned)
+            if self._database is None or not shards:
+                return JobLosses(frozenset(), {})
+            seconds = await self._database.lost_seconds(shards if self._has_others(shards) else None)
+            return JobLosses(shards, seconds)
+
+    async def _counted(self, owned: Collection[int]) -> frozenset[int]:
+        """Apply what waits; return the shards of which all jobs are in the database."""
+        await self._changes.confirm()
+        await self._flush()
+        return frozenset(self._indexed.intersection(owned))
+
+    def _has_others(self, shards: Collection[int]) -> bool:
+        """Return whether the database may have jobs of other shards."""
+        return self._reads() or bool(self._gone) or shards != self._indexed
 
     async def summaries(self, job_ids: Collection[JobId]) -> Sequence[JobSummary]:
         """Return those of some jobs that are read."""

@@ -23,7 +23,7 @@ from storage.codec import JOB_RUNTIME, decode_payload
 from storage.jobindex import keyword_index
 from storage.jobindex.entries import IndexedConfig, label_lines
 from storage.jobindex.keyword_index import KeywordIndex
-from storage.jobindex.query import Term, find, find_keys, lost_seconds, summaries
+from storage.jobindex.query import EACH, Term, find, find_keys, lost_seconds, summaries
 from storage.jobindex.tables import CREATE, INSERT_CONFIG, REPLACE_INDEX, TABLES, UPDATE_INDEX
 
 T = TypeVar("T")
@@ -91,9 +91,12 @@ class IndexDatabase:
         """Delete the jobs of some shards."""
         await self._run(lambda: self._tables.drop_shards(shards))
 
-    async def lost_seconds(self) -> Mapping[PoolId, float]:
-        """Return the seconds of work that jobs have lost since checkpoints, by pool."""
-        return await self._run(lambda: lost_seconds(self._db))
+    async def lost_seconds(self, shards: Collection[int] | None = None) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool.
+
+        With `shards`, only jobs of these count.
+        """
+        return await self._run(lambda: lost_seconds(self._db, _of_shards(shards)))
 
     async def close(self) -> None:
         """Close and remove the database."""
@@ -105,6 +108,10 @@ class IndexDatabase:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function)
         except sqlite3.Error as error:
             raise Unavailable(f"the job index: {error}") from error
+
+
+def _of_shards(shards: Collection[int] | None) -> Term:
+    return EACH if shards is None else (OF_SHARDS, (json.dumps(sorted(shards)),))
 
 
 class _Tables:
@@ -149,8 +156,7 @@ class _Tables:
         return find(query, self._db, self._by_keywords)
 
     def find_keys(self, query: JobQuery, shards: Collection[int] | None) -> tuple[tuple[JobKey, ...], int]:
-        more: list[Term] = [] if shards is None else [(OF_SHARDS, (json.dumps(sorted(shards)),))]
-        return find_keys(query, self._db, self._by_keywords, *more)
+        return find_keys(query, self._db, self._by_keywords, _of_shards(shards))
 
     def drop_shards(self, shards: Collection[int]) -> None:
         self._db.execute("BEGIN")

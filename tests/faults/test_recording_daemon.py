@@ -52,6 +52,7 @@ READS = {
     "read",
     "events",
     "find_keys",
+    "find_losses",
     "summaries",
     "all",
     "framework_id",

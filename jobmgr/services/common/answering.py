@@ -61,7 +61,13 @@ ANYWHERE = frozenset(
     }
 )
 """Methods that any instance answers: by the store, by what it asks the owners itself, or by its settings."""
-OWN = frozenset(f"SharingService.{name}" for name in ("StartRun", "StopRun", "FindJobs", "GetFoundJobs"))
+OWN = frozenset(
+    f"SharingService.{name}"
+    for name in (
+        *("StartRun", "StopRun", "DeleteRun", "FindJobs", "GetFoundJobs", "FindLosses"),
+        *("ListCrashLooping", "GetRuntimes"),
+    )
+)
 """What job managers ask each other: each answers for its own jobs."""
 TRIED = frozenset({"WatchService.Cancel"})
 """Methods that others are asked for in turn, where this instance does not know what they are about."""

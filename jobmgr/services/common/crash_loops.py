@@ -10,12 +10,13 @@ from jobmgr.core.state.job_states import ENDING_JOB_GOALS
 from jobmgr.core.state.limits import Limits
 from jobmgr.core.state.throttling import next_try
 from jobmgr.core.task.gang import members_of, restart_of
+from jobmgr.engine.elsewhere import Looping
 from jobmgr.engine.engine import Engine
 from peloton.clock import rfc3339
 from peloton.errors import Unavailable
 from peloton.model.dependency import told_waits
-from peloton.model.ids import JobId
 from peloton.model.job import CrashLoop, JobQuery, JobRuntime, instance_count
+from peloton.model.shard import SHARDS
 from peloton.wire.schedule import told_schedule
 
 MOST_ASKED = 1000
@@ -50,8 +51,13 @@ def crash_loop(job: CachedJob, limits: Limits) -> CrashLoop | None:
     return CrashLoop(len(job.throttled), instance_count(job.spec, job.runtime), min(tries))
 
 
-def crash_looping(query: JobQuery, engine: Engine) -> JobQuery:
-    """Return a query for services with throttled instances only.
+async def crash_looping(query: JobQuery, engine: Engine) -> JobQuery:
+    """Return a query for services with throttled instances only. Raises as `looping_here`."""
+    return replace(query, ids=await engine.elsewhere.crash_looping(lambda: looping_here(engine)))
+
+
+def looping_here(engine: Engine) -> Looping:
+    """Return the services of this instance with throttled instances, and the shards that they are of.
 
     Raises Unavailable while not all active jobs are in memory: who crash-loops is known there only.
     """
@@ -59,6 +65,6 @@ def crash_looping(query: JobQuery, engine: Engine) -> JobQuery:
         raise Unavailable(
             f"{unread:,} of the active jobs are not read yet, after a change of leaders: try again"
         )
-    jobs = ((job_id, engine.job(job_id)) for job_id in engine.active_jobs())
-    found: set[JobId] = {job_id for job_id, job in jobs if job is not None and job.throttled}
-    return replace(query, ids=frozenset(found))
+    shards = (shard for shard in range(SHARDS) if engine.shards.phase(shard) is not None)
+    jobs = (job.job_id for job in engine.lanes.in_memory() if job.throttled)
+    return Looping(frozenset(shards), frozenset(jobs))

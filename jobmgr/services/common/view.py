@@ -188,8 +188,19 @@ async def view(engine: Engine, job_id: JobId) -> JobView:
     return JobView(job_id, summary.spec, summary.runtime, engine.store, None)
 
 
-def as_cached(engine: Engine, job: JobSummary) -> JobSummary:
-    """Return an active job with the runtime in memory, which is newer than the index."""
+async def in_memory(engine: Engine, jobs: Sequence[JobSummary]) -> list[JobSummary]:
+    """Return jobs, the active ones with the runtimes in the memory of their owners, newer than the index."""
+    others = [
+        job.job_id for job in jobs if not engine.shards.holds(job.job_id) and not job.runtime.state.terminal
+    ]
+    told = await engine.elsewhere.runtimes(others) if others else {}
+    return [
+        replace(job, runtime=told[job.job_id]) if job.job_id in told else _as_cached(engine, job)
+        for job in jobs
+    ]
+
+
+def _as_cached(engine: Engine, job: JobSummary) -> JobSummary:
     cached = engine.job(job.job_id)
     return job if cached is None else replace(job, runtime=explained(cached, engine.limits))
 

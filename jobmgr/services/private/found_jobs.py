@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from jobmgr.core.found_jobs import merged, whole
-from peloton.calls.jobmgr import FIND_JOBS, GET_FOUND_JOBS
+from jobmgr.core.found_jobs import merged, summed, whole
+from peloton.calls.jobmgr import FIND_JOBS, FIND_LOSSES, GET_FOUND_JOBS
 from peloton.errors import InvalidArgument
-from peloton.model.ids import JobId
-from peloton.model.job import JobKey, JobKeys, JobPage, JobQuery, JobSummary
+from peloton.model.ids import JobId, PoolId
+from peloton.model.job import JobKey, JobKeys, JobLosses, JobPage, JobQuery, JobSummary
 from peloton.model.shard import shard_of
 from peloton.private.jobmgr.sharing import sharing_pb2 as pb
 from peloton.rpc.caller import Metadata
@@ -29,6 +30,8 @@ PATIENCE_SECONDS = 5.0
 """How long owners are asked again where shards move, or their jobs are still read."""
 PAUSE_SECONDS = 0.2
 CALL_SECONDS = 10.0
+Own = TypeVar("Own")
+Found = TypeVar("Found")
 _QUERY: TypeAdapter[JobQuery] = TypeAdapter(JobQuery)
 _KEYS: TypeAdapter[tuple[JobKey, ...]] = TypeAdapter(tuple[JobKey, ...])
 
@@ -47,24 +50,40 @@ class FoundJobs:
 
         Where the owners cannot tell within some seconds, the store reads all jobs for it.
         """
+        return await self._of_owners(
+            lambda: self._jobs.find_keys(query),
+            lambda own: self._page(query, own),
+            lambda: self._jobs.query(query),
+        )
+
+    async def lost_seconds(self) -> Mapping[PoolId, float]:
+        """Return the seconds of work that jobs have lost since checkpoints, by pool; likewise."""
+        return await self._of_owners(self._jobs.find_losses, self._losses, self._jobs.lost_seconds)
+
+    async def _of_owners(
+        self,
+        own: Callable[[], Awaitable[Own | None]],
+        of_all: Callable[[Own], Awaitable[Found | None]],
+        of_store: Callable[[], Awaitable[Found]],
+    ) -> Found:
+        """Return what all owners find; None stands for what is not known, since jobs move."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_SECONDS
         while loop.time() < deadline:
-            own = await self._jobs.find_keys(query)
-            if own is None:
+            mine = await own()
+            if mine is None:
                 break
-            page = await self._of_all(query, own)
-            if page is not None:
-                return page
+            found = await of_all(mine)
+            if found is not None:
+                return found
             await self._peers.changed(PAUSE_SECONDS)
-        return await self._jobs.query(query)
+        return await of_store()
 
-    async def _of_all(self, query: JobQuery, own: JobKeys) -> JobPage | None:
-        """Return a page; None where shards are missing, or are on their way."""
+    async def _page(self, query: JobQuery, own: JobKeys) -> JobPage | None:
         others = self._peers.others()
         try:
             parts = [own, *await asyncio.gather(*(self._keys(owner, query) for owner in others))]
-            if not whole(parts):
+            if not whole(part.shards for part in parts):
                 return None
             job_ids, total = merged(query, parts)
             found = await self._summaries(job_ids, parts[1:], others)
@@ -72,6 +91,24 @@ class FoundJobs:
             return None
         jobs = (found.get(job_id) for job_id in job_ids)
         return JobPage(tuple(job for job in jobs if job is not None), total)
+
+    async def _losses(self, own: JobLosses) -> Mapping[PoolId, float] | None:
+        try:
+            parts = [own, *await asyncio.gather(*map(self._losses_of, self._peers.others()))]
+        except PassedFailure:
+            return None
+        return summed(parts) if whole(part.shards for part in parts) else None
+
+    async def _losses_of(self, owner: Owner) -> JobLosses:
+        answer: pb.FindLossesResponse = await self._peers.call(
+            owner,
+            FIND_LOSSES.path,
+            pb.FindLossesRequest(),
+            pb.FindLossesResponse,
+            self._metadata,
+            CALL_SECONDS,
+        )
+        return JobLosses(frozenset(answer.shards), dict(answer.seconds))
 
     async def _keys(self, owner: Owner, query: JobQuery) -> JobKeys:
         request = pb.FindJobsRequest(query=_QUERY.dump_json(query))
@@ -117,6 +154,14 @@ async def find_jobs(jobs: Jobs, request: pb.FindJobsRequest) -> pb.FindJobsRespo
     return pb.FindJobsResponse(
         shards=sorted(found.shards), keys=_KEYS.dump_json(found.keys), total=found.total
     )
+
+
+async def find_losses(jobs: Jobs) -> pb.FindLossesResponse:
+    """Answer for the shards of this instance, as `find_jobs` does."""
+    found = await jobs.find_losses()
+    if found is None:
+        return pb.FindLossesResponse()
+    return pb.FindLossesResponse(shards=sorted(found.shards), seconds=found.seconds)
 
 
 async def found_jobs(jobs: Jobs, request: pb.GetFoundJobsRequest) -> pb.GetFoundJobsResponse:

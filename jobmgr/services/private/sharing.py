@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.schedule_runs import create_run
-from jobmgr.services.private.found_jobs import find_jobs, found_jobs
-from peloton.errors import InvalidArgument, NotFound
+from jobmgr.services.common.crash_loops import explained, looping_here
+from jobmgr.services.private.elsewhere import RUNTIME
+from jobmgr.services.private.found_jobs import find_jobs, find_losses, found_jobs
+from peloton.errors import Fenced, InvalidArgument, NotFound, Refused
 from peloton.membership.shard_registry import Shards
+from peloton.model.shard import shard_of
 from peloton.private.jobmgr.sharing import sharing_pb2 as pb
 from peloton.private.jobmgr.sharing import sharing_pb2_grpc
 from peloton.sharding.claims import ranges_of
@@ -47,10 +50,13 @@ class SharingService(sharing_pb2_grpc.SharingServiceServicer):
     async def StartRun(self, request: pb.StartRunRequest, context: object) -> pb.StartRunResponse:
         """Create the run of a time of a schedule.
 
-        Raises NotFound, InvalidArgument, and Unavailable for another's job.
+        Raises NotFound, InvalidArgument, Unavailable for another's job, and Fenced where another owner of the
+        schedule has come after the caller: it has started this run, and may have deleted it by now.
         """
         if not 0 < request.time <= LAST_SECOND:
             raise InvalidArgument("time", request.time, "seconds since 1970, up to the end of the year 9999")
+        if request.term and self._seen().table.shards[shard_of(request.job_id)].term > request.term:
+            raise Fenced(f"job {request.job_id} has another owner since term {request.term}")
         job = await self._engine.summary(request.job_id)
         await create_run(self._engine, job.job_id, job.spec, request.time)
         return pb.StartRunResponse()
@@ -64,6 +70,16 @@ class SharingService(sharing_pb2_grpc.SharingServiceServicer):
             pass  # it is deleted, and so has ended
         return pb.StopRunResponse()
 
+    async def DeleteRun(self, request: pb.DeleteRunRequest, context: object) -> pb.DeleteRunResponse:
+        """Delete a run of a schedule, unless it lives. Raises Unavailable for another's job."""
+        try:
+            await self._engine.delete(request.job_id)
+        except NotFound:
+            pass  # it was deleted already
+        except Refused as error:
+            return pb.DeleteRunResponse(kept=str(error))
+        return pb.DeleteRunResponse()
+
     async def FindJobs(self, request: pb.FindJobsRequest, context: object) -> pb.FindJobsResponse:
         """Return the keys of jobs of this instance that match a query. Raises InvalidArgument."""
         return await find_jobs(self._engine.store.jobs, request)
@@ -71,3 +87,24 @@ class SharingService(sharing_pb2_grpc.SharingServiceServicer):
     async def GetFoundJobs(self, request: pb.GetFoundJobsRequest, context: object) -> pb.GetFoundJobsResponse:
         """Return jobs of this instance, without those that are deleted or have moved."""
         return await found_jobs(self._engine.store.jobs, request)
+
+    async def FindLosses(self, request: pb.FindLossesRequest, context: object) -> pb.FindLossesResponse:
+        """Return what jobs of this instance have lost since checkpoints."""
+        return await find_losses(self._engine.store.jobs)
+
+    async def ListCrashLooping(
+        self, request: pb.ListCrashLoopingRequest, context: object
+    ) -> pb.ListCrashLoopingResponse:
+        """Return the jobs of this instance that crash-loop. Raises Unavailable while jobs are read."""
+        found = looping_here(self._engine)
+        return pb.ListCrashLoopingResponse(shards=sorted(found.shards), job_ids=sorted(found.jobs))
+
+    async def GetRuntimes(self, request: pb.GetRuntimesRequest, context: object) -> pb.GetRuntimesResponse:
+        """Return the runtimes of those of some jobs that are in memory."""
+        jobs = (self._engine.job(job_id) for job_id in request.job_ids)
+        limits = self._engine.limits
+        return pb.GetRuntimesResponse(
+            runtimes={
+                job.job_id: RUNTIME.dump_json(explained(job, limits)) for job in jobs if job is not None
+            }
+        )

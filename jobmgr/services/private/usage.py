@@ -107,7 +107,7 @@ class UsageService(usage_pb2_grpc.UsageServiceServicer):
         mine = reach()
         paths = await paths_of_pools(self._engine)
         answer = pb.ListLossesResponse()
-        for pool_id, seconds in sorted((await self._engine.store.jobs.lost_seconds()).items()):
+        for pool_id, seconds in sorted((await self._engine.lost_seconds()).items()):
             if mine.has_jobs_in(paths.get(pool_id, "")):
                 answer.losses.add(pool_id=v0_peloton.ResourcePoolID(value=pool_id), seconds=seconds)
         return answer

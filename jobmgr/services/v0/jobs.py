@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jobmgr.core.job.suspension import refusal
@@ -19,7 +20,7 @@ from jobmgr.services.common.reach import limited, readable
 from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v0, shown_v0
 from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.spec_warnings import SpecWarnings
-from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, as_cached, parsed, view
+from jobmgr.services.common.view import JOB_NOT_FOUND, InternalRefusal, JobView, in_memory, parsed, view
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.errors import errors_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
@@ -154,8 +155,9 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         else:
             query = await limited(query, self._engine)
             if request.spec.crashLooping:
-                query = crash_looping(query, self._engine)
+                query = await crash_looping(query, self._engine)
             page = await self._engine.find_jobs(query)
+            page = replace(page, jobs=tuple(await in_memory(self._engine, page.jobs)))
             self._fill(answer, request, query, page, Room(taken_by(context)))
         return answer
 
@@ -168,8 +170,7 @@ class JobManager(job_pb2_grpc.JobManagerServicer):
         room: Room,
     ) -> None:
         limit = query.limit
-        for stored in page.jobs:
-            job = as_cached(self._engine, stored)
+        for job in page.jobs:
             summary, record = job_summary_to(job), []
             if not request.summaryOnly:
                 record.append(job_info_to(job.job_id, _without_instances(job), job.runtime))

@@ -14,7 +14,7 @@ from jobmgr.services.common.reach import limited
 from jobmgr.services.common.secrets import shown_v1alpha
 from jobmgr.services.common.task_find import NameOf, Naming, find
 from jobmgr.services.common.task_query import Batch
-from jobmgr.services.common.view import JOB_NOT_FOUND, as_cached, view
+from jobmgr.services.common.view import JOB_NOT_FOUND, in_memory, view
 from jobmgr.services.v1alpha.pod_info import Pods
 from jobmgr.services.v1alpha.queries import applied, pod_query, v1alpha_job_query
 from jobmgr.services.v1alpha.workflow_reads import WorkflowReads
@@ -122,10 +122,10 @@ class JobReads(WorkflowReads):
         query = v1alpha_job_query(request.spec, await self._engine.store.pools.all(), self._clock.wall())
         query = await limited(query, self._engine)
         if request.spec.crash_looping:
-            query = crash_looping(query, self._engine)
+            query = await crash_looping(query, self._engine)
         page = await self._engine.find_jobs(query)
         answer, limit = pb.QueryJobsResponse(spec=applied(request.spec, query)), query.limit
-        found = (summary_message(as_cached(self._engine, job)) for job in page.jobs)
+        found = map(summary_message, await in_memory(self._engine, page.jobs))
         if not Room(taken_by(context)).fill(answer.records, found):
             limit = len(answer.records)
         answer.pagination.CopyFrom(query_pb2.Pagination(offset=query.offset, limit=limit, total=page.total))
@@ -142,7 +142,7 @@ class JobReads(WorkflowReads):
             jobs = (await self._engine.find_jobs(query)).jobs
             if not jobs:
                 return
-            found = [summary_message(as_cached(self._engine, job)) for job in jobs]
+            found = [summary_message(job) for job in await in_memory(self._engine, jobs)]
             for part in parts_of(pb.ListJobsResponse(jobs=found)):
                 yield part
             last = jobs[-1].runtime.creation_time

@@ -55,11 +55,29 @@ async def test_each_owner_finds_its_jobs(open_handle: Opener) -> None:
     assert await found(one, LOWER) == expected
 
 
+async def test_each_owner_adds_up_what_its_jobs_have_lost(open_handle: Opener) -> None:
+    one, other = await open_handle(), await open_handle()
+    await one.begin_shards(ROLE, dict.fromkeys(LOWER, 1))
+    await other.begin_shards(ROLE, dict.fromkeys(UPPER, 2))
+    lost = replace(job_runtime(), revision=6, resource_usage={"lost": 2.0})
+    for owner, shards in ((one, LOWER), (other, UPPER)):
+        await created(owner, of(shards))
+        await asyncio.gather(*(owner.write_all(job, {}, (), lost) for job in of(shards)))
+        await found(owner, shards)
+        losses = await owner.jobs.find_losses()
+        assert losses is not None
+        assert (losses.shards, losses.seconds) == (set(shards), {spec().pool_id: 2.0 * len(of(shards))})
+    await other.begin_shards(ROLE, {next(iter(LOWER)): 3})
+    rest = await one.jobs.find_losses()
+    assert rest is not None and rest.shards == set(LOWER) - {LOWER[0]}
+
+
 async def test_a_leader_needs_no_index_of_shards(open_handle: Opener) -> None:
     leader = await open_handle()
     await leader.begin_term(ROLE, 1)
     await leader.begin_shards(ROLE, dict.fromkeys(range(SHARDS), 1))
     assert await leader.jobs.find_keys(ALL) is None
+    assert await leader.jobs.find_losses() is None
 
 
 async def test_jobs_follow_their_shards(open_handle: Opener) -> None:

@@ -6,22 +6,28 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import grpc
 
 from jobmgr.clients.hostmgr import HostmgrClient
 from jobmgr.clients.resmgr import ResmgrClient
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import HeldShards, Opened
 from jobmgr.engine.shard_work import EngineShards
+from jobmgr.services.private.elsewhere import OtherOwners
+from jobmgr.services.private.sharing import SharingService
 from peloton.calls.rpc import Rpc
-from peloton.clock import SystemClock
+from peloton.clock import Clock, SystemClock
 from peloton.daemon.shard_owner import ShardOwner
-from peloton.errors import Unavailable
+from peloton.errors import PelotonError, Unavailable
+from peloton.leaders import Failure
 from peloton.membership.interface import Address, Member, Role
 from peloton.membership.local_shards import LocalShards
 from peloton.model.ids import JobId, parse_mesos_task_id, parse_task_id
 from peloton.model.shard import SHARDS, shard_of
 from peloton.private.eventstream import eventstream_pb2
+from peloton.rpc.peers import Owner, PassedFailure, Peers
 from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
@@ -150,7 +156,10 @@ class Instance:
         self.store = store
         self.registry = LocalShards(house.folder / "shards")
         self.shards = HeldShards(whole=False)
-        self.engine = Engine(store, limits=FAST, lanes=house.lanes, fence=self._fence, shards=self.shards)
+        self.engine = Engine(
+            store, house.clock, limits=FAST, lanes=house.lanes, fence=self._fence, shards=self.shards
+        )
+        self.engine.elsewhere = OtherOwners(cast(Peers, Neighbours(house, self)), (), self._term)
         # Else a lane that stores slowly, on a machine with other work, has its runs refused and made anew.
         self.engine.lanes._launches._patience = PATIENCE_SECONDS
         self.work = EngineShards(self.engine, lambda error: self.owner.give_up(error))
@@ -162,6 +171,9 @@ class Instance:
 
     def _fence(self, job_id: JobId) -> None:
         self.owner.fence(shard_of(job_id))
+
+    def _term(self, shard: int) -> int:
+        return self.owner.fence(shard)
 
     async def start(self, world: SharedWorld, leads: int | None) -> None:
         """Run the engine, and own what is assigned; the leader of a term assigns."""
@@ -188,6 +200,28 @@ class Instance:
         return set(self.engine.active_jobs())
 
 
+class Neighbours:
+    """The other instances, called without a network: `peloton.rpc.peers.Peers`, as far as it is asked."""
+
+    def __init__(self, house: House, own: Instance) -> None:
+        self._house = house
+        self._own = own
+
+    def owner(self, shard: int) -> Owner | None:
+        session = self._own.registry.seen().table.shards[shard].owner
+        return None if not session or session == self._own.owner.session else Owner(session, session)
+
+    async def call(self, owner: Owner, path: str, request: Any, answer: type[Any], *more: Any) -> Any:
+        found = [each for each in self._house.instances if each.owner.session == owner.session]
+        if not found:
+            raise PassedFailure(Failure.GONE, grpc.StatusCode.UNAVAILABLE, "it is gone", ())
+        service = SharingService(found[0].engine, found[0].registry.seen, True)
+        try:
+            return await getattr(service, path.rpartition("/")[2])(request, None)
+        except PelotonError as error:
+            raise PassedFailure(Failure.GONE, grpc.StatusCode.UNAVAILABLE, str(error), ()) from None
+
+
 class Sharing(Running):
     """An engine with its drivers, which read by shards."""
 
@@ -203,8 +237,11 @@ class Sharing(Running):
 class House:
     """Instances over one store, one registry and one world."""
 
-    def __init__(self, folder: Path, behaviour: Behaviour = runs_well, lanes: int = 1) -> None:
+    def __init__(
+        self, folder: Path, behaviour: Behaviour = runs_well, lanes: int = 1, clock: Clock | None = None
+    ) -> None:
         self.folder = folder
+        self.clock = clock
         self.lanes = lanes
         self.world = SharedWorld(behaviour)
         self.instances: list[Instance] = []

@@ -18,7 +18,7 @@ from jobmgr.services.private import found_jobs
 from jobmgr.services.private.found_jobs import FoundJobs
 from peloton.errors import InvalidArgument
 from peloton.leaders import Failure
-from peloton.model.job import JobKey, JobKeys, JobPage, JobQuery, JobScope, JobSummary, TimeRange
+from peloton.model.job import JobKey, JobKeys, JobLosses, JobPage, JobQuery, JobScope, JobSummary, TimeRange
 from peloton.model.shard import SHARDS, shard_of
 from peloton.model.states import JobState
 from peloton.private.jobmgr.sharing import sharing_pb2
@@ -88,10 +88,10 @@ def test_pages_of_all_owners_are_those_of_one_index(jobs: list[Job], query: JobQ
 
 
 def test_each_shard_counts_once() -> None:
-    parts = [JobKeys(shards_of(owner), (), 0) for owner in range(OWNERS)]
+    parts = [shards_of(owner) for owner in range(OWNERS)]
     assert whole(parts)
     assert not whole(parts[:2])
-    assert not whole([*parts, JobKeys(frozenset({5}), (), 0)])
+    assert not whole([*parts, {5}])
 
 
 async def test_jobs_of_shards_are_dropped() -> None:
@@ -123,9 +123,16 @@ class Part:
         mine = [each for each in job_ids if shard_of(each) in self.shards]
         return await self.database.summaries(mine)
 
+    async def find_losses(self) -> JobLosses:
+        return JobLosses(self.shards, await self.database.lost_seconds(self.shards))
+
     async def query(self, query: JobQuery) -> JobPage:
         self.reads_all += 1
         return await self.database.find(query)
+
+    async def lost_seconds(self) -> Mapping[str, float]:
+        self.reads_all += 1
+        return await self.database.lost_seconds()
 
 
 class Others:
@@ -149,9 +156,16 @@ class Others:
     async def call(self, owner: Owner, path: str, request: Any, answer: Any, *rest: Any) -> Any:
         if owner.target not in self.parts:
             raise PassedFailure(Failure.GONE, grpc.StatusCode.UNAVAILABLE, "gone", ())
-        serve = found_jobs.find_jobs if path.endswith("/FindJobs") else found_jobs.found_jobs
+        jobs = cast(Jobs, self.parts[owner.target])
         sent = type(request).FromString(request.SerializeToString())
-        made = await cast(Any, serve)(cast(Jobs, self.parts[owner.target]), sent)
+        made: Any
+        match path.rpartition("/")[2]:
+            case "FindLosses":
+                made = await found_jobs.find_losses(jobs)
+            case "FindJobs":
+                made = await found_jobs.find_jobs(jobs, sent)
+            case _:
+                made = await found_jobs.found_jobs(jobs, sent)
         return answer.FromString(made.SerializeToString())
 
 
@@ -227,6 +241,27 @@ async def test_the_store_reads_all_jobs_where_owners_cannot_tell(
     with patience(monkeypatch, 0.05):
         assert await found.query(JobQuery(limit=60)) == await database.find(JobQuery(limit=60))
     assert own.reads_all == 1 and others.looks
+
+
+def losing(job: Job) -> Change:
+    """A job that has lost as many seconds as its number."""
+    runtime = replace(job_runtime(), resource_usage={"lost": float(job[0])})
+    return replace(change_of(job), runtime=JOB_RUNTIME.encode(runtime))
+
+
+async def test_losses_of_all_owners_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = IndexDatabase()
+    await database.prepare()
+    jobs: list[Job] = [(number, "a", 1, JobState.RUNNING) for number in range(60)]
+    await database.insert([(job_id(job[0]), losing(job)) for job in jobs])
+    found, own, others = asking(database)
+    assert await found.lost_seconds() == {spec().pool_id: sum(range(60))}
+    assert not own.reads_all
+    del others.parts["c"]
+    with patience(monkeypatch, 0.05):
+        assert await found.lost_seconds() == {spec().pool_id: sum(range(60))}
+    assert own.reads_all == 1 and others.looks
+    await database.close()
 
 
 def test_keys_are_ordered_by_each_property_and_by_id() -> None:

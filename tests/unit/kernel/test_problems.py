@@ -22,6 +22,7 @@ from peloton.membership.starts import WINDOW_SECONDS, Starts
 from peloton.model.problems import Problem
 from peloton.private.problems import problems_pb2 as pb
 from peloton.rpc.expiry import LOOK_SECONDS, ServerCertificates, expiring
+from peloton.rpc.peers import PASSED
 
 NOW = datetime.datetime(2026, 11, 27, tzinfo=datetime.UTC)
 
@@ -51,6 +52,33 @@ async def test_all_parts_are_asked_and_the_worst_is_told_first() -> None:
     answer = await ProblemService(problems).ListProblems(pb.ListProblemsRequest(), None)
     assert answer.problems[0] == pb.Problem(level="bad", text="very bad", link="/hosts", remedy="do this")
     assert len(answer.problems) == 2, "the others are not asked any more"
+
+
+class Context:
+    def __init__(self, *metadata: tuple[str, str]) -> None:
+        self._metadata = metadata
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._metadata
+
+
+async def test_what_instances_see_that_share_the_work_is_told_once() -> None:
+    problems = Problems()
+
+    async def here() -> list[Problem]:
+        return [Problem("warn", "the store is slow"), Problem("note", "of my own")]
+
+    async def others(context: Context) -> list[Problem]:
+        assert context is asked
+        return [Problem("note", "of theirs"), Problem("warn", "the store is slow"), Problem("bad", "worse")]
+
+    problems.add("something", here)
+    problems.elsewhere = others
+    asked = Context()
+    answer = await ProblemService(problems).ListProblems(pb.ListProblemsRequest(), asked)
+    assert [each.text for each in answer.problems] == ["worse", "the store is slow", "of my own", "of theirs"]
+    own = await ProblemService(problems).ListProblems(pb.ListProblemsRequest(), Context((PASSED, "jobmgr/b")))
+    assert [each.text for each in own.problems] == ["the store is slow", "of my own"]
 
 
 @pytest.mark.parametrize(
