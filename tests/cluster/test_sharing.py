@@ -11,23 +11,32 @@ import grpc
 import pytest
 
 from minicluster.settings import DaemonSettings, Instances
+from peloton.api.scheduling import scheduling_pb2
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2, job_pb2_grpc
 from peloton.api.v0.task import task_pb2, task_pb2_grpc
 from peloton.api.v1alpha.job.stateless import stateless_pb2
-from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
+from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2, stateless_svc_pb2_grpc
 from peloton.api.v1alpha.pod import pod_pb2
 from peloton.api.v1alpha.watch import watch_pb2
 from peloton.api.v1alpha.watch.svc import watch_svc_pb2, watch_svc_pb2_grpc
 from peloton.client.watching import EventKind
 from peloton.model.shard import SHARDS, shard_of
+from peloton.private.jobmgr.scheduling import scheduling_pb2 as private_scheduling
+from peloton.private.jobmgr.scheduling import scheduling_pb2_grpc
 from peloton.private.jobmgr.sharing import sharing_pb2 as sharing
+from peloton.private.problems import problems_pb2, problems_pb2_grpc
 from tests.cluster.conftest import Harness, harness_of, wait_for
 from tests.cluster.service_job import ServiceJob
+from tests.cluster.test_what_is_wrong import problems
 
 pytestmark = pytest.mark.extended
 
 NAMES = ("jobmgr0", "jobmgr1", "jobmgr2")
+TOO_LARGE = task_pb2.TaskConfig(resource=task_pb2.ResourceConfig(cpuLimit=2e6))
+"""More than the pool's limit."""
+Told = tuple[set[str], set[str], int]
+"""Names of schedules, jobs that crash-loop, and how many problems are of jobs that are too large."""
 SHARING = DaemonSettings(jobmgr={"shared": True})
 
 
@@ -59,6 +68,23 @@ def settled(harness: Harness, count: int, seconds: float = 60) -> None:
 def channels(harness: Harness) -> list[grpc.Channel]:
     """A channel to each job manager."""
     return [grpc.insecure_channel(each.address) for each in owners(harness)]
+
+
+def owner(harness: Harness, job: str) -> str:
+    """The session that owns a job."""
+    shard = shard_of(job)
+    (found,) = [each.session for each in owners(harness) if shard in numbers(each.shards)]
+    return found
+
+
+def numbers(text: str) -> set[int]:
+    """The shards of a text such as 0-20,63."""
+    ranges = (part.partition("-") for part in text.split(","))
+    return {number for first, _, last in ranges for number in range(int(first), int(last or first) + 1)}
+
+
+def fail(spec: stateless_pb2.JobSpec) -> None:
+    spec.default_spec.containers[0].entrypoint.value = "exit 1"
 
 
 def job_id(name: str) -> peloton_pb2.JobID:
@@ -113,6 +139,46 @@ def test_a_call_about_no_job_is_answered_as_ever(three: Harness) -> None:
             "notFound"
         )
         assert stub.Get(job_pb2.GetRequest(id=job_id("nonsense")), timeout=30).HasField("error")
+
+
+def test_any_instance_tells_what_only_owners_know(three: Harness) -> None:
+    """Schedules, services that crash-loop with the reason, and jobs that can never run: of all owners."""
+    settled(three, 3)
+    schedule = scheduling_pb2.JobSchedule(cron="0 3 1 1 *")
+    stubs = [job_pb2_grpc.JobManagerStub(channel) for channel in channels(three)]
+    made = []
+    for number, stub in enumerate(stubs):  # a new job without an id is of the one that creates it
+        for config in (
+            three.config("true", name=f"nightly {number}", schedule=schedule),
+            three.config("true", name=f"too large {number}", defaultConfig=TOO_LARGE),
+        ):
+            made.append(stub.Create(job_pb2.CreateRequest(config=config), timeout=30).jobId.value)
+    services = [ServiceJob(three, 1, fail) for _ in range(6)]
+    assert len({owner(three, each.id.value) for each in services}) > 1
+
+    def told(channel: grpc.Channel) -> Told:
+        listed = scheduling_pb2_grpc.SchedulingServiceStub(channel).ListSchedules(
+            private_scheduling.ListSchedulesRequest(), timeout=30
+        )
+        request = stateless_svc_pb2.QueryJobsRequest(spec=stateless_pb2.QuerySpec(crash_looping=True))
+        looping = stateless_svc_pb2_grpc.JobServiceStub(channel).QueryJobs(request, timeout=30)
+        wrong = problems_pb2_grpc.ProblemServiceStub(channel).ListProblems(
+            problems_pb2.ListProblemsRequest(), timeout=30
+        )
+        return (
+            {each.name for each in listed.schedules},
+            {each.job_id.value for each in looping.records if "crash-looping: " in each.status.reason},
+            sum("too large" in each.text for each in wrong.problems),
+        )
+
+    wanted = {f"nightly {number}" for number in range(3)}, {each.id.value for each in services}, 3
+    for channel in channels(three):
+        wait_for(lambda: told(channel) == wanted, 60, lambda: str(told(channel)))  # noqa: B023
+    assert sum("too large" in each for each in problems(three)) == 3, "so does `peloton status`"
+    for service in services:
+        stop(service)
+    for name in made:
+        three.client.task_svc.Stop(task_pb2.StopRequest(jobId=job_id(name)), timeout=30)
 
 
 def test_one_that_dies_loses_its_jobs_to_the_others(three: Harness) -> None:
