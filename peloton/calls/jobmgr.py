@@ -15,6 +15,7 @@ from peloton.private.hostmgr.passing.passing_pb2_grpc import PassingServiceStub
 from peloton.private.hostmgr.reconcile.reconcile_pb2_grpc import ReconcileServiceStub
 from peloton.private.hostmgr.sampling.sampling_pb2_grpc import SamplingServiceStub
 from peloton.private.jobmgr.sharing.sharing_pb2_grpc import SharingServiceStub
+from peloton.private.problems.problems_pb2_grpc import ProblemServiceStub
 from peloton.private.resmgr.holding.holding_pb2_grpc import HoldingServiceStub
 from peloton.private.resmgr.planning.planning_pb2_grpc import PlanningServiceStub
 from peloton.private.resmgr.preemption.preemption_pb2_grpc import PreemptionServiceStub
@@ -72,3 +73,4 @@ DELETE_RUN = rpc(SharingServiceStub, lambda stub: stub.DeleteRun)
 FIND_LOSSES = rpc(SharingServiceStub, lambda stub: stub.FindLosses)
 LIST_CRASH_LOOPING = rpc(SharingServiceStub, lambda stub: stub.ListCrashLooping)
 GET_RUNTIMES = rpc(SharingServiceStub, lambda stub: stub.GetRuntimes)
+LIST_PROBLEMS = rpc(ProblemServiceStub, lambda stub: stub.ListProblems)

@@ -6,11 +6,11 @@ import asyncio
 from itertools import chain
 from typing import Any
 
+from peloton.calls.jobmgr import LIST_PROBLEMS
 from peloton.model.problems import Problem
 from peloton.private.problems import problems_pb2 as pb
 from peloton.rpc.peers import Owner, PassedFailure, Peers, Sent
 
-PATH = "/peloton.private.problems.ProblemService/ListProblems"
 CALL_SECONDS = 6.0
 """A little longer than a part of a job manager may look for what is wrong."""
 
@@ -31,7 +31,7 @@ class OthersProblems:
         request = pb.ListProblemsRequest()
         try:
             answer: pb.ListProblemsResponse = await self._peers.call(
-                other, PATH, request, pb.ListProblemsResponse, metadata, CALL_SECONDS
+                other, LIST_PROBLEMS.path, request, pb.ListProblemsResponse, metadata, CALL_SECONDS
             )
         except PassedFailure as failure:
             return [
