@@ -9,6 +9,7 @@ from typing import Any
 
 from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.limits import Limits
+from jobmgr.engine.elsewhere import Nowhere
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import HeldShards
 from jobmgr.engine.lockdown import Lockdown
@@ -54,7 +55,8 @@ class FakeEngine(Engine):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.jobs_of_all = None
+        self.jobs_of_all = self.losses_of_all = None
+        self.elsewhere = Nowhere()
         self.limits = Limits()
         self.lockdown = Lockdown(store)
         self.shards = HeldShards()
