@@ -67,7 +67,7 @@ class AbandonedClaims:
         return True
 
     async def release(self) -> None:
-        """Release the claims of abandoned placements; where hostmgr does not answer, the next call tries again.
+        """Release the claims of abandoned placements, also those for which hostmgr did not answer before.
 
         Releasing a claim that is gone changes nothing. One that hostmgr refuses to release expires by itself.
         """
