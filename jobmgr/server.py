@@ -23,6 +23,7 @@ from jobmgr.services.private.maintenance import MaintenanceService
 from jobmgr.services.private.moving import MoveService
 from jobmgr.services.private.plan import PlanService
 from jobmgr.services.private.scheduling import SchedulingService
+from jobmgr.services.private.secrets import SecretService
 from jobmgr.services.private.sharing import SharingService
 from jobmgr.services.private.task_access import TaskAccessService
 from jobmgr.services.private.usage import UsageService
@@ -59,6 +60,7 @@ from peloton.private.jobmgr.forecast.forecast_pb2_grpc import add_ForecastServic
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import add_MaintenanceServiceServicer_to_server
 from peloton.private.jobmgr.moving.moving_pb2_grpc import add_MoveServiceServicer_to_server
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import add_SchedulingServiceServicer_to_server
+from peloton.private.jobmgr.secrets.secrets_pb2_grpc import add_SecretServiceServicer_to_server
 from peloton.private.jobmgr.sharing.sharing_pb2_grpc import add_SharingServiceServicer_to_server
 from peloton.private.jobmgr.usage.usage_pb2_grpc import add_UsageServiceServicer_to_server
 from peloton.private.jobmgrsvc.jobmgrsvc_pb2_grpc import add_JobManagerServiceServicer_to_server
@@ -91,6 +93,7 @@ NAMES = (
         add_ExecServiceServicer_to_server,
         add_UsageServiceServicer_to_server,
         add_SchedulingServiceServicer_to_server,
+        add_SecretServiceServicer_to_server,
         add_SharingServiceServicer_to_server,
         add_ForecastServiceServicer_to_server,
         add_MoveServiceServicer_to_server,
@@ -138,6 +141,7 @@ def services(
         service(add_JobManagerServiceServicer_to_server, JobManagerService(engine, workflows)),
         service(add_UsageServiceServicer_to_server, usage),
         service(add_SchedulingServiceServicer_to_server, SchedulingService(engine, rules.classes)),
+        service(add_SecretServiceServicer_to_server, SecretService(engine, clock, rules.secrets)),
         service(add_SharingServiceServicer_to_server, SharingService(engine, shards, shared)),
         service(add_ForecastServiceServicer_to_server, ForecastService(engine, clock)),
         service(add_FeasibilityServiceServicer_to_server, FeasibilityService(hostmgrs)),

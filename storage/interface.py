@@ -191,11 +191,24 @@ class Workflows(Protocol):
 class Secrets(Protocol):
     """The contents of secret files of jobs, apart from the configs, which name them by key.
 
-    `Jobs.create` and `Jobs.add_config` write them, and `Jobs.delete` deletes them.
+    `Jobs.create` and `Jobs.add_config` write them, and `Jobs.delete` deletes them. Pools have secrets, too,
+    under keys of their own, from which new jobs take theirs; `Pools.delete` deletes them.
     """
 
     async def read(self, job_id: JobId, key: str) -> bytes:
-        """Return the content that is stored under a key of a job. Raises NotFound."""
+        """Return the content that is stored under a key of a job, or of a pool. Raises NotFound."""
+        ...
+
+    async def keys(self, pool_id: PoolId) -> Sequence[str]:
+        """Return the keys that a pool has, in order."""
+        ...
+
+    async def put(self, pool_id: PoolId, contents: SecretBytes) -> None:
+        """Write contents of a pool by their keys, in place of those that are there."""
+        ...
+
+    async def drop(self, pool_id: PoolId, keys: Sequence[str]) -> None:
+        """Delete contents of a pool; those that are not there count as deleted."""
         ...
 
 

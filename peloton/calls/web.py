@@ -22,6 +22,7 @@ from peloton.private.jobmgr.exec.exec_pb2_grpc import ExecServiceStub
 from peloton.private.jobmgr.forecast.forecast_pb2_grpc import ForecastServiceStub
 from peloton.private.jobmgr.maintenance.maintenance_pb2_grpc import MaintenanceServiceStub
 from peloton.private.jobmgr.scheduling.scheduling_pb2_grpc import SchedulingServiceStub
+from peloton.private.jobmgr.secrets.secrets_pb2_grpc import SecretServiceStub
 from peloton.private.jobmgr.sharing.sharing_pb2_grpc import SharingServiceStub
 from peloton.private.jobmgr.usage.usage_pb2_grpc import UsageServiceStub
 from peloton.private.plan.plan_pb2_grpc import PlanServiceStub
@@ -80,6 +81,10 @@ LIST_PRIORITY_CLASSES = _jobmgr(SchedulingServiceStub, lambda stub: stub.ListPri
 LIST_SCHEDULES = _jobmgr(SchedulingServiceStub, lambda stub: stub.ListSchedules)
 PAUSE_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.PauseSchedule)
 RESUME_SCHEDULE = _jobmgr(SchedulingServiceStub, lambda stub: stub.ResumeSchedule)
+CREATE_SECRET = _jobmgr(SecretServiceStub, lambda stub: stub.CreateSecret)
+REPLACE_SECRET = _jobmgr(SecretServiceStub, lambda stub: stub.ReplaceSecret)
+DELETE_SECRET = _jobmgr(SecretServiceStub, lambda stub: stub.DeleteSecret)
+LIST_SECRETS = _jobmgr(SecretServiceStub, lambda stub: stub.ListSecrets)
 SUSPEND_JOB = _jobmgr(SchedulingServiceStub, lambda stub: stub.SuspendJob)
 RESUME_JOB = _jobmgr(SchedulingServiceStub, lambda stub: stub.ResumeJob)
 LIST_LOSSES = _jobmgr(UsageServiceStub, lambda stub: stub.ListLosses)

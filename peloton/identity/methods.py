@@ -30,6 +30,9 @@ FOR_USERS: Mapping[str, frozenset[str]] = {
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
         {"ListPriorityClasses", "ListSchedules", "PauseSchedule", "ResumeSchedule", "SuspendJob", "ResumeJob"}
     ),
+    "peloton.private.jobmgr.secrets.SecretService": frozenset(
+        {"CreateSecret", "ReplaceSecret", "DeleteSecret", "ListSecrets"}
+    ),
     "peloton.private.jobmgr.forecast.ForecastService": frozenset({"ListLiveJobs"}),
     "peloton.private.jobmgr.moving.MoveService": frozenset({"MoveJob"}),
     "peloton.private.jobmgr.sharing.SharingService": frozenset({"ListOwners"}),
@@ -81,6 +84,7 @@ SCOPED: Mapping[str, frozenset[str] | None] = {
     "peloton.private.jobmgr.scheduling.SchedulingService": frozenset(
         {"ListSchedules", "PauseSchedule", "ResumeSchedule", "SuspendJob", "ResumeJob"}
     ),
+    "peloton.private.jobmgr.secrets.SecretService": None,
     "peloton.private.jobmgr.moving.MoveService": None,
     "peloton.private.resmgr.explain.ExplainService": None,
 }

@@ -44,7 +44,8 @@ class CassandraPools(_Table):
         await self._put("put_pool", pool.id, POOL.encode(pool))
 
     async def delete(self, pool_id: PoolId) -> None:
-        """Delete a pool, if it exists."""
+        """Delete a pool, if it exists, with its secrets."""
+        await self._delete("delete_secrets", pool_id)
         await self._delete("delete_pool", pool_id)
 
     async def all(self) -> Sequence[PoolConfig]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from peloton.errors import NotFound
-from peloton.model.ids import JobId
+from peloton.model.ids import JobId, PoolId
 from peloton.model.payload import SecretBytes
 from storage.cassandra.connection import Connection
 from storage.cassandra.session import Session
+from storage.cassandra.terms import Gate
 from storage.secret_keys import PLAIN, SecretKeys
 
 ALL_SECRETS = "SELECT job_id, key FROM secrets"
@@ -45,8 +46,10 @@ class SecretRows:
 class CassandraSecrets:
     """Secrets in the Cassandra store."""
 
-    def __init__(self, session: Session, keys: SecretKeys = PLAIN) -> None:
+    def __init__(self, session: Session, gate: Gate, rows: SecretRows, keys: SecretKeys = PLAIN) -> None:
         self._session = session
+        self._gate = gate
+        self._secret_rows = rows
         self._keys = keys
 
     async def read(self, job_id: JobId, key: str) -> bytes:
@@ -56,6 +59,21 @@ class CassandraSecrets:
         if row is None:
             raise NotFound(f"job {job_id} has no secret under the key {key}")
         return self._keys.open(job_id, key, bytes(row[0]))
+
+    async def keys(self, pool_id: PoolId) -> Sequence[str]:
+        """Return the keys that a pool has, in order."""
+        async with self._session.use():
+            return [key for (key,) in await self._session.rows("read_secret_keys", pool_id)]
+
+    async def put(self, pool_id: PoolId, contents: SecretBytes) -> None:
+        """Write contents of a pool by their keys, in place of those that are there."""
+        async with self._gate() as when:
+            await self._secret_rows.put(pool_id, contents, when)
+
+    async def drop(self, pool_id: PoolId, keys: Sequence[str]) -> None:
+        """Delete contents of a pool; those that are not there count as deleted."""
+        async with self._gate() as when:
+            await self._secret_rows.drop(pool_id, keys, when)
 
 
 def rekey(connection: Connection, keys: SecretKeys) -> int:

@@ -83,7 +83,7 @@ class CassandraStore:
         self.tasks: Tasks = CassandraTasks(session, rows)
         self.pod_events: PodEvents = CassandraPodEvents(session, gate)
         self.workflows: Workflows = CassandraWorkflows(session, gate, rows, workflow_rows)
-        self.secrets: Secrets = CassandraSecrets(session, keys)
+        self.secrets: Secrets = CassandraSecrets(session, gate, secrets, keys)
         self.pools: Pools = CassandraPools(session, gate)
         self.hosts: Hosts = CassandraHosts(session, gate)
         self.known_hosts: KnownHosts = CassandraKnownHosts(session, gate)

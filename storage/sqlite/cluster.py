@@ -15,6 +15,7 @@ from storage.sqlite.writer import Writer
 
 REPLACE_POOL = "INSERT OR REPLACE INTO pools (pool_id, config) VALUES (?, ?)"
 DELETE_POOL = "DELETE FROM pools WHERE pool_id = ?"
+DELETE_SECRETS = "DELETE FROM secrets WHERE job_id = ?"
 SELECT_POOLS = "SELECT config FROM pools ORDER BY pool_id"
 SELECT_FRAMEWORK_ID = "SELECT framework_id FROM framework_ids WHERE name = ?"
 REPLACE_FRAMEWORK_ID = "INSERT OR REPLACE INTO framework_ids (name, framework_id) VALUES (?, ?)"
@@ -50,7 +51,8 @@ class SqlitePools(_Table):
         await self._run(REPLACE_POOL, pool.id, POOL.encode(pool))
 
     async def delete(self, pool_id: PoolId) -> None:
-        """Delete a pool, if it exists."""
+        """Delete a pool, if it exists, with its secrets."""
+        await self._run(DELETE_SECRETS, pool_id)
         await self._run(DELETE_POOL, pool_id)
 
     async def all(self) -> Sequence[PoolConfig]:

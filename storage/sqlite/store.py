@@ -60,7 +60,7 @@ class SqliteStore:
         self.tasks: Tasks = SqliteTasks(writer, readers)
         self.pod_events: PodEvents = SqlitePodEvents(writer, readers)
         self.workflows: Workflows = SqliteWorkflows(writer, readers)
-        self.secrets: Secrets = SqliteSecrets(readers, keys)
+        self.secrets: Secrets = SqliteSecrets(writer, readers, keys)
         self.pools: Pools = SqlitePools(writer, readers)
         self.hosts: Hosts = SqliteHosts(writer, readers)
         self.known_hosts: KnownHosts = SqliteKnownHosts(writer, readers)

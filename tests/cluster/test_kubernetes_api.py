@@ -51,7 +51,7 @@ def make_pool(cluster: Cluster) -> None:
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the web UI of a cluster with the pool /team."""
     cluster = Cluster(tmp_path_factory.mktemp("api") / "cluster")
-    settings = DaemonSettings(jobmgr={"priority_classes": CLASSES})
+    settings = DaemonSettings(jobmgr={"priority_classes": CLASSES, "enable_secrets": True})
     cluster.up(ClusterSettings(ports="free", instances=Instances(web=1), settings=settings))
     try:
         make_pool(cluster)
@@ -206,6 +206,35 @@ def test_a_job_is_suspended_and_goes_on(shell: Shell) -> None:
         shell.run("kubectl delete job hello")
 
 
+def test_a_secret_is_written_and_not_read(shell: Shell) -> None:
+    shell.run(KUBECONFIG)
+    made = shell.run(
+        "kubectl create secret generic db --from-literal=password=hidden --from-literal=user=ann"
+    )
+    assert made == "secret/db created\n"
+    try:
+        described = shell.run("kubectl describe secret db")
+        assert "password:  0 bytes" in described
+        for form in ("yaml", "json", "wide"):
+            shown = shell.run(f"kubectl get secret db -o {form}")
+            assert "hidden" not in shown and "aGlkZGVu" not in shown
+        shell.run("kubectl label secret db team=a")
+        shell.run("""kubectl patch secret db -p '{"stringData": {"more": "text"}}'""")
+        made = "kubectl create job read --image=none --dry-run=client -o yaml"
+        shell.run(f"{made} -- sh -c 'echo of $user' > read.yaml")
+        shell.run("sed -i '/image:/d; s/resources: {}/envFrom: [{secretRef: {name: db}}]/' read.yaml")
+        shell.run("kubectl apply -f read.yaml")
+        shell.run("kubectl wait --for=condition=complete --timeout=60s job/read")
+        assert shell.run("kubectl logs job/read") == "of ann\n"
+        refused = shell.run(
+            "sed 's/name: db/name: none/; s/name: read/name: other/' read.yaml | kubectl apply -f -", 1
+        )
+        assert "the namespace has no Secret 'none'" in refused
+    finally:
+        shell.run("kubectl delete --ignore-not-found secret/db job/read")
+    assert "NotFound" in shell.run("kubectl get secret db", 1)
+
+
 def test_a_cron_job(shell: Shell) -> None:
     shell.run(KUBECONFIG)
     made = shell.run("kubectl create cronjob minutely --image=busybox --schedule='* * * * *' -- date 2>&1")
@@ -234,19 +263,18 @@ def test_a_cron_job(shell: Shell) -> None:
 
 
 RUNNING = ("deploy/web", "deploy/workers", "deploy/pinned", "deploy/later", "sts/db", "ds/agent")
-ENDED = ("job/report", "job/parts", "job/spare", "job/urgent", "job/failing")
+ENDED = ("job/report", "job/parts", "job/spare", "job/urgent", "job/failing", "job/reader")
 
 
 def test_the_manifests_of_the_examples(shell: Shell) -> None:
-    """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of thirteen ordinary manifests."""
-    assert len([*EXAMPLES.iterdir()]) == 13
+    """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of fifteen ordinary manifests."""
+    assert len([*EXAMPLES.iterdir()]) == 14
     applied = shell.run(f"{KUBECONFIG}kubectl apply -f {EXAMPLES}")
-    assert applied.count(" created\n") == 12, applied
+    assert applied.count(" created\n") == 14, applied
     assert "resourcequota/pool configured" in applied
     try:
-        shell.run(
-            "kubectl wait --for=condition=complete --timeout=60s job/report job/parts job/spare job/urgent"
-        )
+        complete = " ".join(each for each in ENDED if each != "job/failing")
+        shell.run(f"kubectl wait --for=condition=complete --timeout=60s {complete}")
         shell.run("kubectl wait --for=condition=failed --timeout=60s job/failing")
         shell.run("kubectl rollout resume deploy/later")
         for each in RUNNING:
@@ -262,7 +290,7 @@ def test_the_manifests_of_the_examples(shell: Shell) -> None:
         shell.run("kubectl rollout status --timeout=60s deploy/web")
         assert shell.run("kubectl get deploy web -o jsonpath='{.status.readyReplicas}'") == "2"
     finally:
-        shell.run(f"kubectl delete cronjob/nightly {' '.join(RUNNING + ENDED)}")
+        shell.run(f"kubectl delete cronjob/nightly secret/login {' '.join(RUNNING + ENDED)}")
     assert shell.run("kubectl get all -o name") == ""
 
 
@@ -273,6 +301,7 @@ def check_logs(shell: Shell) -> None:
         ("job/failing", "this goes wrong"),
         ("job/spare", "with what nobody else uses"),
         ("job/urgent", "urgent"),
+        ("job/reader", "read by ann"),
         ("deploy/web", "version 1"),
         ("deploy/workers", "working for data-queue"),
         ("deploy/pinned", "on "),

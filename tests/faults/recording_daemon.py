@@ -42,7 +42,7 @@ WRITES = {
     "tasks": set(),
     "pod_events": {"delete", "expire"},
     "workflows": {"prune"},
-    "secrets": set(),
+    "secrets": {"put", "drop"},
     "volumes": {"write"},
     "pools": {"write", "delete"},
     "hosts": {"write_framework_id", "write", "delete"},

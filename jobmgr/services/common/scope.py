@@ -31,11 +31,16 @@ LISTING = frozenset(
         "ListLosses",
         "ListSchedules",
         "ListUsed",
+        "CreateSecret",
+        "ReplaceSecret",
+        "DeleteSecret",
+        "ListSecrets",
         "Watch",
         "Cancel",
     }
 )
-"""Methods about many jobs, which leave out what the caller may not read (`jobmgr.services.common.reach`)."""
+"""Methods about many jobs, which leave out what the caller may not read (`jobmgr.services.common.reach`), and
+those about secrets of pools, which check the pool themselves."""
 
 KINDS = ("JobID", "PodName", "UpdateID", "VolumeID")
 """Messages by which a request names a job."""

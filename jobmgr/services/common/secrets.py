@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from jobmgr.services.common.pool_secrets import PoolSecrets
 from peloton.api.v0 import peloton_pb2 as v0
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.errors import InvalidArgument, NotFound, Refused
 from peloton.model.amounts import byte_size
-from peloton.model.ids import JobId, is_uuid
+from peloton.model.ids import JobId, PoolId, is_uuid
 from peloton.model.payload import SecretBytes, SecretRef
 from peloton.model.plural import plural
 from peloton.wire.secrets import check_no_secrets, check_takes_secrets, mounted
@@ -36,6 +37,8 @@ class GivenSecret:
     path: str
     data: bytes | None
     """None where the request has no content."""
+    source: tuple[str, str] | None = None
+    """The secret of the pool, and the part of it, that it has its content of."""
 
     def __repr__(self) -> str:
         """Return the secret without its content."""
@@ -54,10 +57,16 @@ class Prepared:
         return f"Prepared({self.refs!r})"
 
 
+def _source(wire: v0.Secret | v1alpha.Secret) -> tuple[str, str] | None:
+    return (wire.source.name, wire.source.key) if wire.HasField("source") else None
+
+
 def given_v0(wire: Iterable[v0.Secret]) -> list[GivenSecret]:
     """Decode secrets of the v0 API."""
     return [
-        GivenSecret(each.id.value, each.path, each.value.data if each.HasField("value") else None)
+        GivenSecret(
+            each.id.value, each.path, each.value.data if each.HasField("value") else None, _source(each)
+        )
         for each in wire
     ]
 
@@ -65,7 +74,12 @@ def given_v0(wire: Iterable[v0.Secret]) -> list[GivenSecret]:
 def given_v1alpha(wire: Iterable[v1alpha.Secret]) -> list[GivenSecret]:
     """Decode secrets of the v1alpha API."""
     return [
-        GivenSecret(each.secret_id.value, each.path, each.value.data if each.HasField("value") else None)
+        GivenSecret(
+            each.secret_id.value,
+            each.path,
+            each.value.data if each.HasField("value") else None,
+            _source(each),
+        )
         for each in wire
     ]
 
@@ -80,7 +94,7 @@ def shown_v1alpha(refs: Iterable[SecretRef]) -> list[v1alpha.Secret]:
     return [v1alpha.Secret(secret_id=v1alpha.SecretID(value=ref.id), path=ref.path) for ref in refs]
 
 
-_NOT_ENABLED = (
+NOT_ENABLED = (
     "taken by this server: secrets are not enabled; whoever runs it sets `enable_secrets: true` in the job "
     "manager's settings, or ENABLE_SECRETS=true in its environment (docs/settings.md)"
 )
@@ -117,7 +131,8 @@ class SecretChecks:
         """
         self._check_tokens(config)
         if given and not self._enabled:
-            raise InvalidArgument("secrets", _counted(given), _NOT_ENABLED)
+            raise InvalidArgument("secrets", _counted(given), NOT_ENABLED)
+        given = [await self._with_source(each, i, config.respoolID.value) for i, each in enumerate(given)]
         held = _matched(given, existing)
         missing = [ref for ref in existing if ref not in held]
         if missing:
@@ -128,6 +143,20 @@ class SecretChecks:
         _check(given)
         _check_container(given, config)
         return await self._prepared(job_id, given, held)
+
+    async def _with_source(self, secret: GivenSecret, i: int, pool_id: PoolId) -> GivenSecret:
+        """Return a secret with the content of the pool's that it names. Raises InvalidArgument."""
+        if secret.source is None:
+            return secret
+        if secret.data is not None:
+            raise InvalidArgument(f"secrets[{i}].value", "given", "left out beside source")
+        name, key = secret.source
+        contents = await PoolSecrets(self._stored).contents(pool_id, name)
+        if not contents:
+            raise InvalidArgument(f"secrets[{i}].source.name", name, "the name of a secret of the job's pool")
+        if key not in contents:
+            raise InvalidArgument(f"secrets[{i}].source.key", key, f"one of {', '.join(sorted(contents))}")
+        return replace(secret, data=contents[key])
 
     def kept(self, existing: Sequence[SecretRef], config: job_pb2.JobConfig) -> Prepared:
         """Return the existing secrets for a job that gets another config by a call that takes no secrets.

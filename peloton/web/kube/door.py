@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from secrets import token_hex
 from typing import Any
 
 from starlette.requests import Request
@@ -16,14 +16,15 @@ from starlette.websockets import WebSocket
 from peloton import __version__
 from peloton.errors import PelotonError
 from peloton.web.cluster import Cluster
-from peloton.web.kube import execs, logs
+from peloton.web.kube import execs, logs, secrets
 from peloton.web.kube.core import channels, discovery, openapi
 from peloton.web.kube.core.cluster_objects import QUOTA_NAME, quota_object
-from peloton.web.kube.core.kinds import POD, RESOURCE_QUOTA
+from peloton.web.kube.core.kinds import POD, RESOURCE_QUOTA, SECRET
 from peloton.web.kube.core.manifests import stripped
 from peloton.web.kube.core.objects import scale_of
 from peloton.web.kube.core.patches import check_type, patched
 from peloton.web.kube.core.refusals import Refusal, not_found, refusal_of, success
+from peloton.web.kube.core.secrets import secret_object
 from peloton.web.kube.core.tables import table
 from peloton.web.kube.core.values import Object
 from peloton.web.kube.paging import Asked
@@ -212,6 +213,10 @@ class KubernetesDoor:
     async def _create(self, request: Request, reader: Reader, wanted: Target) -> Response:
         given, dry = _object(await body_of(request)), dry_run(request)
         _name_by_prefix(given)
+        if wanted.kind is SECRET:
+            found, warnings = await secrets.create(reader, wanted.namespace, given, dry)
+            shown = found if dry else self._versioned(reader, wanted, found)
+            return JSONResponse(shown, 201, _warned(warnings))
         job, manifest, warnings = await self._writer.create(reader, wanted.kind, wanted.namespace, given, dry)
         found = (
             manifest if job is None else self._collections.versioned(reader, wanted.kind, reader.shown(job))
@@ -242,6 +247,8 @@ class KubernetesDoor:
         """Bring a job, or a pool, to what `changed` makes of its object."""
         if wanted.kind is RESOURCE_QUOTA:
             return await self._resized(request, reader, wanted, changed)
+        if wanted.kind is SECRET:
+            return await self._rewritten(request, reader, wanted, changed)
         job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
         current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
         given = changed(current)
@@ -268,6 +275,18 @@ class KubernetesDoor:
             shown["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
         else:
             shown = self._versioned(reader, wanted, shown)
+        return JSONResponse(shown, 200, _warned(warnings))
+
+    async def _rewritten(
+        self, request: Request, reader: Reader, wanted: Target, changed: Callable[[Object], Object]
+    ) -> Response:
+        """Bring a secret to what `changed` makes of its object, which has no contents."""
+        pool, held = await secrets.one(reader, wanted.namespace, wanted.name)
+        current = self._versioned(reader, wanted, secret_object(held, wanted.namespace))
+        given, dry = changed(current), dry_run(request)
+        _check_version(given, current, wanted)
+        found, warnings = await secrets.replace(reader, pool, held, given, dry)
+        shown = found if dry else self._versioned(reader, wanted, found)
         return JSONResponse(shown, 200, _warned(warnings))
 
     async def _scale(self, request: Request, reader: Reader, wanted: Target) -> Response:
@@ -299,16 +318,19 @@ class KubernetesDoor:
             if not dry:
                 await self._writer.restart(reader, *await reader.instance(wanted.namespace, wanted.name))
             return JSONResponse(pod)
-        job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
-        _check_uid(options, self._versioned(reader, wanted, reader.shown(job)))
-        if not dry:
-            await self._writer.delete(reader, job)
-        details = {
-            "name": wanted.name,
-            "group": wanted.kind.group,
-            "kind": wanted.kind.plural,
-            "uid": job.job_id,
-        }
+        if wanted.kind is SECRET:
+            pool, held = await secrets.one(reader, wanted.namespace, wanted.name)
+            uid = held.id
+            _check_uid(options, self._versioned(reader, wanted, secret_object(held, wanted.namespace)))
+            if not dry:
+                await secrets.delete(reader, pool, held)
+        else:
+            job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
+            uid = job.job_id
+            _check_uid(options, self._versioned(reader, wanted, reader.shown(job)))
+            if not dry:
+                await self._writer.delete(reader, job)
+        details = {"name": wanted.name, "group": wanted.kind.group, "kind": wanted.kind.plural, "uid": uid}
         return JSONResponse(success(details))
 
 
@@ -354,7 +376,7 @@ def _name_by_prefix(given: Object) -> None:
     """Make a name where only its beginning is given."""
     metadata = given.get("metadata")
     if isinstance(metadata, dict) and metadata.get("generateName") and not metadata.get("name"):
-        metadata["name"] = f"{metadata.pop('generateName')}{secrets.token_hex(3)}"
+        metadata["name"] = f"{metadata.pop('generateName')}{token_hex(3)}"
     elif isinstance(metadata, dict):
         metadata.pop("generateName", None)
 

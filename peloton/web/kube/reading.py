@@ -20,6 +20,7 @@ from peloton.calls.web import (
     GET_POD_EVENTS,
     GET_POOL,
     LIST_PRIORITY_CLASSES,
+    LIST_SECRETS,
     LIST_TASKS,
     QUERY_JOBS,
     QUERY_POOLS,
@@ -28,6 +29,7 @@ from peloton.errors import NotFound
 from peloton.model.ids import is_uuid
 from peloton.model.schedule import SCHEDULE_LABEL
 from peloton.private.jobmgr.scheduling import scheduling_pb2
+from peloton.private.jobmgr.secrets import secrets_pb2
 from peloton.web.cluster import Calls
 from peloton.web.kube.core.cluster_objects import (
     event_objects,
@@ -45,6 +47,7 @@ from peloton.web.kube.core.kinds import (
     PRIORITY_CLASS,
     REPLICA_SET,
     RESOURCE_QUOTA,
+    SECRET,
     STATEFUL_SET,
     WORKLOADS,
     Kind,
@@ -68,6 +71,7 @@ from peloton.web.kube.core.revisions import (
     revisions,
     versions_of,
 )
+from peloton.web.kube.core.secrets import secret_object
 from peloton.web.kube.core.selectors import selected
 from peloton.web.kube.core.values import Object
 from peloton.web.views.hosts.reads import all_hosts
@@ -167,6 +171,8 @@ class Reader:
             pools = await self.pools()
             chosen = [await self.pool(namespace)] if namespace else list(pools.values())
             return [quota_object(pool) for pool in chosen]
+        if kind is SECRET:
+            return await self._secrets(namespace)
         if kind in _REVISED:
             return await self._revisions(kind, namespace)
         if kind.plural == "nodes":
@@ -368,6 +374,25 @@ class Reader:
         request = scheduling_pb2.ListPriorityClassesRequest()
         answer = await self.calls.read(LIST_PRIORITY_CLASSES, request, POOLS_SECONDS)
         return [priority_class_object(each.name, each.priority, each.description) for each in answer.classes]
+
+    async def secrets(self, pool: Pool) -> Sequence[secrets_pb2.SecretInfo]:
+        """Return the secrets of a pool, without contents."""
+        request = secrets_pb2.ListSecretsRequest(pool_id=peloton_pb2.ResourcePoolID(value=pool.id))
+        async with self._places:
+            return (await self.calls.call(LIST_SECRETS, request)).secrets
+
+    async def secret_keys(self, pool: Pool) -> dict[str, Sequence[str]]:
+        """Return the keys of the secrets of a pool, by their names."""
+        return {each.name: tuple(each.keys) for each in await self.secrets(pool)}
+
+    async def _secrets(self, namespace: str) -> list[Object]:
+        pools = [await self.pool(namespace)] if namespace else list((await self.pools()).values())
+        found = await asyncio.gather(*map(self.secrets, pools))
+        return [
+            secret_object(info, pool.namespace)
+            for pool, infos in zip(pools, found, strict=True)
+            for info in infos
+        ]
 
     async def _events(self, namespace: str, field_selector: str) -> list[Object]:
         """Return events: of the pod that the selector names, else of the newest pods."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -44,6 +44,7 @@ from peloton.web.kube.core.names import Pool
 from peloton.web.kube.core.objects import Held
 from peloton.web.kube.core.quotas import changed_pool
 from peloton.web.kube.core.refusals import Cause, Refusal, invalid, refusal_of
+from peloton.web.kube.core.secret_uses import Keys, SecretFile, mentions_secrets
 from peloton.web.kube.core.statefulsets import stateful_service
 from peloton.web.kube.core.values import Object
 from peloton.web.kube.reading import Known, Reader
@@ -68,7 +69,7 @@ class Writer:
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Create a job; return it, what it was made of, and warnings. Dry, only check. Raises Refusal."""
         pool = await reader.pool(namespace)
-        made = _made(kind, given, namespace, pool.id)
+        made = await self._translated(reader, kind, given, pool)
         key = (pool.id, kind.kind, made.name)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
@@ -81,6 +82,13 @@ class Writer:
             warnings = await self._call(reader.calls, kind, made)
             reader.calls.cluster.shared.forget()
             return await reader.job(kind, namespace, made.name), made.manifest, (*made.warnings, *warnings)
+
+    async def _translated(
+        self, reader: Reader, kind: Kind, given: Object, pool: Pool
+    ) -> Made | Service | Daemon:
+        """Translate a manifest, with the Secrets that there are where it may use some. Raises Refusal."""
+        secrets = await reader.secret_keys(pool) if mentions_secrets(given) else {}
+        return _made(kind, given, pool, secrets)
 
     async def _exists(self, reader: Reader, kind: Kind, namespace: str, name: str) -> bool:
         try:
@@ -97,12 +105,14 @@ class Writer:
             if not isinstance(made, Service):
                 suspended = isinstance(made, Made) and made.suspended
                 wanted = job_pb2.CreateRequest(config=made.config, suspended=suspended and kind is JOB)
+                _take_secrets(wanted.secrets, made.secret_files)
                 answer = await calls.call(CREATE_JOB, wanted)
                 if suspended and kind is CRON_JOB:
                     await calls.call(PAUSE_SCHEDULE, scheduling_pb2.PauseScheduleRequest(job_id=answer.jobId))
                 return tuple(answer.warnings)
             create = stateless_pb2.CreateSpec(start_paused=made.paused)
             request = stateless_svc_pb2.CreateJobRequest(spec=made.spec, create_spec=create)
+            _take_secrets(request.secrets, made.secret_files)
             return tuple((await calls.call(CREATE_JOB_V1ALPHA, request)).warnings)
         except (Refused, InvalidArgument) as error:
             raise _refused(kind, made.name, error) from None
@@ -113,7 +123,7 @@ class Writer:
         """Bring a job to another manifest. Raises Refusal."""
         if current.kind in (JOB, CRON_JOB):
             return await self._keep(reader, current, given, dry)
-        made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
+        made = await self._translated(reader, current.kind, given, await reader.pool(current.namespace))
         assert not isinstance(made, Made)
         if made.name != current.name:
             raise invalid(current.kind.kind, current.name, [Cause("metadata.name", "a name is kept")])
@@ -126,6 +136,7 @@ class Writer:
             spec=made.spec,
             update_spec=stateless_pb2.UpdateSpec(batch_size=made.batch_size, start_paused=made.paused),
         )
+        _take_secrets(request.secrets, made.secret_files)
         try:
             answer = await reader.calls.call(REPLACE_JOB, request)
         except (Refused, InvalidArgument) as error:
@@ -141,7 +152,7 @@ class Writer:
         suspend, rest = split_suspension(given)
         was = split_suspension(current.manifest)[1]
         if rest != was or suspend is None:
-            made = _made(current.kind, given, current.namespace, current.summary.respoolID.value)
+            made = await self._translated(reader, current.kind, given, await reader.pool(current.namespace))
             causes = _other(current.kind, split_suspension(made.manifest)[1], was)
             raise invalid(current.kind.kind, current.name, causes)
         if dry:
@@ -269,15 +280,23 @@ class Writer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _made(kind: Kind, given: Object, namespace: str, pool_id: str) -> Made | Service | Daemon:
+def _made(kind: Kind, given: Object, pool: Pool, secrets: Keys) -> Made | Service | Daemon:
     """Translate a manifest. Raises Refusal."""
+    of = (given, pool.namespace, pool.id, secrets)
     if kind is JOB:
-        return job_config(given, namespace, pool_id)
+        return job_config(*of)
     if kind is CRON_JOB:
-        return cron_config(given, namespace, pool_id)
+        return cron_config(*of)
     if kind is DAEMON_SET:
-        return daemon(given, namespace, pool_id)
-    return (stateful_service if kind is STATEFUL_SET else service)(given, namespace, pool_id)
+        return daemon(*of)
+    return (stateful_service if kind is STATEFUL_SET else service)(*of)
+
+
+def _take_secrets(secrets: Any, files: Iterable[SecretFile]) -> None:
+    """Add secrets to a request, which have their contents of the pool's."""
+    for file in files:
+        found = secrets.add(path=file.path)
+        found.source.name, found.source.key = file.name, file.key
 
 
 def entity_version(job: Held) -> str:

@@ -80,3 +80,23 @@ def test_references_survive_the_codec_and_the_summary() -> None:
 def test_no_content_shows_in_any_object() -> None:
     assert "bytes" not in repr(with_refs(spec()))
     assert "secret" not in Workflow.__dataclass_fields__
+
+
+POOL = "b3f1c2de-0000-4000-8000-000000000009"
+
+
+async def test_secrets_of_a_pool(open_handle: Opener) -> None:
+    store = await open_handle()
+    assert list(await store.secrets.keys(POOL)) == []
+    await store.secrets.put(POOL, {"b": b"two", "a": b"one"})
+    await store.secrets.put(POOL, {"a": b"three"})
+    await store.jobs.create(JOB, with_refs(spec()), job_runtime(), None, CONTENTS)
+    for handle in (store, await open_handle()):
+        assert list(await handle.secrets.keys(POOL)) == ["a", "b"]
+        assert await handle.secrets.read(POOL, "a") == b"three"
+    await store.secrets.drop(POOL, ["a", "never"])
+    assert list(await store.secrets.keys(POOL)) == ["b"]
+    assert await missing(store, POOL, "a")
+    await store.pools.delete(POOL)
+    assert list(await store.secrets.keys(POOL)) == []
+    assert await store.secrets.read(JOB, "key a") == CONTENTS["key a"]

@@ -29,7 +29,7 @@ from peloton.errors import NotFound, PelotonError, Refused, RemoteFailure, Unava
 from peloton.identity.task_tokens import TaskClaim, TaskKeys
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobSpec
-from peloton.model.payload import SecretRef
+from peloton.model.payload import SecretBytes, SecretRef
 from peloton.model.pool import PoolConfig
 from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskRuntime
@@ -159,6 +159,15 @@ async def no_pools() -> tuple[PoolConfig, ...]:
 class NoSecrets:
     async def read(self, job_id: JobId, key: str) -> bytes:
         raise NotFound(key)
+
+    async def keys(self, pool_id: str) -> Sequence[str]:
+        return ()
+
+    async def put(self, pool_id: str, contents: SecretBytes) -> None:
+        raise AssertionError(pool_id)
+
+    async def drop(self, pool_id: str, keys: Sequence[str]) -> None:
+        raise AssertionError(pool_id)
 
 
 class OneLaunch(Launcher):

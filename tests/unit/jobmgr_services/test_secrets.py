@@ -39,6 +39,7 @@ POD = "default_spec { mesos_spec { type: CONTAINER_TYPE_MESOS } }"
 
 class Calls:
     def __init__(self, channel: Any, engine: Any) -> None:
+        self.channel = channel
         self.engine = engine
         self.jobs = job_pb2_grpc.JobManagerStub(channel)
         self.services = stateless_svc_pb2_grpc.JobServiceStub(channel)

@@ -99,7 +99,7 @@ def test_a_negative_number_is_one() -> None:
         (b"{}", "does not begin"),
         (b"", "does not begin"),
         (b"k8s\0" + b"\0" * LARGEST_BYTES, "512,000 bytes"),
-        (envelope(b"Secret", b""), "Secret is not read"),
+        (envelope(b"ConfigMap", b""), "ConfigMap is not read"),
         (b"k8s\0", "no kind is not read"),
         (envelope(b"Job", piece(2, b"")) + piece(3, b"gzip"), "is not read"),
         (envelope(b"Job", piece(2, piece(11, b"x"))), "Job.spec.field 11"),
@@ -118,3 +118,9 @@ def test_what_is_not_read_is_refused(data: bytes, why: str) -> None:
         parse(data)
     answer = World().client.post(JOBS, content=data, headers={"content-type": PROTOBUF})
     assert answer.status_code == 400
+
+
+def test_the_contents_of_a_secret_are_base64() -> None:
+    entry = piece(1, b"password") + piece(2, b"\x00\xffword")
+    found = parse(envelope(b"Secret", piece(2, entry) + piece(3, b"Opaque")))
+    assert (found["data"], found["type"]) == ({"password": "AP93b3Jk"}, "Opaque")

@@ -14,8 +14,9 @@ from peloton.api.v0.respool import respool_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.calls import web
-from peloton.errors import Conflict, NotFound, Refused
+from peloton.errors import AlreadyExists, Conflict, NotFound, Refused
 from peloton.private.jobmgr.scheduling import scheduling_pb2
+from peloton.private.jobmgr.secrets import secrets_pb2
 from peloton.wire.job import job_spec
 from peloton.wire.payload import job_config as parsed_config
 from peloton.wire.schedule import told
@@ -32,6 +33,7 @@ JOBS = "/apis/batch/v1/namespaces/team/jobs"
 CRON_JOBS = "/apis/batch/v1/namespaces/team/cronjobs"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/team/deployments"
 PODS = "/api/v1/namespaces/team/pods"
+SECRETS = "/api/v1/namespaces/team/secrets"
 
 
 def job_manifest(**spec: Any) -> dict[str, Any]:
@@ -106,6 +108,9 @@ class World:
         self.usage: list[respool_pb2.ResourceUsage] = []
         self.runtimes: dict[str, job_pb2.RuntimeInfo] = {}
         self.runs: dict[tuple[str, int], int] = {}
+        self.secrets: dict[str, tuple[secrets_pb2.SecretInfo, dict[str, bytes]]] = {}
+        self.taken: list[Any] = []
+        """The secrets of requests that create or change jobs."""
         self.updates: list[stateless_svc_pb2.ReplaceJobRequest] = []
         self.versions: dict[tuple[str, int], job_pb2.JobConfig] = {}
         """Configs of jobs before their updates."""
@@ -123,6 +128,12 @@ class World:
             web.RESTART_TASKS: self._restart,
             web.SUSPEND_JOB: self._suspend,
             web.RESUME_JOB: self._resume,
+            web.LIST_SECRETS: lambda request: secrets_pb2.ListSecretsResponse(
+                secrets=[info for info, _ in self.secrets.values()]
+            ),
+            web.CREATE_SECRET: self._create_secret,
+            web.REPLACE_SECRET: self._replace_secret,
+            web.DELETE_SECRET: self._delete_secret,
             web.PAUSE_SCHEDULE: self._pause,
             web.RESUME_SCHEDULE: self._go_on,
             web.STOP_JOB_V1ALPHA: self._stop,
@@ -196,18 +207,21 @@ class World:
         if request.config.type == job_pb2.DAEMON:
             assert not request.config.instanceCount
             request.config.instanceCount = HOSTS
+        self.taken += request.secrets
         job_id = self.add(request.config)
         if request.suspended:
             self.runtimes[job_id].suspendedSince = CREATED
         return job_pb2.CreateResponse(jobId=peloton_pb2.JobID(value=job_id))
 
     def _create_service(self, request: Any) -> stateless_svc_pb2.CreateJobResponse:
+        self.taken += request.secrets
         answer = stateless_svc_pb2.CreateJobResponse()
         answer.job_id.value = self.add(job_config_of(request.spec))
         return answer
 
     def _replace(self, request: stateless_svc_pb2.ReplaceJobRequest) -> stateless_svc_pb2.ReplaceJobResponse:
         self.updates.append(request)
+        self.taken += request.secrets
         job_id = request.job_id.value
         runtime = self.runtimes[job_id]
         if request.version.value != f"{runtime.configurationVersion}-0-{runtime.workflowVersion}":
@@ -268,6 +282,35 @@ class World:
     def _resume(self, request: scheduling_pb2.ResumeJobRequest) -> scheduling_pb2.ResumeJobResponse:
         self._live(request.job_id.value).suspendedSince = ""
         return scheduling_pb2.ResumeJobResponse()
+
+    def _create_secret(self, request: secrets_pb2.CreateSecretRequest) -> secrets_pb2.CreateSecretResponse:
+        assert request.pool_id.value == POOL
+        if request.info.name in self.secrets:
+            raise AlreadyExists("there is one")
+        info = secrets_pb2.SecretInfo()
+        info.CopyFrom(request.info)
+        info.id, info.revision, info.creation_time = str(uuid.uuid4()), 1, CREATED
+        return secrets_pb2.CreateSecretResponse(info=self._keep_secret(info, dict(request.contents)))
+
+    def _replace_secret(self, request: secrets_pb2.ReplaceSecretRequest) -> secrets_pb2.ReplaceSecretResponse:
+        held, before = self.secrets[request.info.name]
+        info = secrets_pb2.SecretInfo()
+        info.CopyFrom(request.info)
+        info.id, info.revision, info.creation_time = held.id, held.revision + 1, CREATED
+        contents = {key: data or before[key] for key, data in request.contents.items()}
+        return secrets_pb2.ReplaceSecretResponse(info=self._keep_secret(info, contents))
+
+    def _keep_secret(
+        self, info: secrets_pb2.SecretInfo, contents: dict[str, bytes]
+    ) -> secrets_pb2.SecretInfo:
+        del info.keys[:]
+        info.keys.extend(sorted(contents))
+        self.secrets[info.name] = (info, contents)
+        return info
+
+    def _delete_secret(self, request: secrets_pb2.DeleteSecretRequest) -> secrets_pb2.DeleteSecretResponse:
+        del self.secrets[request.name]
+        return secrets_pb2.DeleteSecretResponse()
 
     def _pause(self, request: scheduling_pb2.PauseScheduleRequest) -> scheduling_pb2.PauseScheduleResponse:
         self.runtimes[request.job_id.value].schedule.paused_since = CREATED

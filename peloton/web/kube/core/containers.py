@@ -10,13 +10,14 @@ from peloton.api.v1alpha.pod import pod_pb2
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.quantities import megabytes, quantity
 from peloton.web.kube.core.refusals import INVALID
+from peloton.web.kube.core.secret_uses import SecretUses
 
 DEFAULT_CORES, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 0.1, 128.0, 64.0
 """What a container gets that names no amount: a task of Peloton always asks for some."""
 MOST_CHARACTERS = 512_000
 """Of all variables together, and of the command line."""
 INDEX_VARIABLE, INSTANCE_VARIABLE = "JOB_COMPLETION_INDEX", "PELOTON_INSTANCE_ID"
-_INDEXED = f'export {INDEX_VARIABLE}="${INSTANCE_VARIABLE}"; exec "$@"'
+_INDEXED = f'export {INDEX_VARIABLE}="${INSTANCE_VARIABLE}"; '
 _REFERENCE = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)", re.ASCII)
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _AMOUNTS = {
@@ -29,29 +30,34 @@ _HINTS = {
     "readinessProbe": "Peloton has liveness checks alone",
     "startupProbe": "Peloton has liveness checks alone: use livenessProbe.initialDelaySeconds",
     "lifecycle": "Peloton runs no hooks",
-    "envFrom": "give each variable in env",
     "workingDir": "a task begins in its sandbox: use `cd` in the command",
     "restartPolicy": "containers have the policy of their pod",
 }
 _PULLS = ("IfNotPresent", "Always")
 
 
-def container_of(node: Node, shared_host: bool, indexed: bool = False) -> pod_pb2.ContainerSpec:
+def container_of(
+    node: Node, shared_host: bool, secrets: SecretUses, indexed: bool = False
+) -> pod_pb2.ContainerSpec:
     """Translate a container. `shared_host`: whether the pod has its host's network.
 
-    With `indexed`, a shell sets the variable that programs of indexed Jobs read.
+    With `indexed`, a shell sets the variable that programs of indexed Jobs read, and likewise those that have
+    their values from `secrets`.
     """
     node.require("name", "each container has a name")
     found = pod_pb2.ContainerSpec(name=node.text("name"), image=node.text("image"))
-    variables = _variables(node)
+    secrets.all_variables(node)
+    variables = _variables(node, secrets)
     command, arguments = _line(node, variables)
+    _check_unknown(node, secrets)
     if not command:
         node.refuse(
             "command", "required: Peloton does not read the entrypoint of an image", "FieldValueRequired"
         )
     line = [*command, *arguments]
-    if indexed and command:
-        line = ["/bin/sh", "-c", _INDEXED, "sh", *line]
+    script = secrets.script() + (_INDEXED if indexed else "")
+    if script and command:
+        line = ["/bin/sh", "-c", f'{script}exec "$@"', "sh", *line]
     if line:
         found.entrypoint.value = line[0]
         found.entrypoint.arguments.extend(line)
@@ -59,6 +65,10 @@ def container_of(node: Node, shared_host: bool, indexed: bool = False) -> pod_pb
     _amounts(node.node("resources"), found.resource)
     found.ports.extend(_ports(node, shared_host))
     for mount in node.nodes("volumeMounts"):
+        if mount.text("name") in secrets.volumes:
+            secrets.mount(mount)
+            mount.close()
+            continue
         found.volume_mounts.add(
             name=mount.text("name"), mount_path=mount.text("mountPath"), read_only=mount.flag("readOnly")
         )
@@ -74,7 +84,7 @@ def container_of(node: Node, shared_host: bool, indexed: bool = False) -> pod_pb
     return found
 
 
-def _variables(node: Node) -> dict[str, str]:
+def _variables(node: Node, secrets: SecretUses) -> dict[str, str]:
     """Return the variables, with references to earlier ones replaced as Kubernetes does."""
     found: dict[str, str] = {}
     left = MOST_CHARACTERS
@@ -83,15 +93,30 @@ def _variables(node: Node) -> dict[str, str]:
         if not _VARIABLE.fullmatch(name):
             each.refuse("name", f"{name!r} is no name of a variable", INVALID)
         if each.given("valueFrom"):
-            each.refuse("valueFrom", "give a value: Peloton does not read it from elsewhere")
+            secrets.variable(each.node("valueFrom"), name)
+            each.only("value", ("",), "not beside valueFrom")
+            each.close()
+            continue
         try:
             found[name] = _expanded(each.text("value"), found, left)
         except ValueError as error:
             each.refuse("value", str(error), INVALID)
             break
         left -= len(found[name])
+        secrets.variables.pop(name, None)  # of envFrom: what is in env counts
         each.close()
     return found
+
+
+def _check_unknown(node: Node, secrets: SecretUses) -> None:
+    """Refuse references to variables whose values are not known here."""
+    if not secrets.variables:
+        return
+    values = [each.text("value") for each in node.nodes("env")]
+    for key, texts in (("env", values), ("command", node.texts("command")), ("args", node.texts("args"))):
+        for name in secrets.variables:
+            if any(f"$({name})" in text.replace("$$", "") for text in texts):
+                node.refuse(key, f"$({name}) is of a Secret, and not known here: use ${name} in a shell")
 
 
 def _line(node: Node, variables: Mapping[str, str]) -> tuple[list[str], list[str]]:

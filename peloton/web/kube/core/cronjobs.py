@@ -15,6 +15,7 @@ from peloton.web.kube.core.kinds import CRON_JOB, JOB
 from peloton.web.kube.core.manifests import Reading
 from peloton.web.kube.core.names import has_form
 from peloton.web.kube.core.refusals import INVALID, REQUIRED
+from peloton.web.kube.core.secret_uses import Keys
 from peloton.web.kube.core.values import Object
 
 SUCCESSFUL_RUNS, FAILED_RUNS = 3, 1
@@ -28,9 +29,9 @@ _POLICIES = {
 _RUN = re.compile(r"(.+)-\d{8}t\d{4}z", re.ASCII)
 
 
-def cron_config(given: Object, namespace: str, pool_id: str) -> Made:
+def cron_config(given: Object, namespace: str, pool_id: str, secrets: Keys | None = None) -> Made:
     """Translate the manifest of a CronJob. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(CRON_JOB, given, namespace)
+    reading = Reading.of(CRON_JOB, given, namespace, pool_id, secrets)
     spec = reading.root.node("spec")
     paused = take_suspension(reading, spec)
     schedule = _schedule(spec)
@@ -40,6 +41,8 @@ def cron_config(given: Object, namespace: str, pool_id: str) -> Made:
     job = template.node("spec")
     job.only("suspend", (False,), "runs begin at once: suspend the CronJob")
     config, pod = batch_config(reading, job, pool_id)
+    if pod.secret_files:
+        job.node("template").refuse("spec", "runs of a schedule take no Secrets")
     template.close()
     spec.close()
     config.schedule.CopyFrom(schedule)

@@ -11,6 +11,7 @@ from peloton.web.kube.core.deployments import check_fixed, check_selector, share
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.kinds import DAEMON_SET
 from peloton.web.kube.core.manifests import OWNER, PREEMPTIBLE, TEAM, Reading
+from peloton.web.kube.core.secret_uses import Keys, SecretFile
 from peloton.web.kube.core.templates import Template
 from peloton.web.kube.core.values import Object
 from peloton.wire.v1alpha.task_config import task_config
@@ -31,13 +32,14 @@ class Daemon:
     """Hosts that an update goes over at a time."""
     warnings: tuple[str, ...] = ()
     paused: bool = False
+    secret_files: tuple[SecretFile, ...] = ()
 
 
-def daemon(given: Object, namespace: str, pool_id: str) -> Daemon:
+def daemon(given: Object, namespace: str, pool_id: str, secrets: Keys | None = None) -> Daemon:
     """Translate the manifest of a DaemonSet. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(DAEMON_SET, given, namespace)
+    reading = Reading.of(DAEMON_SET, given, namespace, pool_id, secrets)
     spec = reading.root.node("spec")
-    template = Template(spec.node("template"), ("Always",))
+    template = Template(spec.node("template"), ("Always",), secrets=reading.secrets)
     check_selector(spec, template)
     batch = _batch_size(spec)
     check_fixed(spec, template)
@@ -64,7 +66,15 @@ def daemon(given: Object, namespace: str, pool_id: str) -> Daemon:
     for key, text in labels:
         config.labels.add(key=key, value=text)
         made.labels.add(key=key, value=text)
-    return Daemon(reading.name, reading.manifest, config, made, batch, tuple(reading.problems.warnings))
+    return Daemon(
+        reading.name,
+        reading.manifest,
+        config,
+        made,
+        batch,
+        tuple(reading.problems.warnings),
+        secret_files=template.secret_files,
+    )
 
 
 def _batch_size(spec: Node) -> int:

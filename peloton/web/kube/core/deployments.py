@@ -12,6 +12,7 @@ from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.kinds import DEPLOYMENT
 from peloton.web.kube.core.manifests import OWNER, TEAM, Reading
+from peloton.web.kube.core.secret_uses import Keys, SecretFile
 from peloton.web.kube.core.templates import Template
 from peloton.web.kube.core.values import Object
 
@@ -35,16 +36,17 @@ class Service:
     """Pods that an update replaces at a time; 0: all."""
     paused: bool
     warnings: tuple[str, ...] = ()
+    secret_files: tuple[SecretFile, ...] = ()
 
 
-def service(given: Object, namespace: str, pool_id: str) -> Service:
+def service(given: Object, namespace: str, pool_id: str, secrets: Keys | None = None) -> Service:
     """Translate the manifest of a Deployment. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(DEPLOYMENT, given, namespace, pool_id)
+    reading = Reading.of(DEPLOYMENT, given, namespace, pool_id, secrets)
     spec = reading.root.node("spec")
     replicas = spec.integer("replicas", 1, 0, MOST_REPLICAS)
     if spec.given("replicas") and not replicas:
         spec.refuse("replicas", "0: a service of Peloton has at least one instance; delete it instead")
-    template = Template(spec.node("template"), ("Always",))
+    template = Template(spec.node("template"), ("Always",), secrets=reading.secrets)
     check_selector(spec, template)
     batch = _batch_size(spec, replicas)
     paused = spec.flag("paused")
@@ -81,7 +83,8 @@ def service_of(reading: Reading, template: Template, replicas: int, batch: int, 
     made.sla.preemptible = reading.preemptible
     made.sla.priority_class = template.priority_class
     made.labels.extend(peloton_pb2.Label(key=key, value=text) for key, text in reading.kept_labels())
-    return Service(reading.name, reading.manifest, made, batch, paused, tuple(reading.problems.warnings))
+    warnings = tuple(reading.problems.warnings)
+    return Service(reading.name, reading.manifest, made, batch, paused, warnings, template.secret_files)
 
 
 def check_selector(spec: Node, template: Template) -> None:

@@ -10,6 +10,7 @@ from peloton.model.task import MAX_FAILURES
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.kinds import JOB
 from peloton.web.kube.core.manifests import OWNER, TEAM, Reading, stripped, without_applied
+from peloton.web.kube.core.secret_uses import Keys, SecretFile
 from peloton.web.kube.core.templates import Template
 from peloton.web.kube.core.values import Object
 from peloton.wire.v1alpha.task_config import task_config
@@ -37,11 +38,12 @@ class Made:
     config: Any
     warnings: tuple[str, ...] = ()
     suspended: bool = False
+    secret_files: tuple[SecretFile, ...] = ()
 
 
-def job_config(given: Object, namespace: str, pool_id: str) -> Made:
+def job_config(given: Object, namespace: str, pool_id: str, secrets: Keys | None = None) -> Made:
     """Translate the manifest of a Job. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(JOB, given, namespace)
+    reading = Reading.of(JOB, given, namespace, pool_id, secrets)
     spec = reading.root.node("spec")
     _drop_selector(reading, spec)
     suspended = take_suspension(reading, spec)
@@ -54,7 +56,7 @@ def batch_config(reading: Reading, spec: Node, pool_id: str) -> tuple[job_pb2.Jo
     completions, parallelism = _numbers(spec)
     indexed = spec.text("completionMode") == "Indexed"
     spec.only("completionMode", ("Indexed", "NonIndexed"), "Indexed or NonIndexed")
-    template = Template(spec.node("template"), ("Never", "OnFailure"), indexed)
+    template = Template(spec.node("template"), ("Never", "OnFailure"), indexed, secrets=reading.secrets)
     template.pod.restart_policy.max_failures = _failures(spec, completions)
     config = job_pb2.JobConfig(
         name=reading.name,
@@ -81,7 +83,8 @@ def finished(
     for key, text in reading.kept_labels():
         config.labels.add(key=key, value=text)
     config.defaultConfig.CopyFrom(task_config(template.pod, path))
-    return Made(reading.name, reading.manifest, config, tuple(reading.problems.warnings), suspended)
+    warnings = tuple(reading.problems.warnings)
+    return Made(reading.name, reading.manifest, config, warnings, suspended, template.secret_files)
 
 
 def take_suspension(reading: Reading, spec: Node) -> bool:

@@ -57,9 +57,10 @@ PRIORITY_CLASS = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", _READ, ("pc",), namespaced=False
 )
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", ("patch", "update", *_READ), ("quota",))
+SECRET = Kind("", "v1", "Secret", "secrets", _ALL)
 KINDS = (
     JOB, CRON_JOB, POD, NAMESPACE, NODE, EVENT, DEPLOYMENT, DAEMON_SET, STATEFUL_SET, REPLICA_SET,
-    CONTROLLER_REVISION, PRIORITY_CLASS, RESOURCE_QUOTA,
+    CONTROLLER_REVISION, PRIORITY_CLASS, RESOURCE_QUOTA, SECRET,
 )  # fmt: skip
 WORKLOADS = {kind.kind: kind for kind in (JOB, CRON_JOB, DEPLOYMENT, DAEMON_SET, STATEFUL_SET)}
 """Kinds that are jobs of ours, by their names."""

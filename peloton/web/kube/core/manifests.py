@@ -12,6 +12,7 @@ from peloton.web.kube.core.fields import Node, Problems
 from peloton.web.kube.core.kinds import Kind
 from peloton.web.kube.core.names import LONGEST_MANIFEST_CHARACTERS, PREFIX, is_name, manifest_labels
 from peloton.web.kube.core.refusals import INVALID, REQUIRED, Refusal, invalid
+from peloton.web.kube.core.secret_uses import Keys
 from peloton.web.kube.core.values import Object
 
 OWNER, TEAM = "peloton/owner", "peloton/owning-team"
@@ -38,11 +39,20 @@ class Reading:
     name: str
     namespace: str
     pool_id: str = ""
+    secrets: Keys = field(default_factory=dict)
+    """The Secrets that there are."""
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: Kind, given: Mapping[str, Any], namespace: str, pool_id: str = "") -> Reading:
+    def of(
+        cls,
+        kind: Kind,
+        given: Mapping[str, Any],
+        namespace: str,
+        pool_id: str = "",
+        secrets: Keys | None = None,
+    ) -> Reading:
         """Begin to read a manifest. Raises Refusal for one of another kind or namespace."""
         if plain.size(given, LONGEST_MANIFEST_CHARACTERS) > LONGEST_MANIFEST_CHARACTERS:
             # Nothing else is read of it: that would hold up all others.
@@ -61,7 +71,7 @@ class Reading:
             raise Refusal(400, text)
         if isinstance(manifest.get("metadata"), dict):
             manifest["metadata"]["namespace"] = namespace
-        reading = cls(kind, manifest, root, problems, name, namespace, pool_id)
+        reading = cls(kind, manifest, root, problems, name, namespace, pool_id, secrets or {})
         reading.labels = metadata.mapping("labels")
         reading.annotations = metadata.mapping("annotations")
         reading._check(metadata)

@@ -1,4 +1,4 @@
-"""Jobs, CronJobs and Deployments in Kubernetes' protobuf form, which `kubectl create` sends.
+"""Jobs, CronJobs, Deployments and Secrets in Kubernetes' protobuf form, which `kubectl create` sends.
 
 Fields have the numbers of k8s.io/api v0.35. What has another number is refused, as all that is not kept; JSON
 has names for it, by which a refusal says more.
@@ -6,6 +6,7 @@ has names for it, by which a refusal says more.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 LARGEST_BYTES = 512_000
 _MAGIC = b"k8s\0"
 _TEXT, _INTEGER, _COUNT, _FLAG, _TEXTS, _AMOUNTS, _SKIP = "text", "int", "count", "flag", "map", "amounts", ""
+_CONTENTS = "contents"
 """Types of fields. A count is never null, so that 0 says nothing; a list of a type is `[TYPE]`."""
 Fields = Mapping[int, tuple[str, str]]
 _SCHEMAS: Mapping[str, Fields] = {
@@ -41,6 +43,10 @@ _SCHEMAS: Mapping[str, Fields] = {
         7: ("failedJobsHistoryLimit", _INTEGER), 8: ("timeZone", _TEXT),
     },
     "JobTemplate": {1: ("metadata", "Meta"), 2: ("spec", "JobSpec")},
+    "Secret": {
+        1: ("metadata", "Meta"), 2: ("data", _CONTENTS), 3: ("type", _TEXT), 4: ("stringData", _TEXTS),
+        5: ("immutable", _FLAG),
+    },
     "Meta": {
         1: ("name", _TEXT), 2: ("generateName", _TEXT), 3: ("namespace", _TEXT), 4: ("selfLink", _SKIP),
         5: ("uid", _SKIP), 6: ("resourceVersion", _SKIP), 7: ("generation", _SKIP),
@@ -70,10 +76,11 @@ _SCHEMAS: Mapping[str, Fields] = {
     "Type": {1: ("apiVersion", _TEXT), 2: ("kind", _TEXT)},
     "Entry": {1: ("key", _TEXT), 2: ("value", _TEXT)},
     "AmountEntry": {1: ("key", _TEXT), 2: ("value", "Amount")},
+    "ContentEntry": {1: ("key", _TEXT), 2: ("value", "bytes")},
     "Amount": {1: ("string", _TEXT)},
 }  # fmt: skip
-_ENTRIES = {_TEXTS: "Entry", _AMOUNTS: "AmountEntry"}
-_READABLE = ("CronJob", "Deployment", "Job")
+_ENTRIES = {_TEXTS: "Entry", _AMOUNTS: "AmountEntry", _CONTENTS: "ContentEntry"}
+_READABLE = ("CronJob", "Deployment", "Job", "Secret")
 
 
 def parse(data: bytes) -> Object:
@@ -102,15 +109,19 @@ def _message(data: bytes, schema: str, path: str) -> Object:
             found.setdefault(name, []).append(_value(value, kind[1:-1], at))
         elif kind in _ENTRIES:
             entry = _message(_bytes(value, at), _ENTRIES[kind], at)
-            amount = entry.get("value", "")
-            found.setdefault(name, {})[entry.get("key", "")] = (
-                amount.get("string", "") if isinstance(amount, dict) else amount
-            )
+            found.setdefault(name, {})[entry.get("key", "")] = _entry_value(entry.get("value", ""))
         elif kind not in (_SKIP, "unknown"):
             told = _value(value, kind, at)
             if told not in (None, "", {}):
                 found[name] = told
     return found
+
+
+def _entry_value(value: Any) -> Any:
+    """Return the value of an entry as JSON has it."""
+    if isinstance(value, dict):
+        return value.get("string", "")
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
 def _value(value: int | bytes, kind: str, at: str) -> Any:

@@ -36,6 +36,7 @@ SCHEMAS: Mapping[str, Fields] = {
     "EnvVar": {
         "name": ("string", "Name of the variable."),
         "value": ("string", "Value; $(NAME) stands for an earlier variable."),
+        "valueFrom": ("EnvVarSource", "A Secret that has the value; a shell reads it."),
     },
     "ContainerPort": {
         "name": ("string", "Name of the port."),
@@ -77,6 +78,7 @@ SCHEMAS: Mapping[str, Fields] = {
         "command": ("[string]", "Program and arguments. Peloton needs it."),
         "args": ("[string]", "Further arguments."),
         "env": ("[EnvVar]", "Environment variables."),
+        "envFrom": ("[EnvFromSource]", "Secrets whose parts are variables."),
         "ports": ("[ContainerPort]", "Ports of the host that the container listens on."),
         "resources": ("ResourceRequirements", "CPU, memory, disk and GPUs."),
         "volumeMounts": ("[VolumeMount]", "Volumes of the pod in the container."),
@@ -87,6 +89,30 @@ SCHEMAS: Mapping[str, Fields] = {
         "stdinOnce": ("boolean", "false."),
         "tty": ("boolean", "false."),
     },
+    "KeyToPath": {
+        "key": ("string", "A part of the Secret."),
+        "path": ("string", "Its path below that of the mount."),
+    },
+    "SecretVolumeSource": {
+        "secretName": ("string", "Name of the Secret, which is there before."),
+        "items": ("[KeyToPath]", "The parts; without it, all."),
+        "defaultMode": ("integer", "Not used: the user of the task alone can read the files."),
+        "optional": ("boolean", "Whether the Secret, or a part, may be missing."),
+    },
+    "SecretKeySelector": {
+        "name": ("string", "Name of the Secret, which is there before."),
+        "key": ("string", "A part of it."),
+        "optional": ("boolean", "Whether it may be missing."),
+    },
+    "EnvVarSource": {"secretKeyRef": ("SecretKeySelector", "A part of a Secret.")},
+    "SecretEnvSource": {
+        "name": ("string", "Name of the Secret, which is there before."),
+        "optional": ("boolean", "Whether it may be missing."),
+    },
+    "EnvFromSource": {
+        "prefix": ("string", "What the names of the variables begin with, before the keys."),
+        "secretRef": ("SecretEnvSource", "A Secret, each part of which is a variable."),
+    },
     "EmptyDirVolumeSource": {"medium": ("string", "Empty: the disk.")},
     "HostPathVolumeSource": {
         "path": ("string", "Path on the host."),
@@ -96,6 +122,7 @@ SCHEMAS: Mapping[str, Fields] = {
         "name": ("string", "Name of the volume."),
         "emptyDir": ("EmptyDirVolumeSource", "An empty directory in the sandbox of the task."),
         "hostPath": ("HostPathVolumeSource", "A directory or file of the host."),
+        "secret": ("SecretVolumeSource", "Files with the parts of a Secret."),
     },
     "PodSpec": {
         "containers": ("[Container]", "The container: Peloton runs one."),
@@ -333,6 +360,12 @@ KIND_FIELDS: Mapping[str, Fields] = {
         "data": ("any", "The template, as a patch."),
         "revision": ("integer", "The version of the job in which the template was put there last."),
     },
+    "Secret": {
+        "type": ("string", "What it is for; Opaque."),
+        "data": ("{string}", "Parts in base64. They are written only: each is shown as empty."),
+        "stringData": ("{string}", "Parts as plain text."),
+        "immutable": ("boolean", "Whether its parts cannot be changed any more."),
+    },
     "PriorityClass": {
         "value": ("integer", "The priority: the larger is served first."),
         "globalDefault": ("boolean", "false."),
@@ -367,6 +400,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "ReplicaSet": "A template of a Deployment, the present one or one from before; read only.",
     "ControllerRevision": "A template of a DaemonSet or StatefulSet; read only.",
     "PriorityClass": "A priority class of the settings of the job manager.",
+    "Secret": "A secret of a pool, of which jobs take parts when they are created or updated.",
     "ResourceQuota": "What a pool has reserved, and its limit.",
     "Pod": "The present run of an instance of a job.",
     "Namespace": "A pool of Peloton that takes jobs.",

@@ -17,6 +17,7 @@ from peloton.web.kube.core.kinds import STATEFUL_SET
 from peloton.web.kube.core.manifests import Reading
 from peloton.web.kube.core.quantities import megabytes
 from peloton.web.kube.core.refusals import INVALID, REQUIRED
+from peloton.web.kube.core.secret_uses import Keys
 from peloton.web.kube.core.templates import Template
 from peloton.web.kube.core.values import Object
 
@@ -27,16 +28,16 @@ _HINTS = {
 }
 
 
-def stateful_service(given: Object, namespace: str, pool_id: str) -> Service:
+def stateful_service(given: Object, namespace: str, pool_id: str, secrets: Keys | None = None) -> Service:
     """Translate the manifest of a StatefulSet. Raises Refusal with all fields that cannot be kept."""
-    reading = Reading.of(STATEFUL_SET, given, namespace, pool_id)
+    reading = Reading.of(STATEFUL_SET, given, namespace, pool_id, secrets)
     spec = reading.root.node("spec")
     replicas = spec.integer("replicas", 1, 0, MOST_REPLICAS)
     if spec.given("replicas") and not replicas:
         spec.refuse("replicas", "0: a service of Peloton has at least one instance; delete it instead")
     claims = spec.nodes("volumeClaimTemplates")
     name, size_mb = _claim(spec, claims)
-    template = Template(spec.node("template"), ("Always",), claim=name)
+    template = Template(spec.node("template"), ("Always",), claim=name, secrets=reading.secrets)
     template.pod.volume.size_mb = size_mb
     if name and not template.pod.volume.container_path:
         path = f"{spec.at('template')}.spec.containers[0].volumeMounts"

@@ -257,6 +257,12 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("Limit", "string", _quota("limits")),
         _AGE,
     ),
+    "secrets": (
+        _NAME,
+        Column("Type", "string", _told("type")),
+        Column("Data", "integer", lambda found, now: len(found["data"])),
+        _AGE,
+    ),
     "namespaces": (_NAME, Column("Status", "string", _told("status", "phase")), _AGE),
     "nodes": (
         _NAME,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.v1alpha.pod.apachemesos import apachemesos_pb2
 from peloton.api.v1alpha.volume import volume_pb2
 from peloton.web.kube.core.containers import container_of
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.names import ANNOTATION_LABEL
+from peloton.web.kube.core.secret_uses import Keys, SecretFile, SecretUses
 
 HOSTNAME = "kubernetes.io/hostname"
 DEFAULT_GRACE_SECONDS = 30
@@ -23,7 +25,7 @@ _HINTS = {
     "hostAliases": "a task has its host's names",
     "securityContext": "tasks run as their agent runs them",
 }
-_VOLUMES = "use emptyDir or hostPath"
+_VOLUMES = "use emptyDir, hostPath or secret"
 Volumes = volume_pb2.VolumeSpec
 
 
@@ -31,12 +33,18 @@ class Template:
     """A template that was read: the pod, and what of it is the job's."""
 
     def __init__(
-        self, node: Node, restart_policies: tuple[str, ...], indexed: bool = False, claim: str = ""
+        self,
+        node: Node,
+        restart_policies: tuple[str, ...],
+        indexed: bool = False,
+        claim: str = "",
+        secrets: Keys | None = None,
     ) -> None:
         """Read a template. The first of `restart_policies` is that of a template which names none.
 
-        `claim`: the name of a persistent volume that each pod has of its own.
+        `claim`: the name of a persistent volume that each pod has of its own. `secrets`: those there are.
         """
+        self._secrets = SecretUses(secrets or {})
         metadata, spec = node.node("metadata"), node.node("spec")
         self.labels = metadata.mapping("labels")
         self.annotations = metadata.mapping("annotations")
@@ -48,10 +56,13 @@ class Template:
         self.pod.labels.extend(
             _labels({f"{ANNOTATION_LABEL}{key}": text for key, text in self.annotations.items()})
         )
+        self._secret_volumes(spec)
         self._containers(spec, indexed)
         if claim:
             self._claim(spec, claim)
         self._volumes(spec)
+        if self._secrets.files:
+            self.pod.mesos_spec.type = apachemesos_pb2.PodSpec.CONTAINER_TYPE_MESOS
         _select_hosts(spec, self.pod)
         grace = spec.integer("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
         self.pod.kill_grace_period_seconds = max(1, grace)
@@ -61,12 +72,24 @@ class Template:
         spec.close(_HINTS)
         node.close()
 
+    @property
+    def secret_files(self) -> tuple[SecretFile, ...]:
+        """Return the files of Secrets that the pod is to have."""
+        return self._secrets.files
+
+    def _secret_volumes(self, spec: Node) -> None:
+        for volume in spec.nodes("volumes"):
+            if volume.given("secret"):
+                self._secrets.volume(volume, volume.text("name"))
+
     def _containers(self, spec: Node, indexed: bool) -> None:
         host = spec.flag("hostNetwork")
         containers = spec.nodes("containers")
         if len(containers) != 1:
             spec.refuse("containers", f"{len(containers)} containers: Peloton runs one for each pod")
-        self.pod.containers.extend(container_of(each, host, indexed) for each in containers[:1])
+        self.pod.containers.extend(
+            container_of(each, host, self._secrets, indexed) for each in containers[:1]
+        )
 
     def _claim(self, spec: Node, claim: str) -> None:
         """Make the mount of the claim the pod's persistent volume."""
@@ -82,6 +105,11 @@ class Template:
     def _volumes(self, spec: Node) -> None:
         known = set()
         for volume in spec.nodes("volumes"):
+            if volume.given("secret"):
+                volume.text("name")
+                volume.value("secret")
+                volume.close(dict.fromkeys(volume.keys(), _VOLUMES))
+                continue
             found = self.pod.volumes.add(name=volume.text("name"))
             known.add(found.name)
             if volume.given("emptyDir"):
