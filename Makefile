@@ -9,7 +9,7 @@ PROTOS := $(shell find proto -name '*.proto')
 # Tests start hundreds of processes: none should compile what another one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers test-kubernetes kubernetes-server kubectl container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
+.PHONY: setup compiled lint test test-extended test-all test-compiled web-browser test-web screenshots test-clients test-containers test-kubernetes kubernetes-server kubectl kubernetes-client container-engine clients faults simulate-faults fuzz demo demo-secure demo-elastic demo-ml demo-spark spark test-spark frameworks test-workloads test-hosts minicluster bench descriptors settings spec docs diagrams dashboards sbom locks images images-check audit clean publish
 
 setup: $(READY)
 
@@ -35,7 +35,7 @@ test: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),-m "not long and not extended" $(WORKERS))
 
 # What takes long and has no shorter test that stands for it: more faults, a scan for secrets, many launches.
-test-extended: $(READY)
+test-extended: $(READY) kubernetes-client
 	$(BIN)/python -m pytest $(or $(ARGS),-m extended -n 2)
 
 COMPILED_TESTS = $(addprefix tests/unit/,resmgr resmgr_fairshare resmgr_preemption placement jobmgr_core hostmgr wire) \
@@ -68,6 +68,9 @@ kubernetes-server:
 # kubectl from its Go modules, into ~/.cache/peloton, for the test of the API in Kubernetes' style. Needs Go.
 kubectl:
 	@tools/kubectl
+
+# The official Python client of Kubernetes, 8 MB, for the same test, in an environment of its own.
+kubernetes-client: build/kubernetes-client/.ready
 
 container-engine:
 	@tools/container-engine
@@ -119,7 +122,7 @@ FRESH = test -e $@ || rm -rf $(@D); rm -f $@; test -x $(@D)/bin/pip || $(PYTHON)
 WORKLOADS := build/workloads
 FRAMEWORKS := $(patsubst %,build/%/.ready,workloads tensorflow ray)
 
-$(FRAMEWORKS): build/%/.ready: locks/%.txt
+$(FRAMEWORKS) build/kubernetes-client/.ready: build/%/.ready: locks/%.txt
 	$(FRESH)
 	build/$*/bin/pip install --quiet --disable-pip-version-check --require-hashes -r locks/$*.txt
 	touch $@

@@ -7,7 +7,8 @@
 `locks/workloads.txt` what `make demo-ml` and `make test-workloads` run, `locks/tensorflow.txt` and
 `locks/ray.txt` what `make test-workloads` runs besides, `locks/dask.txt` and `locks/airflow.txt` what
 the tests of the packages for Dask and Airflow run, `locks/spark-*.txt` what `make spark` installs and
-builds PySpark by, `locks/docs.txt` what `make docs` runs. Versions are those of pyproject.toml and
+builds PySpark by, `locks/docs.txt` what `make docs` runs, `locks/kubernetes-client.txt` the official
+Python client of Kubernetes, for the tests of the API in its style. Versions are those of pyproject.toml and
 constraints.txt. The files hold for Python 3.11 to 3.13 on every platform that has wheels, and name no
 index: any may serve what has these hashes. Needs uv.
 """
@@ -43,12 +44,16 @@ HOSTS = {
 DOCS = ("zensical==0.0.73",)
 """Makes the site of the documentation, by those who made Material for MkDocs, whose time is over."""
 
+KUBERNETES_CLIENT = ("kubernetes==37.0.2",)
+
 SPARK = {
     "spark-build.txt": ("setuptools==80.9.0", "wheel==0.45.1"),
     "spark-3.5.txt": ("pyspark==3.5.9",),
     "spark-4.1.txt": ("pyspark==4.1.3",),
 }
 """Each version of Spark in an environment of its own, with the versions of clients/spark."""
+OTHERS = {**WORKLOADS, **SPARK, "docs.txt": DOCS, "kubernetes-client.txt": KUBERNETES_CLIENT}
+"""All whose versions are not those of pyproject.toml."""
 
 
 def lock(
@@ -78,7 +83,7 @@ def main() -> None:
         build.flush()
         lock("compile.txt", build.name, within="locks/dev.txt")
         lock("image.txt", "pyproject.toml", extras=("tracing", "mcp"))
-    for name, wanted in {**WORKLOADS, **SPARK, "docs.txt": DOCS}.items():
+    for name, wanted in OTHERS.items():
         with tempfile.NamedTemporaryFile("w", suffix=".in") as workloads:
             workloads.write("\n".join(wanted))
             workloads.flush()

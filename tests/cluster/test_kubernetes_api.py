@@ -24,6 +24,8 @@ pytestmark = pytest.mark.extended
 PAGE = ROOT / "docs" / "kubernetes.md"
 OURS = "tests/cluster/test_kubernetes_api.py"
 SECONDS = 240.0
+CLIENT = ROOT / "tests" / "servers" / "python_client.py"
+CLIENT_PYTHON = ROOT / "build" / "kubernetes-client" / "bin" / "python"
 EXAMPLES = ROOT / "examples" / "kubernetes-api"
 CLASSES = [{"name": "high", "priority": 100, "description": "what cannot wait"}]
 
@@ -262,13 +264,31 @@ def test_a_cron_job(shell: Shell) -> None:
     shell.run("timeout 30 sh -c 'until [ -z \"$(kubectl get all -o name)\" ]; do sleep 0.5; done'")
 
 
+def test_the_official_python_client(web: str, tmp_path: Path) -> None:
+    if not CLIENT_PYTHON.exists():
+        pytest.skip(f"no {CLIENT_PYTHON}: make kubernetes-client")
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        KUBECONFIG.split("\n", 1)[1].replace("END\n", "").replace("$PELOTON_WEB", f"http://{web}")
+    )
+    done = subprocess.run(
+        [CLIENT_PYTHON, CLIENT, kubeconfig, "team"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert done.stdout.count(" done\n") == 6
+
+
 RUNNING = ("deploy/web", "deploy/workers", "deploy/pinned", "deploy/later", "sts/db", "ds/agent")
 ENDED = ("job/report", "job/parts", "job/spare", "job/urgent", "job/failing", "job/reader")
 
 
 def test_the_manifests_of_the_examples(shell: Shell) -> None:
     """Apply, get, describe, logs, exec, scale, wait, rollout and delete, of fifteen ordinary manifests."""
-    assert len([*EXAMPLES.iterdir()]) == 14
+    assert len([*EXAMPLES.iterdir()]) == 15
     applied = shell.run(f"{KUBECONFIG}kubectl apply -f {EXAMPLES}")
     assert applied.count(" created\n") == 14, applied
     assert "resourcequota/pool configured" in applied

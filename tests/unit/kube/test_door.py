@@ -53,6 +53,22 @@ def test_a_job_that_has_ended(world: World) -> None:
     assert (status["completedIndexes"], status["completionTime"]) == ("0-2", "2026-01-31T12:05:00Z")
 
 
+def test_what_the_path_says_need_not_be_in_the_object(world: World) -> None:
+    """The official Python client leaves kind and version out."""
+    manifest = {key: part for key, part in job_manifest().items() if key not in ("apiVersion", "kind")}
+    made = world.create(JOBS, manifest).json()
+    assert (made["apiVersion"], made["kind"]) == ("batch/v1", "Job")
+    assert world.create(JOBS, {**manifest, "kind": "Pod"}).status_code == 400
+
+
+def test_the_status_is_read_as_the_object(world: World) -> None:
+    world.create(JOBS, job_manifest())
+    found = world.client.get(f"{JOBS}/hello/status")
+    assert found.json() == world.client.get(f"{JOBS}/hello").json()
+    for call in (world.client.put, world.client.patch):
+        assert call(f"{JOBS}/hello/status", json={}).status_code == 405
+
+
 def test_an_invalid_job_is_refused_with_causes(world: World) -> None:
     found = world.create(JOBS, job_manifest(maxFailedIndexes=1))
     assert found.status_code == 422
@@ -256,9 +272,12 @@ def test_discovery(world: World) -> None:
     assert names == [
         "deployments",
         "deployments/scale",
+        "deployments/status",
         "daemonsets",
+        "daemonsets/status",
         "statefulsets",
         "statefulsets/scale",
+        "statefulsets/status",
         "replicasets",
         "controllerrevisions",
     ]

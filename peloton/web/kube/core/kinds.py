@@ -33,23 +33,41 @@ class Kind:
 
 _READ = ("get", "list", "watch")
 _ALL = ("create", "delete", "get", "list", "patch", "update", "watch")
-JOB = Kind("batch", "v1", "Job", "jobs", _ALL, categories=("all",))
-CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs", _ALL, ("cj",), categories=("all",))
+
+
+def _status(kind: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the subresource that is read as the object itself is."""
+    return ("status", kind, ("get",))
+
+
+JOB = Kind("batch", "v1", "Job", "jobs", _ALL, categories=("all",), subresources=(_status("batch/v1/Job"),))
+CRON_JOB = Kind(
+    "batch", "v1", "CronJob", "cronjobs", _ALL, ("cj",), categories=("all",),
+    subresources=(_status("batch/v1/CronJob"),),
+)  # fmt: skip
 POD = Kind(
     "", "v1", "Pod", "pods", ("delete", *_READ), ("po",), categories=("all",),
-    subresources=(("log", "/v1/Pod", ("get",)), ("exec", "/v1/PodExecOptions", ("create", "get"))),
+    subresources=(("log", "/v1/Pod", ("get",)), ("exec", "/v1/PodExecOptions", ("create", "get")),
+                  _status("/v1/Pod")),
 )  # fmt: skip
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", _READ, ("ns",), namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", _READ, ("no",), namespaced=False)
 EVENT = Kind("", "v1", "Event", "events", _READ, ("ev",))
 DEPLOYMENT = Kind(
     "apps", "v1", "Deployment", "deployments", _ALL, ("deploy",), categories=("all",),
-    subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
+    subresources=(
+        ("scale", "autoscaling/v1/Scale", ("get", "patch", "update")), _status("apps/v1/Deployment"),
+    ),
 )  # fmt: skip
-DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", _ALL, ("ds",), categories=("all",))
+DAEMON_SET = Kind(
+    "apps", "v1", "DaemonSet", "daemonsets", _ALL, ("ds",), categories=("all",),
+    subresources=(_status("apps/v1/DaemonSet"),),
+)  # fmt: skip
 STATEFUL_SET = Kind(
     "apps", "v1", "StatefulSet", "statefulsets", _ALL, ("sts",), categories=("all",),
-    subresources=(("scale", "autoscaling/v1/Scale", ("get", "patch", "update")),),
+    subresources=(
+        ("scale", "autoscaling/v1/Scale", ("get", "patch", "update")), _status("apps/v1/StatefulSet"),
+    ),
 )  # fmt: skip
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets", _READ, ("rs",), categories=("all",))
 CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions", _READ)

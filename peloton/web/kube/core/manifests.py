@@ -58,6 +58,9 @@ class Reading:
             # Nothing else is read of it: that would hold up all others.
             raise Refusal(413, f"the object is longer than {LONGEST_MANIFEST_CHARACTERS:,} characters")
         manifest = stripped(given)
+        for key, usual in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+            if manifest.get(key) in (None, ""):  # the path says it, too: some clients leave it at that
+                manifest[key] = usual
         problems = Problems()
         root = Node(manifest, "", problems)
         found = (root.text("apiVersion"), root.text("kind"))
