@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TypeVar
 
 from hostmgr.kubernetes.sandboxes import shell
 from hostmgr.kubernetes.sandboxes.sessions import Session, Wanted
@@ -19,12 +18,13 @@ from peloton.model.plural import plural
 MOST_READS = 50
 """Commands at a time that read files."""
 READ_SECONDS = 8.0
-"""Time-out of listing, and of each piece of a file; jobmgr waits for 10 s."""
+"""Time-out of a listing and of a read, and of each piece of a download; jobmgr waits for 10 s."""
+LONGEST_SIZE = 18
+"""Digits of the size of a file: what runs in a container is in the hands of its task."""
 LARGEST_OUTPUT_BYTES = 2 * 1024 * 1024
 """Bytes of a listing: 5,000 lines of 255 bytes and more."""
 MOST_PODS = 1000
 """Pods of which it is kept what they mount."""
-T = TypeVar("T")
 ENDED = "its container has ended, and its files with it: Kubernetes keeps the log alone"
 
 
@@ -48,9 +48,9 @@ class Files:
         Raises NotFound, NoFile where the path is no folder, Refused with the reason why nothing can be shown,
         Unavailable.
         """
-        mounts = await self._mounts_of(pod)
+        command = shell.list_command(path, await self._mounts_of(pod))
         output = bytearray()
-        async with aclosing(self._output(pod, path, shell.list_command(path, mounts))) as pieces:
+        async with _in_time(), aclosing(self._output(pod, path, command)) as pieces:
             async for piece in pieces:
                 output += piece
                 if len(output) > LARGEST_OUTPUT_BYTES:
@@ -59,16 +59,18 @@ class Files:
 
     async def size(self, pod: str, path: str) -> int:
         """Return the bytes of a file now. Raises as `browse`."""
-        async with self._opened(pod, path, 0, 0) as (size, _):
+        async with _in_time(), self._opened(pod, path, 0, 0) as (size, _):
             return size
 
     async def read(self, pod: str, path: str, offset: int, length: int) -> bytes:
         """Return bytes from `offset` on, at most `length`; empty at the end. Raises as `browse`."""
         first, count, cut = shell.blocks(offset, length)
         data = bytearray()
-        async with self._opened(pod, path, first, count) as (_, pieces):
+        async with _in_time(), self._opened(pod, path, first, count) as (_, pieces):
             async for piece in pieces:
                 data += piece
+                if len(data) >= cut + length:
+                    break
         return bytes(data[cut : cut + length])
 
     async def download(self, pod: str, path: str) -> AsyncGenerator[bytes]:
@@ -76,7 +78,9 @@ class Files:
         async with self._opened(pod, path, 0, -1) as (size, pieces):
             async for piece in pieces:
                 yield piece[:size]
-                size -= len(piece[:size])
+                size -= len(piece)
+                if size <= 0:
+                    return
 
     @asynccontextmanager
     async def _opened(
@@ -88,10 +92,10 @@ class Files:
             head = b""
             async for piece in pieces:
                 head += piece
-                if b"\n" in head:
+                if b"\n" in head or len(head) > LONGEST_SIZE:
                     break
             number, _, begin = head.partition(b"\n")
-            if not number.isdigit():
+            if not number.isdigit() or len(number) > LONGEST_SIZE:
                 raise Unavailable(f"the size of {path!r} is told in an unknown form")
             yield int(number), _joined(begin, pieces)
 
@@ -100,22 +104,25 @@ class Files:
         if self._reads >= MOST_READS:
             raise Unavailable(f"{plural(MOST_READS, 'file')} are read already")
         self._reads += 1
-        session, error = Session(Wanted(command)), b""
+        session = Session(Wanted(command))
         session.begin(
             running(self._client, self._namespace, pod, self._container, command, terminal=False),
             self._on_end,
         )
         try:
-            await _in_time(session.opened.wait())
+            async with _in_time():
+                await session.opened.wait()
             if session.refusal is not None:
                 raise session.refusal
-            while (piece := await _in_time(session.pieces.get())) is not None:
-                if piece[0] == "STDOUT":
-                    yield piece[1]
-                else:
-                    error = piece[1]
+            errors = _Errors()
+            while True:
+                async with _in_time():
+                    piece = await errors.skipped(session)
+                if piece is None:
+                    break
+                yield piece
             if session.exit_code or session.failure:
-                raise shell.refusal(path, session.exit_code, session.failure, error)
+                raise shell.refusal(path, session.exit_code, session.failure, errors.last)
         except ApiError as refused:
             raise Refused(f"{NOT_READ}: {refused}") from None
         finally:
@@ -143,10 +150,24 @@ class Files:
         return self._mounts[pod]
 
 
-async def _in_time(waiting: Awaitable[T]) -> T:
+class _Errors:
+    """What a command writes to its standard error: the last piece of it is kept."""
+
+    def __init__(self) -> None:
+        self.last = b""
+
+    async def skipped(self, session: Session) -> bytes | None:
+        """Return the next piece of standard output; None at its end."""
+        while (piece := await session.pieces.get()) is not None and piece[0] != "STDOUT":
+            self.last = piece[1]
+        return None if piece is None else piece[1]
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(READ_SECONDS):
-            return await waiting
+            yield
     except TimeoutError:
         raise Unavailable(f"the kubelet does not answer within {duration(READ_SECONDS)}") from None
 

@@ -54,9 +54,10 @@ class Session:
 
     def begin(self, opening: Opening, ended: Callable[[], None]) -> None:
         """Run it in a task of its own; call `ended` at the end."""
-        self.work = asyncio.get_running_loop().create_task(self._run(opening, ended))
+        self.work = asyncio.get_running_loop().create_task(self._run(opening))
+        self.work.add_done_callback(lambda _: ended())
 
-    async def _run(self, opening: Opening, ended: Callable[[], None]) -> None:
+    async def _run(self, opening: Opening) -> None:
         size = self.wanted.size
         try:
             async with opening as self.command:
@@ -80,7 +81,6 @@ class Session:
         finally:
             self.ended.set()
             self.opened.set()
-            ended()
         await self.pieces.put(None)
 
     async def output(self) -> AsyncIterator[tuple[str, bytes]]:

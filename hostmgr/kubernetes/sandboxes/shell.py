@@ -72,7 +72,9 @@ echo "$size"
 exec dd if="$at" bs={BLOCK_BYTES} skip=$first count=$count 2> /dev/null
 """
 """Writes the size of a file, and `$3` blocks from the block `$2` on: all of them where that is negative."""
-_LINE = re.compile(r"([0-9a-f]+) (\d+) (\d+) (\d+) (\d+) (\d+) \./(.+)", re.ASCII)
+_LINE = re.compile(
+    r"([0-9a-f]{1,8}) (\d{1,18}) (\d{1,18}) (\d{1,18}) (\d{1,18}) (-?\d{1,18}) \./(.+)", re.ASCII
+)
 _NO_SHELL = re.compile(r"/bin/sh.*(no such file|not found)", re.IGNORECASE | re.DOTALL)
 
 

@@ -47,6 +47,8 @@ class Container:
         self.refusal: Exception | None = None
         self.mounts: list[dict[str, Any]] = []
         self.commands = 0
+        self.complains = False
+        """Whether commands write to standard error without end."""
         self.files = Files(self, "peloton", "task", lambda pod: self.over)  # type: ignore[arg-type]
 
     async def call(self, method: str, path: str) -> dict[str, Any]:
@@ -91,6 +93,9 @@ class Container:
             self._messages.put_nowait(b"\x01" + output[at : at + 1000])
 
     async def receive_bytes(self) -> bytes:
+        if self.complains:
+            await asyncio.sleep(0)
+            return b"\x02no"
         return await self._messages.get()
 
 
@@ -259,8 +264,47 @@ async def test_reads_are_bounded(sandbox: Path) -> None:
         await container.files.browse(RUN, "")
     for each in reads:
         await each.aclose()
-    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while container.files._reads:  # noqa: ASYNC110 - the ends of commands make it hold
+            await asyncio.sleep(0)
     assert await container.files.size(RUN, "-n") == 6
+
+
+@pytest.mark.parametrize("said", [b"1" * 5000, b"1" * 5000 + b"\n", b"x\n", b"", b"-1\ndata", b"\xff" * 100])
+async def test_what_no_script_of_ours_says(sandbox: Path, tmp_path: Path, said: bytes) -> None:
+    """A task may have another shell in its container."""
+    (tmp_path / "said").write_bytes(said)
+    shell = tmp_path / "shell"
+    shell.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n")
+    shell.chmod(0o700)
+    container = Container(sandbox, str(shell))
+    with pytest.raises(Unavailable, match="in an unknown form"):
+        await container.files.size(RUN, "x")
+    assert await container.files.browse(RUN, "") == []
+
+
+async def test_no_more_is_read_than_was_asked_for(sandbox: Path, tmp_path: Path) -> None:
+    shell = tmp_path / "shell"
+    shell.write_text("#!/bin/sh\necho 5; seq 1 100000\n")
+    shell.chmod(0o700)
+    container = Container(sandbox, str(shell))
+    assert await container.files.read(RUN, "x", 0, 3) == b"1\n2"
+    assert b"".join([piece async for piece in container.files.download(RUN, "x")]) == b"1\n2\n3"
+
+
+async def test_a_command_that_only_complains_is_given_up(
+    sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hostmgr.kubernetes.sandboxes.files.READ_SECONDS", 0.05)
+    container = Container(sandbox)
+    container.complains = True
+    for reading in (
+        container.files.browse(RUN, ""),
+        container.files.read(RUN, "x", 0, 1),
+        anext(container.files.download(RUN, "x")),
+    ):
+        with pytest.raises(Unavailable, match=r"the kubelet does not answer within 0\.05 s"):
+            await reading
 
 
 # Decisions.
