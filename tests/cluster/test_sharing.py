@@ -221,6 +221,64 @@ def test_one_leaves_in_order_and_joins_again(three: Harness) -> None:
     assert longest < 10
 
 
+class Listing(threading.Thread):
+    """Lists the schedules and the active jobs at one job manager again and again, until it is ended."""
+
+    def __init__(self, address: str, wanted: set[str]) -> None:
+        super().__init__(daemon=True)
+        self.channel = grpc.insecure_channel(address)
+        self.wanted = wanted
+        self.told = 0
+        self.missing: list[str] = []
+        self.failures: list[str] = []
+        self.longest = 0.0
+        self.ends = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        schedules = scheduling_pb2_grpc.SchedulingServiceStub(self.channel)
+        jobs = job_pb2_grpc.JobManagerStub(self.channel)
+        while not self.ends.wait(0.02):
+            began = time.monotonic()
+            try:
+                listed = schedules.ListSchedules(private_scheduling.ListSchedulesRequest(), timeout=30)
+                active = jobs.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=30)
+            except grpc.RpcError as error:
+                self.failures.append(str(error))
+                continue
+            self.longest = max(self.longest, time.monotonic() - began)
+            self.told += 1
+            self.missing += self.wanted - {each.job_id.value for each in listed.schedules}
+            self.missing += self.wanted - {each.value for each in active.ids}
+
+    def end(self) -> None:
+        self.ends.set()
+        self.join(60)
+
+
+def test_no_list_is_told_without_some_jobs_while_they_move(three: Harness) -> None:
+    """One leaves and joins again, another one dies: lists at the third one wait, and are whole."""
+    settled(three, 3)
+    config = three.config("true", schedule=scheduling_pb2.JobSchedule(cron="0 3 1 1 *"))
+    made = {three.create(config) for _ in range(30)}
+    assert len({owner(three, each) for each in made}) == 3
+    parts = {part.name: part.addresses["grpc"] for part in three.cluster.components() if part.name in NAMES}
+    listing = Listing(parts["jobmgr0"], made)
+    for end in (three.cluster.stop, three.cluster.kill):
+        end(["jobmgr1"])
+        settled(three, 2)
+        three.cluster.start(["jobmgr1"])
+        settled(three, 3)
+    listing.end()
+    assert not listing.missing
+    assert not listing.failures, listing.failures[0]
+    assert listing.told > 10
+    assert listing.longest < 10
+    print(f"{listing.told} lists, the longest wait was {listing.longest:.2f} s")
+    for name in made:
+        three.client.task_svc.Stop(task_pb2.StopRequest(jobId=job_id(name)), timeout=30)
+
+
 def test_a_watch_shows_the_jobs_of_all(three: Harness) -> None:
     settled(three, 3)
     stub = watch_svc_pb2_grpc.WatchServiceStub(channels(three)[0])
