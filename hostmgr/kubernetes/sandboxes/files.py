@@ -19,7 +19,7 @@ MOST_READS = 50
 """Commands at a time that read files."""
 READ_SECONDS = 8.0
 """Time-out of a listing and of a read, and of each piece of a download; jobmgr waits for 10 s."""
-LONGEST_SIZE = 18
+LONGEST_SIZE_DIGITS = 18
 """Digits of the size of a file: what runs in a container is in the hands of its task."""
 LARGEST_OUTPUT_BYTES = 2 * 1024 * 1024
 """Bytes of a listing: 5,000 lines of 255 bytes and more."""
@@ -92,10 +92,10 @@ class Files:
             head = b""
             async for piece in pieces:
                 head += piece
-                if b"\n" in head or len(head) > LONGEST_SIZE:
+                if b"\n" in head or len(head) > LONGEST_SIZE_DIGITS:
                     break
             number, _, begin = head.partition(b"\n")
-            if not number.isdigit() or len(number) > LONGEST_SIZE:
+            if not number.isdigit() or len(number) > LONGEST_SIZE_DIGITS:
                 raise Unavailable(f"the size of {path!r} is told in an unknown form")
             yield int(number), _joined(begin, pieces)
 
