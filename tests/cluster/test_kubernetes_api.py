@@ -109,8 +109,8 @@ class Shell:
         return self.run("set -x\n" + "".join(own_blocks()))
 
     def files(self) -> None:
-        """Write the files of the page's first two blocks, and run none of their other commands."""
-        for block in own_blocks()[:2]:
+        """Write the files of the first three blocks of the page, and run none of their other commands."""
+        for block in own_blocks()[:3]:
             self.run(block[: block.index("\nEND\n") + 5])
 
 
@@ -165,7 +165,30 @@ def test_what_is_refused_and_what_is_only_tried(shell: Shell) -> None:
         made = shell.run(f"kubectl create {kind} made --image=busybox --dry-run=server -- sleep 600")
         assert "/made created (server dry run)" in made
     assert shell.run("kubectl get jobs,deployments -o name") == ""
-    assert "server-side apply" in shell.run("kubectl apply --server-side -f job.yaml", 1)
+
+
+def test_server_side_apply(shell: Shell) -> None:
+    shell.files()
+    assert shell.run("kubectl apply --server-side -f web.yaml") == "deployment.apps/web serverside-applied\n"
+    try:
+        assert "serverside-applied" in shell.run("kubectl apply --server-side -f web.yaml")
+        assert shell.run("kubectl diff --server-side -f web.yaml") == ""
+        shell.run("kubectl scale --replicas=2 deployment/web")
+        refused = shell.run("kubectl apply --server-side --field-manager=ci -f web.yaml", 1)
+        assert 'conflict with "kubectl" using apps/v1: .spec.replicas' in refused.replace("\n", " ")
+        forced = "kubectl apply --server-side --field-manager=ci --force-conflicts"
+        shell.run(f"sed -i 's/version 1/version 2/' web.yaml; {forced} -f web.yaml")
+        assert shell.run("kubectl get deployment web -o jsonpath='{.spec.replicas}'") == "3"
+        fields = shell.run(
+            "kubectl get deployment web --show-managed-fields -o jsonpath='{.metadata.managedFields}'"
+        )
+        assert '"manager":"ci","operation":"Apply"' in fields
+        shell.run("kubectl apply -f web.yaml")
+        shell.run("kubectl rollout status --timeout=60s deployment/web")
+        shell.run("kubectl apply --server-side --force-conflicts -f job.yaml")
+        shell.run("kubectl wait --for=condition=complete --timeout=60s job/hello")
+    finally:
+        shell.run("kubectl delete --ignore-not-found deployment/web job/hello")
 
 
 def test_a_watch_and_output_that_is_followed(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
@@ -16,13 +17,14 @@ from starlette.websockets import WebSocket
 from peloton import __version__
 from peloton.errors import PelotonError
 from peloton.web.cluster import Cluster
-from peloton.web.kube import execs, logs, secrets
+from peloton.web.kube import applying, execs, logs, secrets
 from peloton.web.kube.core import channels, discovery, openapi
 from peloton.web.kube.core.cluster_objects import QUOTA_NAME, quota_object
 from peloton.web.kube.core.kinds import POD, RESOURCE_QUOTA, SECRET
+from peloton.web.kube.core.managers import Managers
 from peloton.web.kube.core.manifests import stripped
-from peloton.web.kube.core.objects import scale_of
-from peloton.web.kube.core.patches import check_type, patched
+from peloton.web.kube.core.objects import Held, scale_of
+from peloton.web.kube.core.patches import APPLY, check_type, patched
 from peloton.web.kube.core.refusals import Refusal, not_found, refusal_of, success
 from peloton.web.kube.core.secrets import secret_object
 from peloton.web.kube.core.tables import table
@@ -229,8 +231,11 @@ class KubernetesDoor:
 
     async def _patch(self, request: Request, reader: Reader, wanted: Target) -> Response:
         kind = content_type(request)
-        check_type(kind)
+        if kind != APPLY:
+            check_type(kind)
         patch = await body_of(request)
+        if kind == APPLY:
+            return await self._apply(request, reader, wanted, applying.given(request, patch, wanted))
         for _ in range(_TRIES - 1):
             try:
                 return await self._replaced(
@@ -252,12 +257,59 @@ class KubernetesDoor:
         job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
         current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
         given = changed(current)
+        managers = applying.noted(request, job, current, given)
+        return await self._written(request, reader, wanted, job, given, managers)
+
+    async def _written(
+        self,
+        request: Request,
+        reader: Reader,
+        wanted: Target,
+        job: Held,
+        given: Object,
+        managers: Managers,
+    ) -> Response:
+        """Bring a job to another manifest, said by these."""
+        current = self._collections.versioned(reader, wanted.kind, reader.shown(job))
         _check_version(given, current, wanted)
-        found, manifest, warnings = await self._writer.replace(reader, job, given, dry_run(request))
-        shown = manifest
-        if found is not None:
+        found, manifest, warnings = await self._writer.replace(reader, job, given, dry_run(request), managers)
+        if found is None:
+            shown = _tried(reader.shown(replace(job, manifest=manifest)), manifest)
+            shown["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        else:
             shown = self._collections.versioned(reader, wanted.kind, reader.shown(found))
         return JSONResponse(shown, 200, _warned(warnings))
+
+    async def _apply(self, request: Request, reader: Reader, wanted: Target, given: Object) -> Response:
+        """Make an object as it is applied, or lay that over the one that is there."""
+        if wanted.kind in (RESOURCE_QUOTA, SECRET):  # owners of their fields are not kept
+            try:
+                return await self._replaced(
+                    request, reader, wanted, lambda current: applying.laid_over(current, given)
+                )
+            except Refusal as refusal:
+                if refusal.code != 404 or wanted.kind is RESOURCE_QUOTA:
+                    raise
+            found, warnings = await secrets.create(reader, wanted.namespace, given, dry_run(request))
+            return JSONResponse(found, 201, _warned(warnings))
+        try:
+            job = await reader.job(wanted.kind, wanted.namespace, wanted.name)
+        except Refusal as refusal:
+            if refusal.code != 404:
+                raise
+            return await self._applied_anew(request, reader, wanted, given)
+        whole, managers = applying.over(request, job, reader.shown(job), given)
+        return await self._written(request, reader, wanted, job, whole, managers)
+
+    async def _applied_anew(
+        self, request: Request, reader: Reader, wanted: Target, given: Object
+    ) -> Response:
+        managers, dry = applying.first(request, given), dry_run(request)
+        job, manifest, warnings = await self._writer.create(
+            reader, wanted.kind, wanted.namespace, given, dry, managers
+        )
+        found = manifest if job is None else self._versioned(reader, wanted, reader.shown(job))
+        return JSONResponse(found, 201, _warned(warnings))
 
     async def _resized(
         self, request: Request, reader: Reader, wanted: Target, changed: Callable[[Object], Object]
@@ -301,7 +353,8 @@ class KubernetesDoor:
         replicas = _part(body, "spec").get("replicas", 0)
         given = stripped(current)
         given.setdefault("spec", {})["replicas"] = replicas
-        found, _, warnings = await self._writer.replace(reader, job, given, dry_run(request))
+        managers = applying.noted(request, job, current, given)
+        found, _, warnings = await self._writer.replace(reader, job, given, dry_run(request), managers)
         return JSONResponse(
             scale_of(found or job, scale["metadata"]["resourceVersion"]), 200, _warned(warnings)
         )
@@ -332,6 +385,14 @@ class KubernetesDoor:
                 await self._writer.delete(reader, job)
         details = {"name": wanted.name, "group": wanted.kind.group, "kind": wanted.kind.plural, "uid": uid}
         return JSONResponse(success(details))
+
+
+def _tried(shown: Object, manifest: Object) -> Object:
+    """Return an object as it would be with a manifest: what is said there of its state counts."""
+    spec = manifest.get("spec")
+    if isinstance(spec, dict) and "suspend" in spec:
+        shown["spec"]["suspend"] = spec["suspend"]
+    return shown
 
 
 def _refused(refusal: Refusal) -> Response:

@@ -39,8 +39,9 @@ from peloton.web.kube.core.daemonsets import Daemon, daemon
 from peloton.web.kube.core.deployments import Service, service
 from peloton.web.kube.core.jobs import Made, job_config, split_suspension
 from peloton.web.kube.core.kinds import CRON_JOB, DAEMON_SET, JOB, RESOURCE_QUOTA, STATEFUL_SET, Kind
+from peloton.web.kube.core.managers import Managers, encoded, same_managers
 from peloton.web.kube.core.manifests import stripped
-from peloton.web.kube.core.names import Pool
+from peloton.web.kube.core.names import Pool, managers_labels
 from peloton.web.kube.core.objects import Held
 from peloton.web.kube.core.quotas import changed_pool
 from peloton.web.kube.core.refusals import Cause, Refusal, invalid, refusal_of
@@ -65,11 +66,18 @@ class Writer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def create(
-        self, reader: Reader, kind: Kind, namespace: str, given: Object, dry: bool
+        self,
+        reader: Reader,
+        kind: Kind,
+        namespace: str,
+        given: Object,
+        dry: bool,
+        managers: Managers = (),
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Create a job; return it, what it was made of, and warnings. Dry, only check. Raises Refusal."""
         pool = await reader.pool(namespace)
         made = await self._translated(reader, kind, given, pool)
+        _note_managers(made, managers)
         key = (pool.id, kind.kind, made.name)
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
@@ -118,7 +126,7 @@ class Writer:
             raise _refused(kind, made.name, error) from None
 
     async def replace(
-        self, reader: Reader, current: Held, given: Object, dry: bool
+        self, reader: Reader, current: Held, given: Object, dry: bool, managers: Managers = ()
     ) -> tuple[Held | None, Object, tuple[str, ...]]:
         """Bring a job to another manifest. Raises Refusal."""
         if current.kind in (JOB, CRON_JOB):
@@ -128,8 +136,10 @@ class Writer:
         if made.name != current.name:
             raise invalid(current.kind.kind, current.name, [Cause("metadata.name", "a name is kept")])
         _check_kept_selector(current, made.manifest)
-        if dry or made.manifest == stripped(current.manifest):
+        same = made.manifest == stripped(current.manifest) and same_managers(managers, current.managers)
+        if dry or same:
             return (None if dry else current), made.manifest, made.warnings
+        _note_managers(made, managers)
         request = stateless_svc_pb2.ReplaceJobRequest(
             job_id=v1alpha_pb2.JobID(value=current.job_id),
             version=v1alpha_pb2.EntityVersion(value=entity_version(current)),
@@ -290,6 +300,15 @@ def _made(kind: Kind, given: Object, pool: Pool, secrets: Keys) -> Made | Servic
     if kind is DAEMON_SET:
         return daemon(*of)
     return (stateful_service if kind is STATEFUL_SET else service)(*of)
+
+
+def _note_managers(made: Made | Service | Daemon, managers: Managers) -> None:
+    """Keep with a job who has said which fields of its manifest."""
+    for key, text in managers_labels(encoded(managers)) if managers else ():
+        if not isinstance(made, Service):
+            made.config.labels.add(key=key, value=text)
+        if not isinstance(made, Made):
+            made.spec.labels.add(key=key, value=text)
 
 
 def _take_secrets(secrets: Any, files: Iterable[SecretFile]) -> None:

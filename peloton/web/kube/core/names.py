@@ -26,6 +26,8 @@ PREFIX = "kubernetes/"
 KIND_LABEL, NAME_LABEL = f"{PREFIX}kind", f"{PREFIX}name"
 MANIFEST_LABEL = f"{PREFIX}manifest."
 """The manifest as it was given, in pieces: labels have a longest value."""
+MANAGERS_LABEL = f"{PREFIX}managers."
+"""Who has said which fields, where that is known, likewise."""
 ANNOTATION_LABEL = f"{PREFIX}annotation/"
 """Of the labels of pods that are annotations of the template."""
 PIECE_CHARACTERS = 16_000
@@ -100,6 +102,22 @@ def manifest_labels(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     name, kind = manifest["metadata"]["name"], manifest["kind"]
     own = [(KIND_LABEL, str(kind)), (NAME_LABEL, str(name))]
     return own + [(f"{MANIFEST_LABEL}{i}", piece) for i, piece in enumerate(pieces)]
+
+
+def managers_labels(text: str) -> list[tuple[str, str]]:
+    """Return the labels that keep who has said which fields; none where the text is too long for them."""
+    pieces = [text[at : at + PIECE_CHARACTERS] for at in range(0, len(text), PIECE_CHARACTERS)]
+    return (
+        [(f"{MANAGERS_LABEL}{i}", piece) for i, piece in enumerate(pieces)]
+        if len(pieces) <= MOST_PIECES
+        else []
+    )
+
+
+def managers_of(labels: Sequence[peloton_pb2.Label] | Sequence[v1alpha_pb2.Label]) -> str:
+    """Return what `managers_labels` keep; empty for none."""
+    pieces = {label.key: label.value for label in labels if label.key.startswith(MANAGERS_LABEL)}
+    return "".join(pieces.get(f"{MANAGERS_LABEL}{i}", "") for i in range(len(pieces)))
 
 
 def manifest_of(labels: Sequence[peloton_pb2.Label] | Sequence[v1alpha_pb2.Label]) -> Object | None:

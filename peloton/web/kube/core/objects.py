@@ -12,8 +12,9 @@ from peloton.model.schedule import SCHEDULE_LABEL
 from peloton.web.kube.core.cronjobs import cron_status, run_manifest
 from peloton.web.kube.core.jobs import CONTROLLER_UID, OLD_CONTROLLER_UID
 from peloton.web.kube.core.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, WORKLOADS, Kind
+from peloton.web.kube.core.managers import Managers, decoded
 from peloton.web.kube.core.manifests import NATIVE
-from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, PREFIX, manifest_of
+from peloton.web.kube.core.names import KIND_LABEL, NAME_LABEL, PREFIX, managers_of, manifest_of
 from peloton.web.kube.core.values import Object
 
 JOB_NAME, OLD_JOB_NAME = "batch.kubernetes.io/job-name", "job-name"
@@ -57,6 +58,13 @@ class Held:
         """Return whether it is a batch job that is suspended, or a schedule that is paused."""
         runtime = self.summary.runtime
         return bool(runtime.schedule.paused_since if self.kind is CRON_JOB else runtime.suspendedSince)
+
+    @property
+    def managers(self) -> Managers:
+        """Return who has said which of its fields, where that is known."""
+        if (self.manifest.get("metadata") or {}).get("ownerReferences"):
+            return ()  # of a run they are those of its CronJob
+        return decoded(managers_of(self.summary.labels))
 
     @property
     def template(self) -> Object:
@@ -139,6 +147,8 @@ def object_of(job: Held, deleting: str = "") -> Object:
         "generation": max(1, runtime.configurationVersion),
         "creationTimestamp": timestamp(runtime.creationTime),
     }
+    if managers := job.managers:
+        metadata["managedFields"] = [each.plain(job.kind.api_version) for each in managers]
     if deleting:
         metadata |= {"deletionTimestamp": deleting, "deletionGracePeriodSeconds": 0}
     if job.kind is JOB:

@@ -36,8 +36,7 @@ MOST_COPIED_CHARACTERS = 3 * 1024 * 1024
 def check_type(content_type: str) -> None:
     """Raise Refusal for a patch of another type."""
     if content_type == APPLY:
-        text = "server-side apply needs owners of fields, which Peloton does not keep: apply without it"
-        raise Refusal(415, text)
+        raise Refusal(415, "server-side apply is of whole objects: patch this part in another way")
     if content_type not in (STRATEGIC, MERGE, JSON):
         raise Refusal(415, f"{content_type!r} is not {STRATEGIC}, {MERGE} or {JSON}")
 
