@@ -165,6 +165,10 @@ def test_what_is_refused_and_what_is_only_tried(shell: Shell) -> None:
         made = shell.run(f"kubectl create {kind} made --image=busybox --dry-run=server -- sleep 600")
         assert "/made created (server dry run)" in made
     assert shell.run("kubectl get jobs,deployments -o name") == ""
+    pod = "/api/v1/namespaces/team/pods/x"
+    assert "ports of a pod are those of its host" in shell.run(f"kubectl get --raw {pod}/portforward", 1)
+    assert "there are no ConfigMaps" in shell.run("kubectl create configmap a --from-literal=a=b", 1)
+    assert "make a Job or a Deployment" in shell.run("kubectl run x --image=none", 1)
 
 
 def test_server_side_apply(shell: Shell) -> None:

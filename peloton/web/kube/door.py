@@ -40,6 +40,7 @@ from peloton.web.kube.requests import (
     content_type,
     discovery_form,
     dry_run,
+    not_served,
     target,
 )
 from peloton.web.kube.watching import Collections, Selection, Watch, Watcher
@@ -120,8 +121,8 @@ class KubernetesDoor:
     async def _connect(self, socket: WebSocket) -> None:
         """Run a command for a WebSocket; what is refused before it begins is the answer to its request."""
         try:
-            version = channels.protocol(socket.scope["subprotocols"])
             wanted = target("", "v1", socket.path_params["path"])
+            version = channels.protocol(socket.scope["subprotocols"])
             if wanted.kind is not POD or wanted.subresource != "exec":
                 raise Refusal(400, f"{wanted.kind.plural}/{wanted.subresource} is not served by WebSocket")
             reader = Reader(self._cluster.calls(auth_of(socket)), self._known)
@@ -151,8 +152,7 @@ class KubernetesDoor:
             return await self._scale(request, reader, wanted)
         verb = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[request.method]
         if verb not in wanted.kind.verbs or wanted.subresource or bool(wanted.name) == (verb == "create"):
-            text = f"{request.method} of {wanted.kind.plural} is not served"
-            raise Refusal(405, text, details={"kind": wanted.kind.plural})
+            raise not_served(request.method, wanted.kind)
         return await {
             "create": self._create, "update": self._update, "patch": self._patch, "delete": self._delete
         }[verb](request, reader, wanted)  # fmt: skip

@@ -14,6 +14,7 @@ from peloton.identity.authorization_header import metadata_of
 from peloton.model.amounts import byte_size
 from peloton.offload import run_by_size
 from peloton.web.kube.core import plain, protobufs
+from peloton.web.kube.core.advice import NOT_BUILT, NOT_DONE, NOT_SERVED
 from peloton.web.kube.core.kinds import Kind, find
 from peloton.web.kube.core.patches import APPLY, JSON, MERGE, STRATEGIC
 from peloton.web.kube.core.protobufs import PROTOBUF
@@ -53,6 +54,10 @@ def target(group: str, version: str, path: str) -> Target:
     if len(parts) > 2 and parts[0] == "namespaces":
         namespace, parts = parts[1], parts[2:]
     kind = find(group, version, parts[0]) if parts else None
+    if kind is not None and len(parts) > 2 and parts[2] in NOT_BUILT:
+        raise Refusal(501, f"{kind.plural}/{parts[2]} is not built: {NOT_BUILT[parts[2]]}")
+    if kind is None and parts and parts[0] in NOT_SERVED:
+        raise Refusal(404, f"the server could not find the requested resource: {NOT_SERVED[parts[0]]}")
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
         raise Refusal(404, "the server could not find the requested resource")
     name, subresource = [*parts[1:], "", ""][:2]
@@ -61,6 +66,12 @@ def target(group: str, version: str, path: str) -> Target:
     if name and kind.namespaced and not namespace:
         raise Refusal(404, "the server could not find the requested resource")
     return Target(kind, namespace, name, subresource)
+
+
+def not_served(method: str, kind: Kind) -> Refusal:
+    """Return the refusal of what is not done with a kind."""
+    text, advice = f"{method} of {kind.plural} is not served", NOT_DONE.get((kind.plural, method))
+    return Refusal(405, f"{text}: {advice}" if advice else text, details={"kind": kind.plural})
 
 
 def auth_of(request: HTTPConnection) -> Auth | None:

@@ -6,11 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from starlette.testclient import WebSocketDenialResponse
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.calls.web import CREATE_JOB, QUERY_JOBS
 from peloton.errors import PermissionDenied
+from tests.unit.web.fake import ORIGIN
 
 from .world import DEPLOYMENTS, JOBS, PODS, POOL, World, deployment_manifest, job_manifest
 
@@ -300,7 +302,7 @@ def test_discovery(world: World) -> None:
         ("GET", f"{PODS}?fieldSelector=spec.x=1", 400),
         ("POST", PODS, 405),
         ("DELETE", JOBS, 405),
-        ("GET", f"{PODS}/x/attach", 404),
+        ("GET", f"{PODS}/x/attach", 501),
     ],
 )
 def test_refusals_are_status_objects(world: World, method: str, path: str, code: int) -> None:
@@ -336,3 +338,39 @@ def test_what_the_job_manager_refuses_is_invalid(world: World) -> None:
     world.cluster.answers[CREATE_JOB] = answer
     found = world.create(JOBS, job_manifest())
     assert found.status_code == 422 and "no such priority class" in found.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "text"),
+    [
+        ("POST", f"{PODS}/web-abcde-0-1/portforward", 501, "pods/portforward is not built: ports of a pod"),
+        ("GET", f"{PODS}/web-abcde-0-1/proxy", 501, "those of its host"),
+        ("POST", f"{PODS}/web-abcde-0-1/attach", 501, "use `kubectl logs -f`"),
+        ("POST", f"{PODS}/web-abcde-0-1/eviction", 501, "peloton host maintenance start"),
+        ("POST", PODS, 405, "make a Job or a Deployment"),
+        ("POST", "/api/v1/namespaces", 405, "peloton respool create"),
+        ("PATCH", "/api/v1/nodes/host-1", 405, "peloton host maintenance start"),
+        ("POST", "/api/v1/namespaces/team/configmaps", 404, "there are no ConfigMaps"),
+        ("GET", "/api/v1/namespaces/team/services", 404, "there are no Services"),
+        ("GET", "/api/v1/namespaces/team/nothing", 404, "could not find the requested resource"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_advice(
+    world: World, method: str, path: str, code: int, text: str
+) -> None:
+    found = world.client.request(method, path, json={} if method != "GET" else None)
+    assert found.status_code == code
+    status = found.json()
+    assert status["kind"] == "Status" and text in status["message"], status["message"]
+
+
+def test_a_port_that_is_forwarded_by_a_web_socket_is_refused_likewise(world: World) -> None:
+    url = f"{ORIGIN.replace('http:', 'ws:')}{PODS}/web-abcde-0-1/portforward"
+    with (
+        pytest.raises(WebSocketDenialResponse) as caught,
+        world.client.websocket_connect(url, subprotocols=["SPDY/3.1+portforward.k8s.io"]),
+    ):
+        pass
+    answer = caught.value
+    assert answer.status_code == 501
+    assert "is not built: ports of a pod" in answer.json()["message"]

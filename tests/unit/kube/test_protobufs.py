@@ -124,3 +124,10 @@ def test_the_contents_of_a_secret_are_base64() -> None:
     entry = piece(1, b"password") + piece(2, b"\x00\xffword")
     found = parse(envelope(b"Secret", piece(2, entry) + piece(3, b"Opaque")))
     assert (found["data"], found["type"]) == ({"password": "AP93b3Jk"}, "Opaque")
+
+
+def test_options_of_a_deletion() -> None:
+    data = piece(2, piece(1, b"an id")) + piece(4, b"Background") + piece(5, b"All")
+    found = parse(envelope(b"DeleteOptions", data))
+    assert found["preconditions"] == {"uid": "an id"}
+    assert (found["propagationPolicy"], found["dryRun"]) == ("Background", ["All"])

@@ -75,6 +75,7 @@ def _spec(job: Held, task: task_pb2.TaskInfo) -> Object:
     if task.runtime.host:
         spec["nodeName"] = task.runtime.host
     spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("securityContext", {})  # kubectl debug fails without it; Kubernetes fills it in
     return spec
 
 

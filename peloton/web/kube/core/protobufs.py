@@ -43,6 +43,11 @@ _SCHEMAS: Mapping[str, Fields] = {
         7: ("failedJobsHistoryLimit", _INTEGER), 8: ("timeZone", _TEXT),
     },
     "JobTemplate": {1: ("metadata", "Meta"), 2: ("spec", "JobSpec")},
+    "DeleteOptions": {
+        1: ("gracePeriodSeconds", _INTEGER), 2: ("preconditions", "Preconditions"),
+        3: ("orphanDependents", _FLAG), 4: ("propagationPolicy", _TEXT), 5: ("dryRun", "[text]"),
+    },
+    "Preconditions": {1: ("uid", _TEXT), 2: ("resourceVersion", _TEXT)},
     "Secret": {
         1: ("metadata", "Meta"), 2: ("data", _CONTENTS), 3: ("type", _TEXT), 4: ("stringData", _TEXTS),
         5: ("immutable", _FLAG),
@@ -80,7 +85,7 @@ _SCHEMAS: Mapping[str, Fields] = {
     "Amount": {1: ("string", _TEXT)},
 }  # fmt: skip
 _ENTRIES = {_TEXTS: "Entry", _AMOUNTS: "AmountEntry", _CONTENTS: "ContentEntry"}
-_READABLE = ("CronJob", "Deployment", "Job", "Secret")
+_READABLE = ("CronJob", "DeleteOptions", "Deployment", "Job", "Secret")
 
 
 def parse(data: bytes) -> Object:

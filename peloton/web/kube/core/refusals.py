@@ -35,6 +35,7 @@ REASONS: Mapping[int, str] = {
     422: "Invalid",
     429: "TooManyRequests",
     500: "InternalError",
+    501: "NotImplemented",
     503: "ServiceUnavailable",
 }
 _CODES: tuple[tuple[type[PelotonError], int, str], ...] = (
