@@ -199,6 +199,12 @@ class SecretChecks:
             return False
 
 
+def named_again(existing: Sequence[SecretRef], given: Sequence[GivenSecret]) -> tuple[SecretRef, ...]:
+    """Return the existing secrets that are given again."""
+    found = [ref for ref in _matched(given, existing) if ref is not None]
+    return tuple(ref for ref in existing if ref in found)
+
+
 def check_no_secret_volumes(config: job_pb2.JobConfig) -> None:
     """Refuse contents in a config, which is stored and shown. Raises InvalidArgument."""
     for path, task in [("defaultConfig", config.defaultConfig), *_overrides(config)]:

@@ -10,7 +10,13 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.workflows import Workflows
 from jobmgr.services.common.priorities import with_priority
 from jobmgr.services.common.ranges import chosen
-from jobmgr.services.common.secrets import Prepared, SecretChecks, check_no_secret_volumes, given_v1alpha
+from jobmgr.services.common.secrets import (
+    Prepared,
+    SecretChecks,
+    check_no_secret_volumes,
+    given_v1alpha,
+    named_again,
+)
 from jobmgr.services.common.spec_rules import PLAIN_SPECS, SpecRules
 from jobmgr.services.common.spec_warnings import SpecWarnings
 from jobmgr.services.common.view import JobView, view
@@ -125,6 +131,8 @@ class JobService(JobReads):
         context: Any,
     ) -> tuple[peloton_pb2.EntityVersion, JobSpec]:
         given, held = given_v1alpha(request.secrets), job.spec.payload.secrets
+        if isinstance(request, pb.ReplaceJobRequest) and request.drop_other_secrets:
+            held = named_again(held, given)
         spec, secrets = await self._next(
             job, new, lambda config: self._secrets.prepare(job.job_id, given, config, held)
         )

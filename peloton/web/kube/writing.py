@@ -145,6 +145,7 @@ class Writer:
             version=v1alpha_pb2.EntityVersion(value=entity_version(current)),
             spec=made.spec,
             update_spec=stateless_pb2.UpdateSpec(batch_size=made.batch_size, start_paused=made.paused),
+            drop_other_secrets=True,
         )
         _take_secrets(request.secrets, made.secret_files)
         try:

@@ -279,6 +279,17 @@ async def test_replacing_and_patching_a_service(calls: Calls) -> None:
     assert await calls.engine.store.secrets.read(JOB, ref.key) == b"new"
 
 
+async def test_a_replacement_may_drop_secrets(calls: Calls) -> None:
+    version = await start(calls, pod_secret(id=ID), pod_secret("/etc/other", id=OTHER))
+    request = pb.ReplaceJobRequest(spec=specs.job(POD), drop_other_secrets=True)
+    request.job_id.value, request.version.value = JOB, version
+    request.secrets.append(pod_secret("/etc/other", data=None))
+    await calls.services.ReplaceJob(request)
+    before = (await calls.engine.store.jobs.config(JOB, 1)).payload.secrets
+    after = (await calls.engine.store.jobs.config(JOB, 2)).payload.secrets
+    assert [ref for ref in before if ref.path == "/etc/other"] == list(after)
+
+
 async def test_the_v0_update_of_a_service_keeps_its_secrets(calls: Calls) -> None:
     await calls.create(secret(id=ID), base=SERVICE)
     refs = calls.refs()

@@ -226,6 +226,9 @@ def test_jobs_and_services_take_their_secrets(world: World) -> None:
     assert [(each.source.name, each.source.key) for each in world.taken] == [
         ("db", "password"), ("db", "user"), ("db", "user")
     ]  # fmt: skip
+    del container["env"]
+    assert world.client.put(f"{DEPLOYMENTS}/web", json=service).status_code == 200
+    assert (len(world.updates[-1].secrets), world.updates[-1].drop_other_secrets) == (0, True)
 
 
 def test_a_schedule_takes_none(world: World) -> None:
