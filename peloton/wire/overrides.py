@@ -7,39 +7,19 @@ default's whole field; a bool always comes from the override, also when false; t
 
 from __future__ import annotations
 
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
-
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.task import task_pb2
+from peloton.wire.laying import lay_over
 from peloton.wire.secrets import is_secret
-
-_FIELDS = tuple(task_pb2.TaskConfig.DESCRIPTOR.fields)
 
 
 def merged(default: task_pb2.TaskConfig, override: task_pb2.TaskConfig) -> task_pb2.TaskConfig:
     """Return a new config: `override` merged over `default`."""
     result = task_pb2.TaskConfig()
     result.CopyFrom(default)
-    _lay_over(result, override)
+    lay_over(result, override)
     _keep_secrets(default, result)
     return result
-
-
-def _lay_over(result: Message, override: Message) -> None:
-    for field in _FIELDS:
-        name = field.name
-        if field.type == FieldDescriptor.TYPE_BOOL:
-            setattr(result, name, getattr(override, name))
-        elif field.is_repeated:
-            if getattr(override, name):
-                result.ClearField(name)
-                getattr(result, name).MergeFrom(getattr(override, name))
-        elif field.message_type is not None:
-            if override.HasField(name):
-                getattr(result, name).CopyFrom(getattr(override, name))
-        elif getattr(override, name):
-            setattr(result, name, getattr(override, name))
 
 
 def task_config(config: job_pb2.JobConfig, instance: int) -> task_pb2.TaskConfig:

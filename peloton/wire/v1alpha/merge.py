@@ -6,13 +6,9 @@ way. A newer form of a field that the override gives replaces the older form in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
-
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.wire.laying import lay_over
 
 _NOTHING = pod_pb2.ContainerSpec()
 
@@ -22,12 +18,12 @@ def merged(default: pod_pb2.PodSpec, override: pod_pb2.PodSpec) -> pod_pb2.PodSp
     result = pod_pb2.PodSpec()
     result.CopyFrom(default)
     drop_older_forms(result, override)
-    _lay_over(result, override, ("containers", "mesos_spec"))
+    lay_over(result, override, ("containers", "mesos_spec"))
     if override.HasField("mesos_spec"):
         result.mesos_spec.SetInParent()
-        _lay_over(result.mesos_spec, override.mesos_spec)
+        lay_over(result.mesos_spec, override.mesos_spec)
     if override.containers:
-        _lay_over(
+        lay_over(
             result.containers[0] if result.containers else result.containers.add(), override.containers[0]
         )
     return result
@@ -65,21 +61,3 @@ def _drop_variables(container: pod_pb2.ContainerSpec, names: set[str]) -> None:
     if len(kept) < len(environment.variables):
         del environment.variables[:]
         environment.variables.extend(kept)
-
-
-def _lay_over(result: Message, override: Message, skipped: Sequence[str] = ()) -> None:
-    for field in override.DESCRIPTOR.fields:
-        name = field.name
-        if name in skipped:
-            continue
-        if field.type == FieldDescriptor.TYPE_BOOL:
-            setattr(result, name, getattr(override, name))
-        elif field.is_repeated:
-            if getattr(override, name):
-                result.ClearField(name)
-                getattr(result, name).MergeFrom(getattr(override, name))
-        elif field.message_type is not None:
-            if override.HasField(name):
-                getattr(result, name).CopyFrom(getattr(override, name))
-        elif getattr(override, name):
-            setattr(result, name, getattr(override, name))
