@@ -26,6 +26,8 @@ from simulator.world.kernel import Life
 
 SEEDS = range(40)
 SEEDS_WITH_ASKS = range(12)
+MORE_SEEDS = range(12, 212)
+MOST_SEEDS = range(212, 2000)
 FOUND_BY = {
     "acknowledges-on-arrival": 0,
     "acts-before-it-stores": 0,
@@ -91,6 +93,20 @@ def test_the_invariants_hold_whatever_fails(part: int) -> None:
 @pytest.mark.parametrize("part", range(2))
 def test_services_keep_what_they_promise_whatever_fails(part: int) -> None:
     failure = first_failure(SEEDS_WITH_ASKS[part::2])
+    assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("part", range(4))
+def test_more_seeds_hold(part: int) -> None:
+    failure = first_failure(MORE_SEEDS[part::4])
+    assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(12))
+def test_two_thousand_seeds_hold(part: int) -> None:
+    failure = first_failure(MOST_SEEDS[part::12])
     assert failure is None, f"{failure.error}\nrepeat it with: {failure.line}"
 
 
