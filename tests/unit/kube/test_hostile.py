@@ -15,10 +15,12 @@ from peloton.calls.web import QUERY_JOBS, QUERY_POOLS
 from peloton.client.auth import BasicAuth
 from peloton.errors import Unauthenticated, Unavailable
 from peloton.web.kube import paging, watching
-from peloton.web.kube.core import manifests
-from peloton.web.kube.core.patches import JSON, STRATEGIC, patched
+from peloton.web.kube.core import managers, manifests
+from peloton.web.kube.core.names import MANAGERS_LABEL
+from peloton.web.kube.core.patches import APPLY, JSON, STRATEGIC, patched
 from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.selectors import labels_match
+from peloton.web.kube.core.values import Object
 from peloton.web.sessions import COOKIE
 
 from .world import DEPLOYMENTS, JOBS, PODS, POOL, World, deployment_manifest, job_manifest
@@ -458,3 +460,49 @@ def test_collections_are_bounded_by_their_objects(world: World, monkeypatch: pyt
     world.client.get(PODS)
     watch = {"watch": "true", "timeoutSeconds": "0", "resourceVersion": version}
     assert world.client.get(JOBS, params=watch).json()["object"]["code"] == 410
+
+
+def test_many_fields_are_applied_in_time(world: World) -> None:
+    """Each field was looked for in its list, element by element."""
+
+    def given(letter: str, count: int) -> Object:
+        manifest = deployment_manifest()
+        env = [{"name": f"{letter}{i}", "value": "x"} for i in range(count)]
+        manifest["spec"]["template"]["spec"]["containers"][0]["env"] = env
+        return manifest
+
+    live: Object = {}
+    owners: managers.Managers = ()
+    for name, letter, count in (("ann", "a", 10_000), ("bob", "b", 10_000), ("ann", "a", 1)):
+        live, owners = managers.applied(
+            live, given(letter, count), owners, name, "", force=False, api_version="apps/v1"
+        )
+    (container,) = live["spec"]["template"]["spec"]["containers"]
+    assert len(container["env"]) == 10_001
+    assert managers.decoded(managers.encoded(owners)) == owners
+    owners = managers.updated(live, given("c", 10_000), owners, "eve", "")
+    assert [each.name for each in owners] == ["ann", "bob", "eve"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '[["a", "Apply", "", {"f:spec": {"k:nonsense": {"f:a": {}}}}]]',
+        '[[[], {}, 1, {"x": {}}]]',
+        "{}",
+    ],
+)
+def test_owners_that_another_api_has_set(world: World, text: str) -> None:
+    world.create(DEPLOYMENTS, deployment_manifest())
+    (config,) = world.jobs.values()
+    for at in range(0, len(text), 16_000):
+        config.labels.add(key=f"{MANAGERS_LABEL}{at // 16_000}", value=text[at : at + 16_000])
+    assert world.client.get(f"{DEPLOYMENTS}/web").status_code == 200
+    found = world.client.patch(
+        f"{DEPLOYMENTS}/web",
+        content=json.dumps(deployment_manifest(replicas=5)),
+        params={"fieldManager": "ann"},
+        headers={"content-type": APPLY},
+    )
+    assert found.status_code == 200, found.text

@@ -213,6 +213,13 @@ def test_a_missing_secret_of_a_volume_is_refused() -> None:
         job_config(with_pod({}, volumes=[{"name": "v", "secret": {"secretName": "db"}}]), "team", POOL)
 
 
+def test_too_many_parts_are_refused() -> None:
+    many = {f"s{i}": tuple(f"key{k}" for k in range(60)) for i in range(2)}
+    env = [{"prefix": f"P{i}_", "secretRef": {"name": f"s{i}"}} for i in range(2)]
+    with pytest.raises(Refusal, match="a pod takes at most 100 parts of Secrets"):
+        job_config(with_pod({"envFrom": env}), "team", POOL, many)
+
+
 def test_jobs_and_services_take_their_secrets(world: World) -> None:
     world.create(SECRETS, secret())
     made = world.create(JOBS, with_pod({"env": reference("password")}))

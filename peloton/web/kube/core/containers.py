@@ -114,8 +114,9 @@ def _check_unknown(node: Node, secrets: SecretUses) -> None:
         return
     values = [each.text("value") for each in node.nodes("env")]
     for key, texts in (("env", values), ("command", node.texts("command")), ("args", node.texts("args"))):
+        plain = [text.replace("$$", "") for text in texts]
         for name in secrets.variables:
-            if any(f"$({name})" in text.replace("$$", "") for text in texts):
+            if any(f"$({name})" in text for text in plain):
                 node.refuse(key, f"$({name}) is of a Secret, and not known here: use ${name} in a shell")
 
 

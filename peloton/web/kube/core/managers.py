@@ -92,19 +92,18 @@ def applied(
     What it had applied before and does not any more goes, where nobody else says it. Raises Refusal for a
     conflict: another manager has said another value, and `force` is not given.
     """
-    own = frozenset(_said(given))
+    said, there = _said(given), _said(live)
+    own = frozenset(said)
     mine = [each for each in managers if _is_own(each, name)]
     others = [each for each in managers if each not in mine]
     told = {path: [each for each in others if path in each.fields] for path in sorted(own)}
-    disputed = {path: by for path, by in told.items() if by and value_at(live, path) != value_at(given, path)}
+    disputed = {path: by for path, by in told.items() if by and there.get(path) != said[path]}
     if disputed and not force:
         raise _conflict(disputed, api_version)
     result = merged(copy.deepcopy(live), given)
     kept = frozenset().union(*(each.fields for each in others))
     before = frozenset().union(*(each.fields for each in mine))
-    # Parts go before the element that they are of.
-    for path in sorted(before - own - kept, key=lambda each: (len(each), each[-1] != _ITSELF), reverse=True):
-        _remove(result, path)
+    result = _pruned(result, (), before - own - kept)
     left = [_without(each, frozenset(disputed)) for each in others]
     return result, _bounded([Manager(name, APPLY, now, own), *left])
 
@@ -113,9 +112,9 @@ def updated(before: Object, after: Object, managers: Managers, name: str, now: s
     """Return the managers after a change in another way: who makes it owns what it changes."""
     if not managers:
         return ()
-    was, fields = frozenset(_said(before)), frozenset(_said(after))
-    gone = was - fields
-    changed = frozenset(path for path in fields if value_at(before, path) != value_at(after, path))
+    was, is_now = _said(before), _said(after)
+    gone = frozenset(was) - frozenset(is_now)
+    changed = frozenset(path for path, value in is_now.items() if path not in was or was[path] != value)
     left = [_without(each, gone | changed) for each in managers]
     mine = [each for each in left if (each.name, each.operation) == (name, UPDATE)]
     rest = [each for each in left if each not in mine]
@@ -166,20 +165,25 @@ def dotted(path: Path) -> str:
         if part.startswith("f:"):
             pieces.append(f".{part[2:]}")
         elif part.startswith("k:"):
-            ((key, value),) = json.loads(part[2:]).items()
-            pieces.append(f"[{key}={json.dumps(value)}]")
+            pieces.append(_told_element(part[2:]))
     return "".join(pieces)
 
 
-def _said(found: Object) -> Iterator[Path]:
-    """Yield the fields that an object says, without those by which it is named."""
-    for path in _leaves(found, ()):
-        if path not in _IDENTITY and path != _NOTED:
-            yield path
+def _told_element(text: str) -> str:
+    try:
+        ((key, value),) = json.loads(text).items()
+    except (ValueError, TypeError, AttributeError):
+        return f"[{text}]"  # of labels that another API has set
+    return f"[{key}={json.dumps(value)}]"
 
 
-def _leaves(value: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of what has no parts of its own, and of elements of lists."""
+def _said(found: Object) -> dict[Path, Any]:
+    """Return the fields that an object says with their values, without those by which it is named."""
+    return {path: value for path, value in _leaves(found, ()) if path not in _IDENTITY and path != _NOTED}
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield what has no parts of its own, with its path, and that there are elements of lists."""
     key = KEYS.get(path[-1][2:]) if path else None
     if isinstance(value, dict) and value:
         for name, each in value.items():
@@ -188,10 +192,10 @@ def _leaves(value: Any, path: Path) -> Iterator[Path]:
     elif isinstance(value, list) and key and _is_keyed(value, key):
         for each in value:
             below = (*path, _element(key, each))
-            yield (*below, _ITSELF)
+            yield (*below, _ITSELF), True
             yield from _leaves(each, below)
     elif path:
-        yield path
+        yield path, value
 
 
 def _is_keyed(value: list[Any], key: str) -> bool:
@@ -202,27 +206,6 @@ def _is_keyed(value: list[Any], key: str) -> bool:
 
 def _element(key: str, value: Mapping[str, Any]) -> str:
     return f"k:{json.dumps({key: value[key]}, separators=(',', ':'))}"
-
-
-def value_at(found: Any, path: Path) -> Any:
-    """Return the value at a path; None where there is none."""
-    for part in path:
-        if part == _ITSELF:
-            return found is not None
-        found = _part(found, part)
-    return found
-
-
-def _part(found: Any, part: str) -> Any:
-    if part.startswith("f:"):
-        return found.get(part[2:]) if isinstance(found, dict) else None
-    elements = found if isinstance(found, list) else ()
-    return next((each for each in elements if _matches(each, part)), None)
-
-
-def _matches(each: Any, part: str) -> bool:
-    ((key, value),) = json.loads(part[2:]).items()
-    return isinstance(each, dict) and each.get(key) == value
 
 
 def merged(live: Any, given: Any, name: str = "") -> Any:
@@ -245,23 +228,27 @@ def merged(live: Any, given: Any, name: str = "") -> Any:
     return copy.deepcopy(given)
 
 
-def _remove(found: Any, path: Path) -> None:
-    """Remove what is at a path, and what holds nothing else then."""
-    *before, last = path
-    if before and before[-1].startswith("k:") and last[2:] in json.loads(before[-1][2:]):
-        return  # by it the element is found; it goes with that
-    if last == _ITSELF:
-        *before, last = before
-        each = value_at(found, path[:-1])
-        if isinstance(each, dict) and len(each) > 1:
-            return  # there is more of the element
-    parent = value_at(found, tuple(before))
-    if isinstance(parent, dict):
-        parent.pop(last[2:], None)
-    elif isinstance(parent, list):
-        parent[:] = [each for each in parent if not _matches(each, last)]
-    if before and parent in ({}, []):
-        _remove(found, tuple(before))
+def _pruned(value: Any, path: Path, gone: Fields) -> Any:
+    """Return a value without some fields, and without what holds nothing else than these."""
+    key = KEYS.get(path[-1][2:]) if path else None
+    if isinstance(value, dict):
+        return {
+            name: left
+            for name, each in value.items()
+            if (below := (*path, f"f:{name}")) not in gone
+            and ((left := _pruned(each, below, gone)) not in ({}, []) or each in ({}, []))
+        }
+    if isinstance(value, list) and key and _is_keyed(value, key):
+        return [each for one in value if (each := _pruned_element(one, key, path, gone)) is not None]
+    return value
+
+
+def _pruned_element(one: Object, key: str, path: Path, gone: Fields) -> Object | None:
+    """Return an element of a list without some fields; None for one that goes whole."""
+    below = (*path, _element(key, one))
+    # By its key it is found, which goes with all of it.
+    left = _pruned({name: each for name, each in one.items() if name != key}, below, gone)
+    return None if not left and (*below, _ITSELF) in gone else {key: one[key], **left}
 
 
 def _nested(fields: Iterable[Path]) -> Object:

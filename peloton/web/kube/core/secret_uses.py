@@ -11,6 +11,8 @@ from typing import Any
 from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.refusals import INVALID
 
+MOST_FILES = 100
+"""Of a pod: a job may have so many secrets."""
 VARIABLES_FOLDER = "/etc/peloton-secrets"
 """Where the files of variables are."""
 Keys = Mapping[str, Sequence[str]]
@@ -61,7 +63,7 @@ class SecretUses:
         else:
             key = ref.text("key")
             for name, found in self._parts(ref, "name", [key]):
-                self._add_variable(variable, name, found)
+                self._add_variable(ref, variable, name, found)
         ref.close()
         source.close()
 
@@ -74,7 +76,7 @@ class SecretUses:
             else:
                 for name, key in self._parts(ref, "name", None):
                     if _VARIABLE.fullmatch(prefix + key):
-                        self._add_variable(prefix + key, name, key)
+                        self._add_variable(ref, prefix + key, name, key)
                     else:
                         each.problems.warn(each.path, f"{key}: no variable, for its name")
             ref.close()
@@ -107,7 +109,7 @@ class SecretUses:
                 mount.refuse("name", f"{path[:100]!r} is no path below that of the mount", INVALID)
                 continue
             file = str(PurePosixPath("/" + folder.lstrip("/"), path))
-            self._files[file] = SecretFile(file, name, key)
+            self._add(mount, SecretFile(file, name, key))
 
     def _parts(self, ref: Node, field: str, keys: Sequence[str] | None) -> list[tuple[str, str]]:
         """Return name and key of each part of a Secret that is wanted and there; None: of all parts."""
@@ -127,10 +129,18 @@ class SecretUses:
                 ref.refuse(at, f"the Secret {name} has no {key[:100]!r}, but {', '.join(there)}", INVALID)
         return [(name, key) for key in wanted if key in there]
 
-    def _add_variable(self, variable: str, name: str, key: str) -> None:
+    def _add_variable(self, ref: Node, variable: str, name: str, key: str) -> None:
         path = f"{VARIABLES_FOLDER}/{name}/{key}"
-        self._files[path] = SecretFile(path, name, key)
-        self.variables[variable] = path
+        if self._add(ref, SecretFile(path, name, key)):
+            self.variables[variable] = path
+
+    def _add(self, node: Node, file: SecretFile) -> bool:
+        """Add a file; return whether there is room for it."""
+        if file.path not in self._files and len(self._files) >= MOST_FILES:
+            node.refuse("name", f"a pod takes at most {MOST_FILES} parts of Secrets", INVALID)
+            return False
+        self._files[file.path] = file
+        return True
 
     def script(self) -> str:
         """Return the part of a shell's script that exports the variables; empty without any."""
