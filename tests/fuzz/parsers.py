@@ -14,6 +14,7 @@ from typing import Any, cast
 from google.protobuf.message import Message
 
 from hostmgr.drivers.load_sources import scores_from_query
+from hostmgr.kubernetes.sandboxes.shell import entries
 from hostmgr.mesos.agents import AgentReader
 from jobmgr.clients.matching import agent_from
 from jobmgr.services.common.agent_listings import directories, files
@@ -442,6 +443,24 @@ def _loaded(raw: bytes) -> Any:
     return _parsed("http://a:1", raw)
 
 
+def listing(rng: random.Random) -> Attempt:
+    """What a container says of a folder of its sandbox: its task may have another shell."""
+    names = [rng.choice(("a b", "-n", "\u00fc", ".hidden", "x" * 200)) for _ in range(rng.randrange(4))]
+    modes = [rng.choice(("81a4", "41ed", "a1ff", "11a4")) for _ in names]
+    lines = [f"{mode} 1 0 0 5 -7 ./{name}\n" for mode, name in zip(modes, names, strict=True)]
+    whole = "".join(lines).encode()
+    odd = rng.choice((b"9" * 5000, b"ffffffff", b"fffffffff", b"\n", b"\xff", "\u0663".encode(), b"./"))
+    at = rng.randrange(len(whole) + 1)
+    raw = rng.choice((whole, values.mutated(rng, whole), whole[:at] + odd + whole[at:]))
+
+    def attempt() -> str:
+        found = [each.name for each in entries(raw)]
+        assert raw != whole or found == names, "files are lost"
+        return "taken" if found else "refused"
+
+    return f"listing {raw!r}", attempt
+
+
 SURFACES: dict[str, Callable[[random.Random], Attempt]] = {
     "YAML specs": spec,
     "RecordIO": recordio,
@@ -450,4 +469,5 @@ SURFACES: dict[str, Callable[[random.Random], Attempt]] = {
     "Mesos agents": agents,
     "ZooKeeper": zookeeper,
     "agents' answers": agent,
+    "listings of containers": listing,
 }
