@@ -57,10 +57,14 @@ ANYWHERE = frozenset(
         *("FeasibilityService.GetHostGains", "FeasibilityService.FindHosts"),
         *("TaskAccessService.GetToken", "SharingService.ListOwners"),
         *("AdminService.Lockdown", "AdminService.RemoveLockdown", "ProblemService.ListProblems"),
+        "SecretService.ListSecrets",
         *("AccessService.GetCaller", "AccessService.CheckMethods"),
     }
 )
 """Methods that any instance answers: by the store, by what it asks the owners itself, or by its settings."""
+OF_POOLS = frozenset(f"SecretService.{name}Secret" for name in ("Create", "Replace", "Delete"))
+"""Methods about one pool that read and then write: the owner of the shard of the pool's id answers, so that
+one at a time changes it."""
 OWN = frozenset(
     f"SharingService.{name}"
     for name in (

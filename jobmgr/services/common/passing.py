@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pool, message_factory
 
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import Phase
-from jobmgr.services.common.answering import GATHERED, TRIED, Join
+from jobmgr.services.common.answering import GATHERED, OF_POOLS, TRIED, Join
 from jobmgr.services.common.scope import job_of, specs_of
 from peloton.errors import InvalidArgument, NotFound, Unavailable
 from peloton.leaders import NOT_BEGUN, Failure
@@ -73,20 +73,25 @@ class Passing:
         else:
             # What reads is answered with the owner's bytes. Of other answers the audit log has ids.
             parsed = None if name.startswith(READING) else answer
-            unary = self._unary(handler.unary_unary, path, parsed)
+            named = _pool_of if place in OF_POOLS else self._job_of
+            unary = self._unary(handler.unary_unary, path, parsed, named)
         return grpc.unary_unary_rpc_method_handler(unary, *codecs)
 
     # --- about one job ---
 
     def _unary(
-        self, method: Callable[[Any, Any], Awaitable[Any]], path: str, answer: type[Any] | None
+        self,
+        method: Callable[[Any, Any], Awaitable[Any]],
+        path: str,
+        answer: type[Any] | None,
+        named: Callable[[Any], Awaitable[str | None]],
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         @wraps(method)
         async def call(request: Any, context: Any) -> Any:
-            job_id = await self._job_of(request)
-            if job_id is None:
+            name = await named(request)
+            if name is None:
                 return await method(request, context)
-            search = _Search(self._engine, self._peers, shard_of(job_id), context)
+            search = _Search(self._engine, self._peers, shard_of(name), context)
             while True:
                 owner = await search.found()
                 if owner is None:
@@ -331,6 +336,10 @@ def answer_of(path: str) -> type[Any]:
     pool = descriptor_pool.Default()  # type: ignore[no-untyped-call]
     described = pool.FindServiceByName(service).methods_by_name[method]
     return message_factory.GetMessageClass(described.output_type)
+
+
+async def _pool_of(request: Any) -> str:
+    return str(request.pool_id.value)
 
 
 def _left(context: Any) -> float | None:

@@ -15,7 +15,7 @@ from jobmgr.engine.engine import Engine
 from jobmgr.engine.held_shards import HeldShards
 from jobmgr.server import NAMES, OLDER_JOB_MANAGER, OLDER_TASK_MANAGER
 from jobmgr.services.common import passing
-from jobmgr.services.common.answering import ANYWHERE, GATHERED, MERGED, OWN, TRIED
+from jobmgr.services.common.answering import ANYWHERE, GATHERED, MERGED, OF_POOLS, OWN, TRIED
 from jobmgr.services.common.passing import Passing
 from jobmgr.services.common.scope import KINDS
 from peloton.api.v0 import peloton_pb2
@@ -27,6 +27,7 @@ from peloton.leaders import NOT_BEGUN, Failure
 from peloton.membership.interface import Address
 from peloton.membership.shard_registry import SessionInfo, ShardRegistry, Shards
 from peloton.model.shard import SHARDS, shard_of
+from peloton.private.jobmgr.secrets import secrets_pb2, secrets_pb2_grpc
 from peloton.rpc.caller import Metadata
 from peloton.rpc.peers import PASSED, PassedFailure, Peers
 from peloton.rpc.server import RpcServer, service
@@ -105,6 +106,19 @@ class Jobs(job_pb2_grpc.JobManagerServicer):
         return job_pb2.GetActiveJobsResponse(ids=[peloton_pb2.JobID(value=self.name)])
 
 
+class Secrets(secrets_pb2_grpc.SecretServiceServicer):
+    """Tells who answers."""
+
+    def __init__(self, name: str) -> None:
+        self.told = secrets_pb2.SecretInfo(name=name)
+
+    async def CreateSecret(self, request: Any, context: Any) -> secrets_pb2.CreateSecretResponse:
+        return secrets_pb2.CreateSecretResponse(info=self.told)
+
+    async def ListSecrets(self, request: Any, context: Any) -> secrets_pb2.ListSecretsResponse:
+        return secrets_pb2.ListSecretsResponse(secrets=[self.told])
+
+
 class Instance:
     """A job manager, as far as its services go."""
 
@@ -122,7 +136,9 @@ class Instance:
                 self.held.begin(shard)
                 self.held.opened(self.held.reading)
         engine = cast(Engine, SimpleNamespace(shards=self.held))
-        self.server.activate([Passing(engine, self.peers).over(service(_ADD, self.jobs))])
+        secrets = service(secrets_pb2_grpc.add_SecretServiceServicer_to_server, Secrets(self.name))
+        passing = Passing(engine, self.peers)
+        self.server.activate([passing.over(service(_ADD, self.jobs)), passing.over(secrets)])
         self.registry.addresses[self.name] = await self.server.start("127.0.0.1", 0)
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{self.registry.addresses[self.name]}")
         self.stub = job_pb2_grpc.JobManagerStub(self.channel)
@@ -270,6 +286,17 @@ async def test_a_new_job_without_an_id_is_of_the_instance_that_is_called(
         assert each.registry.owners[shard_of(answer.jobId.value)] == each.name
 
 
+async def test_secrets_of_a_pool_are_changed_by_one_instance(two: tuple[Instance, Instance]) -> None:
+    """It reads them before, under a lock of its own. Any instance lists them."""
+    for each in two:
+        pool = peloton_pb2.ResourcePoolID(value=job_in(OTHERS))
+        stub = secrets_pb2_grpc.SecretServiceStub(each.channel)
+        made = await stub.CreateSecret(secrets_pb2.CreateSecretRequest(pool_id=pool), timeout=10)
+        assert made.info.name == "b"
+        listed = await stub.ListSecrets(secrets_pb2.ListSecretsRequest(pool_id=pool), timeout=10)
+        assert [secret.name for secret in listed.secrets] == [each.name]
+
+
 async def test_lists_of_all_are_put_together(two: tuple[Instance, Instance]) -> None:
     for each in two:
         answer = await each.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
@@ -360,7 +387,7 @@ def described(service_name: str) -> dict[str, Any]:
 
 def test_each_method_has_a_place_where_several_job_managers_are() -> None:
     """A call that names no job is answered by all owners or by any: a new method has to say which."""
-    tables = (GATHERED.keys(), ANYWHERE, OWN, TRIED, MERGED)
+    tables = (GATHERED.keys(), ANYWHERE, OF_POOLS, OWN, TRIED, MERGED)
     without = set()
     for service_name in SERVED:
         for name, method in described(service_name).items():
