@@ -18,6 +18,7 @@ import grpc
 from google.protobuf import descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
 
+from peloton.api.v0.host import host_pb2
 from peloton.api.v0.host.svc import host_svc_pb2
 from peloton.api.v0.job import job_pb2
 from peloton.api.v0.respool import respool_pb2
@@ -58,6 +59,7 @@ WAITING = (
 JOB = "/peloton.api.v0.job.JobManager/"
 POOL = "/peloton.api.v0.respool.ResourceManager/"
 SERVICE = "/peloton.api.v1alpha.job.stateless.svc.JobService/"
+UP = host_pb2.HOST_STATE_UP
 HOST = "/peloton.api.v0.host.svc.HostService/"
 ADMIN = "/peloton.api.v1alpha.admin.svc.AdminService/"
 HOSTS_AS_SEEN = (
@@ -337,12 +339,21 @@ class Batch:
         why.append((await self.calls.raw(f"{HOST}CompleteMaintenance", complete)).details)
         return "the canary does not end: " + "; ".join(" ".join(str(each).split()) for each in why)
 
+    async def _end_maintenance(self, hostname: str) -> None:
+        """End the maintenance of a host, once it has gone DOWN where it drains; give up after a while."""
+        complete = host_svc_pb2.CompleteMaintenanceRequest(hostname=hostname).SerializeToString()
+        deadline = time.monotonic() + CANARY_SECONDS
+        while True:
+            await self.calls.raw(f"{HOST}CompleteMaintenance", complete)
+            hosts = (await self.calls.make(f"{HOST}QueryHosts", host_svc_pb2.QueryHostsRequest())).host_infos
+            states = {host.hostname: host.state for host in hosts}
+            if states.get(hostname, UP) == UP or time.monotonic() >= deadline:
+                return
+            await asyncio.sleep(0.02)
+
     async def _return_host(self, hostname: str) -> None:
         """Bring a host into service and into its pool, as an operator does."""
-        await self.calls.raw(
-            f"{HOST}CompleteMaintenance",
-            host_svc_pb2.CompleteMaintenanceRequest(hostname=hostname).SerializeToString(),
-        )
+        await self._end_maintenance(hostname)
         wanted = HOST_POOLS[hostname]
         pools = (await self.calls.make(f"{HOST}ListHostPools", host_svc_pb2.ListHostPoolsRequest())).pools
         if wanted not in [pool.name for pool in pools]:
