@@ -331,6 +331,8 @@ def walk_batch_jobs(walk: Walk, files: Files) -> None:
     walk(f"job update {job}", slow, *secret, code=1)
     walk(f"job release {job} 2", says="released 1 instance")
     walk(f"job release {job} --down-to 1 --resourceVersion 99", code=1, says="99")
+    walk(f"job suspend {job}", says="is suspended")
+    walk(f"job resume {job}", says="goes on")
     walk("job stop --owner walkers -l team=walk -f -n 5 -q 50 --progress", says=job)
     walk("job delete --owner walkers -l team=walk -f -n 5 -q 50", says=f"Job {done} deleted")
     walk_schedules(walk, files)

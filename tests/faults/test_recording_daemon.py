@@ -52,6 +52,7 @@ READS = {
     "read",
     "events",
     "find_keys",
+    "keys",
     "find_losses",
     "summaries",
     "all",
