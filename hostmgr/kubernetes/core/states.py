@@ -104,13 +104,15 @@ def judge(pod: Pod, killed: bool) -> RunStatus | None:
     if pod.container.state == "running":
         healthy = pod.container.ready if pod.checked else None
         return RunStatus(pod.run, RunState.RUNNING, pod.node, at=pod.container.at, healthy=healthy)
+    if (status := begun(pod)) is not None:  # it ends when the phase says so: all of the pod is gone then
+        return status
     if pod.container.state:
         return RunStatus(pod.run, RunState.STARTING, pod.node)
     return RunStatus(pod.run, RunState.STAGING, pod.node)
 
 
 def begun(pod: Pod) -> RunStatus | None:
-    """Return the status with which the run of a pod that is over began; None where it never did."""
+    """Return the status with which a run began whose container has ended; None where it never did."""
     container = pod.container
     if not container.began or container.reason in NOT_EXECUTED or container.reason == STATUS_UNKNOWN:
         return None

@@ -162,6 +162,26 @@ def test_a_run_is_reported_once_for_each_state() -> None:
     assert states(cluster.take()) == [(RUN, "STARTING", ""), (RUN, "RUNNING", ""), (RUN, "FAILED", "")]
 
 
+def test_a_run_whose_pod_is_still_being_taken_down_goes_on_to_run() -> None:
+    """A kubelet tells that the container has ended, and the phase of its pod only once all of it is gone."""
+    cluster = connected()
+    over = Container(
+        "terminated", "Error", exit_code=3, at="2026-01-31T12:00:05Z", began="2026-01-31T12:00:01Z"
+    )
+    cluster.put_pod(pod(phase="Running", container=over, checked=True))
+    (began,) = cluster.take().statuses
+    assert (began.state.name, began.at, began.healthy) == ("RUNNING", "2026-01-31T12:00:01Z", None)
+    other = f"{RUN}1"
+    cluster.put_pod(running(other, checked=True, container=Container("running", ready=True)))
+    (began,) = cluster.take().statuses
+    cluster.put_pod(pod(other, phase="Running", container=over, checked=True))
+    assert not cluster.take().statuses, "neither its state nor its health has changed"
+    cluster.reconcile([other])
+    assert states(cluster.take()) == [(other, "RUNNING", "")]
+    cluster.put_pod(pod(other, phase="Failed", container=over))
+    assert states(cluster.take()) == [(other, "FAILED", "")]
+
+
 def test_a_run_that_is_never_seen_to_run_is_told_to_have_begun() -> None:
     cluster = connected()
     container = Container("terminated", "Completed", at="2026-01-31T12:00:05Z", began="2026-01-31T12:00:01Z")
