@@ -305,8 +305,8 @@ class KubernetesCluster:
         if pod.run in self._failing:
             return  # it fails when the pod is gone, whatever becomes of its container meanwhile
         before = self._reports.last(pod.run)
-        known = (None, before and before.healthy)  # of a container that has ended no health is told
-        if before is None or before.state is not status.state or status.healthy not in known:
+        # No health is told of a container that has ended.
+        if before is None or before.state is not status.state or status.healthy not in (None, before.healthy):
             if status.state.terminal and (before is None or before.state is not RunState.RUNNING):
                 self._report_begin(pod)
             self._report(replace(status, uid=pod.uid) if status.state.terminal else status)

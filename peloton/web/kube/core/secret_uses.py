@@ -12,7 +12,7 @@ from peloton.web.kube.core.fields import Node
 from peloton.web.kube.core.refusals import INVALID
 
 MOST_FILES = 100
-"""Of a pod: a job may have so many secrets."""
+"""Files from Secrets in a pod: the number of secrets that a job may have."""
 VARIABLES_FOLDER = "/etc/peloton-secrets"
 """Where the files of variables are."""
 Keys = Mapping[str, Sequence[str]]
