@@ -285,6 +285,11 @@ class House:
             lambda: not any(each.active() & set(jobs) for each in self.instances), "the jobs have ended", 30.0
         )
 
+    async def kill(self, instance: Instance) -> None:
+        """End an instance: its calls that are under way have no effect."""
+        self.instances.remove(instance)
+        await instance.close()
+
     async def close(self) -> None:
         """End all instances."""
         for each in self.instances:
