@@ -115,6 +115,11 @@ async def body_of(request: Request) -> Any:
         raise Refusal(400, f"the body cannot be read: {str(error)[:500]}") from None
 
 
+def has_body(request: Request) -> bool:
+    """Return whether there is a body."""
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
 async def read(request: Request) -> bytes:
     """Return the bytes of the body. Raises Refusal for too many."""
     data = bytearray()
