@@ -11,7 +11,7 @@ from pathlib import Path
 from minicluster.credentials import AGENT, MASTER, PRINCIPAL, TASK
 from minicluster.layout import Layout
 from minicluster.servers import cassandra, kubernetes, zookeeper
-from minicluster.settings import OWN, Agent, ClusterSettings, NamedCluster
+from minicluster.settings import OWN, Agent, ClusterSettings, NamedCluster, Simulated
 from peloton.config.sources import Tree, merged
 
 LOOPBACK = "127.0.0.1"
@@ -145,8 +145,10 @@ def _further_mesos(
     """Yield the master and the agents of a further cluster; one of Kubernetes runs already."""
     if named.kubernetes:
         return
-    master = _named(_master_of(named.name), cluster, layout, ports, cluster.mesos_masters + number)
+    master = _named(named, cluster, layout, ports, cluster.mesos_masters + number)
     yield master
+    if named.simulated is not None:
+        return
     first = len(cluster.agents) + sum(len(each.agents) for each in cluster.clusters[:number])
     for i, agent in enumerate(named.agents):
         yield agent_component(
@@ -161,11 +163,15 @@ def _master_of(name: str) -> str:
     return f"mesos-master-{name}"
 
 
-def _named(name: str, cluster: ClusterSettings, layout: Layout, ports: Ports, index: int) -> Component:
+def _named(
+    named: NamedCluster, cluster: ClusterSettings, layout: Layout, ports: Ports, index: int
+) -> Component:
     """Return the only master of a further cluster."""
+    name = _master_of(named.name)
     http, _ = ports(name, "mesos-master", index)
-    flags = (*_common(name, layout, http), *_master_security(cluster, layout), *cluster.master_flags)
-    return Component(name, "mesos-master", http, 0, {}, flags)
+    flags = [*_common(name, layout, http), *_master_security(cluster, layout), *cluster.master_flags]
+    flags += _simulated(named.simulated, cluster)
+    return Component(name, "mesos-master", http, 0, {}, tuple(flags))
 
 
 def zookeeper_servers(cluster: ClusterSettings, ports: Ports) -> str:
@@ -277,16 +283,21 @@ def _master(index: int, cluster: ClusterSettings, layout: Layout, ports: Ports) 
     if election := _election(cluster, ports):
         flags += [f"--zk={election}", f"--zk-session-timeout={MASTER_SESSION_SECONDS}"]
     flags += [*_master_security(cluster, layout), *cluster.master_flags]
-    if cluster.simulated is not None:
-        simulated = cluster.simulated
-        flags += [
-            f"--simulated-agents={simulated.agents}",
-            f"--simulated-resources={simulated.resources}",
-            f"--simulated-task-seconds={simulated.task_seconds}",
-            *_launches(cluster, "simulated-"),
-        ]
-        flags += [f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else []
+    flags += _simulated(cluster.simulated, cluster)
     return Component(name, kind, http, 0, {}, tuple(flags))
+
+
+def _simulated(simulated: Simulated | None, cluster: ClusterSettings) -> list[str]:
+    """Return a master's flags for its simulated agents."""
+    if simulated is None:
+        return []
+    flags = [
+        f"--simulated-agents={simulated.agents}",
+        f"--simulated-resources={simulated.resources}",
+        f"--simulated-task-seconds={simulated.task_seconds}",
+        *_launches(cluster, "simulated-"),
+    ]
+    return flags + ([f"--simulated-attributes={simulated.attributes}"] if simulated.attributes else [])
 
 
 def _launches(cluster: ClusterSettings, prefix: str = "", seed: int = 0) -> list[str]:

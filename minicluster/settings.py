@@ -64,7 +64,8 @@ class Simulated(Settings):
     resources: str = "cpus:8;mem:16384;disk:100000;ports:[31000-31999]"
     """What each offers."""
     attributes: str = ""
-    """Labels of each host."""
+    """Labels of each host. Where a value has several with `|` between, such as `rack:a|b|c`, hosts take these
+    in turn; those that take an empty one do not have the label."""
     task_seconds: float = Field(1.0, ge=0)
     """Seconds after which a task succeeds."""
     usage: bool = False
@@ -130,6 +131,8 @@ class NamedCluster(Settings):
     """Up to 63 letters, digits and `_.-`, with no sign at an end."""
     agents: tuple[Agent, ...] = Field(default_factory=_three_agents)
     """Its agents; three where none is named."""
+    simulated: Simulated | None = None
+    """Simulated agents in place of `agents`, where those of the first cluster are simulated, too."""
     kubernetes: str = ""
     """In place of Mesos: the kubeconfig of a cluster of Kubernetes that runs already, with a namespace
     `peloton`. `agents` do not count then."""
@@ -321,6 +324,8 @@ class ClusterSettings(Settings):
             raise ValueError(f"clusters: names must differ: {', '.join(names)}")
         if names and self.mesos:
             raise ValueError("clusters: further ones are started beside an own master only")
+        if self.simulated is None and any(each.simulated for each in self.clusters):
+            raise ValueError("clusters: simulated agents count only where those of the first one are, too")
         return self
 
     @model_validator(mode="after")

@@ -7,8 +7,7 @@ An update that is not acknowledged is sent again after 10, 20, 40, ... seconds, 
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mesos.v1 import mesos_pb2 as mesos
 
@@ -36,7 +35,8 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class _Stream:
     wait: float
-    pending: deque[mesos.TaskStatus] = field(default_factory=deque)
+    pending: tuple[mesos.TaskStatus, ...] = ()
+    """A few at most; an empty tuple, of which there is one, for most tasks."""
     latest: int = mesos.TASK_STAGING
 
 
@@ -54,7 +54,7 @@ class UpdateStreams:
         stream = self._streams.get(key)
         if stream is None:
             stream = self._streams[key] = _Stream(wait=self._first_retry)
-        stream.pending.append(status)
+        stream.pending += (status,)
         stream.latest = status.state
         if len(stream.pending) > 1:
             return None
@@ -63,14 +63,15 @@ class UpdateStreams:
 
     def restore(self, key: Key, pending: list[mesos.TaskStatus], latest: int) -> None:
         """Restore a stream from a checkpoint; ``resend`` then sends its first update."""
-        self._streams[key] = _Stream(self._first_retry, deque(pending), latest)
+        self._streams[key] = _Stream(self._first_retry, tuple(pending), latest)
 
     def acknowledge(self, key: Key, uuid: bytes, now: float) -> tuple[bool, mesos.TaskStatus | None]:
         """Take an acknowledgement; return whether it was expected, and the next update to send."""
         stream = self._streams.get(key)
         if stream is None or not stream.pending or stream.pending[0].uuid != uuid:
             return False, None
-        done = stream.pending.popleft()
+        done, *rest = stream.pending
+        stream.pending = tuple(rest)
         if done.state in TERMINAL:
             del self._streams[key]
             return True, None

@@ -174,7 +174,7 @@ class MasterWalk(RuleBasedStateMachine):
         self.lost[agent.id] = agent
         self.running[agent.id] = [
             agent_link.AgentTask(
-                framework_id, task.info, tuple(task.statuses), task.statuses[-1] if task.statuses else None
+                framework_id, task.info, tuple(task.statuses), task.statuses.last if task.statuses else None
             )
             for (framework_id, _), task in agent.tasks.items()
         ]

@@ -301,6 +301,19 @@ def test_further_mesos_clusters_have_names_and_ports_of_their_own(tmp_path: Path
             read_cluster(None, {"clusters": wrong})
 
 
+def test_further_clusters_may_have_simulated_agents_of_their_own(tmp_path: Path) -> None:
+    further = {"name": "east", "simulated": {"agents": 3, "resources": "gpus:8", "attributes": "zone:z"}}
+    settings = read_cluster(None, {"simulated": {"agents": 2}, "clusters": [further]})
+    found = components(settings, Layout(tmp_path), lambda name, kind, index: default_ports(kind, index))
+    assert not [part for part in found if part.kind == "mesos-agent"]
+    flags = {part.name: set(part.flags) for part in found if part.kind == "mesos-master"}
+    assert "--simulated-agents=2" in flags["mesos-master"]
+    given = {"--simulated-agents=3", "--simulated-resources=gpus:8", "--simulated-attributes=zone:z"}
+    assert given <= flags["mesos-master-east"]
+    with pytest.raises(ConfigError, match="clusters: simulated agents count only where"):
+        read_cluster(None, {"clusters": [further]})
+
+
 @pytest.mark.parametrize(
     ("given", "speaks"),
     [

@@ -6,6 +6,7 @@ from mesos.v1 import mesos_pb2 as mesos
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.master.core.simulated_usage import LEAST, MOST, containers
 from minicluster.mesos.master.core.state import Agent, Task
+from minicluster.mesos.master.core.status_log import StatusLog
 from peloton.mesos.agent_usage import containers_path, usages
 
 
@@ -18,8 +19,11 @@ def task(name: str, *states: int) -> Task:
             mesos.Resource(name="mem", type=mesos.Value.SCALAR, scalar=mesos.Value.Scalar(value=100)),
         ]
     )
-    statuses = [mesos.TaskStatus(state=state, timestamp=10.0 * at) for at, state in enumerate(states)]  # type: ignore[arg-type]
-    return Task(info, "F", "A", "*", bundle, statuses=statuses)
+    statuses = [
+        mesos.TaskStatus(state=state, timestamp=10.0 * at, task_id=info.task_id)  # type: ignore[arg-type]
+        for at, state in enumerate(states)
+    ]
+    return Task(info, "F", "A", "*", bundle, statuses=StatusLog(statuses))
 
 
 def agent(*tasks: Task) -> Agent:

@@ -21,6 +21,7 @@ from minicluster.mesos.master.core import events, operations, operator_events
 from minicluster.mesos.master.core.allocator import allocate
 from minicluster.mesos.master.core.frameworks import recover
 from minicluster.mesos.master.core.state import Agent, Framework, Master, Task, is_terminal
+from minicluster.mesos.master.core.status_log import StatusLog
 
 _REASON = mesos.TaskStatus
 
@@ -144,7 +145,7 @@ def _restore(cluster: Master, agent: Agent, known: AgentTask, news: str | None, 
         task.state = newest.state
         reported = known.unacknowledged or newest
         task.reported, task.reported_uuid = reported.state, reported.uuid
-        task.statuses = list(known.statuses)
+        task.statuses = StatusLog(known.statuses)
     if is_terminal(task.state):
         cluster.release(task)
     if news is not None:

@@ -97,7 +97,7 @@ def with_details(status: mesos.TaskStatus, task: Task) -> mesos.TaskStatus:
     """Add container and health from the task's newest updates."""
     if not task.statuses:
         return status
-    latest = task.statuses[-1]
+    latest = task.statuses.last
     if latest.HasField("healthy"):
         status.healthy = latest.healthy
     if latest.HasField("check_status"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mesos.v1 import mesos_pb2 as mesos
@@ -34,6 +35,9 @@ SECONDS_LABEL = "simulated.seconds"
 EXIT_LABEL = "simulated.exit"
 """The host manager drops labels of users that begin with `peloton.`."""
 
+VALUES_IN_TURN = "|"
+"""Between the values of an attribute that agents have in turn."""
+
 _STATUS = mesos.TaskStatus
 _KILLING = mesos.FrameworkInfo.Capability.TASK_KILLING_STATE
 
@@ -43,7 +47,11 @@ Answer = tuple[str, AgentMessage]
 
 @dataclass(frozen=True, slots=True)
 class SimulationConfig:
-    """How many agents, what each has, how long tasks run (seconds), and the seed of their ids and spread."""
+    """How many agents, what each has, how long tasks run (seconds), and the seed of their ids and spread.
+
+    An attribute whose text has several values with `|` between has these on the agents in turn; an agent
+    whose turn is an empty one does not have the attribute.
+    """
 
     agents: int
     resources: res.Bundle
@@ -56,7 +64,6 @@ class SimulationConfig:
 @dataclass(slots=True)
 class _Run:
     agent_id: str
-    status: mesos.TaskStatus
     seconds: float
     exit_code: int
     says_killing: bool
@@ -71,9 +78,19 @@ def registrations(config: SimulationConfig, ip: str, port: int) -> list[Register
     for number in range(config.agents):
         info = mesos.AgentInfo(hostname=f"simulated-{number:05d}", port=port)
         info.resources.extend(resources)
-        info.attributes.extend(config.attributes)
+        info.attributes.extend(_attributes(config, number))
         out.append(Register(info, ip, "1.12.0"))
     return out
+
+
+def _attributes(config: SimulationConfig, number: int) -> Iterator[mesos.Attribute]:
+    """Yield the attributes of an agent."""
+    for each in config.attributes:
+        values = each.text.value.split(VALUES_IN_TURN)
+        if len(values) == 1:
+            yield each
+        elif text := values[number % len(values)]:
+            yield mesos.Attribute(name=each.name, type=each.type, text=mesos.Value.Text(value=text))
 
 
 def _labels(task: mesos.TaskInfo) -> tuple[str | None, str | None]:
@@ -171,11 +188,14 @@ class Simulation:
         reason: int | None = None,
         by_agent: bool = False,
     ) -> None:
-        status = mesos.TaskStatus()
-        status.CopyFrom(run.status)
-        status.state = state  # type: ignore[assignment]
-        status.timestamp = now
-        status.uuid = self._new_uuid()
+        status = mesos.TaskStatus(
+            source=mesos.TaskStatus.SOURCE_EXECUTOR,
+            state=state,  # type: ignore[arg-type]
+            timestamp=now,
+            uuid=self._new_uuid(),
+        )
+        status.task_id.value = status.executor_id.value = key[1]
+        status.agent_id.value = run.agent_id
         if message:
             status.message = message
         if reason is not None:
@@ -191,12 +211,8 @@ class Simulation:
         key = (message.framework.id.value, task.task_id.value)
         seconds, exit_code = _labels(task)
         says_killing = any(item.type == _KILLING for item in message.framework.capabilities)
-        status = mesos.TaskStatus(source=mesos.TaskStatus.SOURCE_EXECUTOR)
-        status.task_id.value = status.executor_id.value = key[1]
-        status.agent_id.value = agent_id
         run = self._runs[key] = _Run(
             agent_id,
-            status,
             _number(seconds, self._config.task_seconds),
             int(_number(exit_code, 0)),
             says_killing,

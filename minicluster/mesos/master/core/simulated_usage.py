@@ -24,7 +24,7 @@ def containers(agent: Agent, now: float) -> list[dict[str, Any]]:
 def _running_since(task: Task) -> float | None:
     """Return when a task began to run; None where it does not."""
     statuses = task.statuses
-    if not statuses or statuses[-1].state != mesos.TASK_RUNNING:
+    if not statuses or statuses.last.state != mesos.TASK_RUNNING:
         return None
     return next(each.timestamp for each in statuses if each.state == mesos.TASK_RUNNING)
 

@@ -18,6 +18,7 @@ from mesos.v1.scheduler import scheduler_pb2 as scheduler
 from minicluster.mesos.common import resources as res
 from minicluster.mesos.common.agent_link import MasterMessage
 from minicluster.mesos.common.status_updates import TERMINAL
+from minicluster.mesos.master.core.status_log import StatusLog
 
 CAPABILITY = mesos.FrameworkInfo.Capability
 MAX_COMPLETED = 1000
@@ -56,7 +57,7 @@ class Task:
     state: int = mesos.TASK_STAGING
     reported: int | None = None
     reported_uuid: bytes = b""
-    statuses: list[mesos.TaskStatus] = field(default_factory=list)
+    statuses: StatusLog = field(default_factory=StatusLog)
     kill: tuple[float, bool] | None = None
     released: bool = False
 

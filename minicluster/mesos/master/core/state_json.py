@@ -126,7 +126,7 @@ def tasks(cluster: Master, query: Query) -> Json:
         if query.get("task_id", each.id) == each.id
     ]
     found.sort(
-        key=lambda each: each.statuses[0].timestamp if each.statuses else 0.0,
+        key=lambda each: each.statuses.first.timestamp if each.statuses else 0.0,
         reverse=query.get("order") != "asc",
     )
     return {"tasks": [task(each) for each in found[offset : offset + limit]]}

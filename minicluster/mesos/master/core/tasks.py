@@ -75,8 +75,6 @@ def _apply(cluster: Master, task: Task, status: mesos.TaskStatus, latest_state: 
             operator_events.task_updated(cluster, task, status)
     if is_terminal(task.state):
         cluster.release(task)
-    if task.statuses and task.statuses[-1].state == status.state:
-        task.statuses.pop()
     task.statuses.append(status)
     if delivered:
         task.reported = status.state
