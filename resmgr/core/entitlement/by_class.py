@@ -29,9 +29,10 @@ from peloton.model.resources import KINDS, Resources
 from resmgr.core.entitlement.fair_share import (
     Entitlement,
     Kind,
-    LeafLoads,
+    KindLoads,
     Load,
     Tree,
+    by_kind,
     check_capacity,
     leaf_loads,
 )
@@ -82,7 +83,7 @@ def entitlements_by_class(snapshot: ClassedSnapshot) -> ClassedEntitlements:
         {pool_id: each[number] for pool_id, each in snapshot.loads.items() if number in each}
         for number in classes
     ]
-    loads = [leaf_loads(tree, each) for each in of_class]
+    loads = [by_kind(leaf_loads(tree, each)) for each in of_class]
     held = [
         {at: load.allocation.values() for at, pool_id in enumerate(tree.ids) if (load := each.get(pool_id))}
         for each in of_class
@@ -96,7 +97,7 @@ def entitlements_by_class(snapshot: ClassedSnapshot) -> ClassedEntitlements:
     for kind in range(len(KINDS)):
         capacities = [each.values()[kind] for each in snapshot.capacity]
         firm = [{at: amounts[kind] for at, amounts in each.items()} for each in held]
-        division = _Division(tree, loads, kind, capacities, firm, class_orders)
+        division = _Division(tree, [each[kind] for each in loads], kind, capacities, firm, class_orders)
         amounts = division.entitlement()
         total.append(amounts)
         if kind == _CPU:
@@ -132,7 +133,7 @@ class _Division:
     def __init__(
         self,
         tree: Tree,
-        loads: Sequence[LeafLoads],
+        loads: Sequence[KindLoads],
         kind: int,
         capacities: Sequence[int],
         held: Sequence[Mapping[int, int]],
@@ -146,7 +147,7 @@ class _Division:
         self._held = held
         self._class_orders = class_orders
         self._limits, self._weights, self._configs = one.limits, one.weights, one.configs
-        self._first = [min(each.reservation, each.limit) for each in self._configs]
+        self._first = one.reserved
         self._relevant = [
             at
             for at, each in enumerate(self.kinds)
@@ -358,14 +359,17 @@ class _Division:
             amounts[at] = self._divide_class(at, demands, limits)
         return amounts
 
-    def _divide_class(self, at: int, demands: Sequence[int], limits: Sequence[int]) -> list[int]:
+    def _divide_class(self, at: int, demands: list[int], limits: list[int]) -> list[int]:
         amounts = [0] * len(demands)
         amounts[0], firsts = self._capacities[at], self._firsts[at]
-        for pool, below in enumerate(self.tree.children):
-            if below and amounts[pool]:
-                ours = slice(below.start, below.stop)
-                amounts[ours] = divide(
-                    amounts[pool], demands[ours], firsts[ours], limits[ours], self._weights[pool]
+        for family, (pool, start, stop) in enumerate(self.tree.families):
+            if amounts[pool]:
+                amounts[start:stop] = divide(
+                    amounts[pool],
+                    demands[start:stop],
+                    firsts[start:stop],
+                    limits[start:stop],
+                    self._weights[family],
                 )
         return amounts
 

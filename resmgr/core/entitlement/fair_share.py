@@ -30,9 +30,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import NamedTuple
 
 from peloton.errors import InvalidArgument
+from peloton.fast_init import fast_init
 from peloton.model.ids import ROOT_POOL, PoolId
 from peloton.model.pool import KindConfig, PoolConfig, ReservationType
 from peloton.model.resources import KINDS, ZERO, Resources
@@ -43,9 +45,13 @@ from resmgr.core.state.entitlement_policy import EntitlementPolicy, shared, shar
 
 _CPU = KINDS.index("cpu")
 _STATIC = ReservationType.STATIC
-_NOTHING = ZERO.values()
+_NO_LOAD = ZERO.values(), ZERO.values(), ZERO.values()
 LeafLoads = list[tuple[Vector, Vector, Vector]]
 """By pool: need without slack, allocated slack and requested slack."""
+Column = tuple[int, ...]
+"""Amounts of one kind by pool."""
+KindLoads = tuple[Column, Column, Column]
+"""`LeafLoads` of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,9 @@ class Entitlement:
     """Of the cluster's own resources."""
     slack: Resources
     """For revocable tasks: memory, disk and gpu as part of `total`; cpu is revocable cpu, on top of it."""
+
+
+fast_init(Entitlement)
 
 
 def entitlements(snapshot: Snapshot) -> dict[PoolId, Entitlement]:
@@ -126,8 +135,9 @@ class Division:
         if self.policy is not None:
             return self._by_policy(self.policy, capacity, revocable_cpu, loads, held)
         total, slack = [], []
-        for kind, amount in enumerate(capacity):
-            amounts, for_slack = self._of_kind(kind, amount, revocable_cpu if kind == _CPU else 0, loads)
+        for kind, given in enumerate(by_kind(loads)):
+            revocable = revocable_cpu if kind == _CPU else 0
+            amounts, for_slack = self._of_kind(kind, capacity[kind], revocable, given)
             total.append(amounts)
             slack.append(for_slack)
         return list(zip(zip(*total, strict=True), zip(*slack, strict=True), strict=True))
@@ -140,7 +150,7 @@ class Division:
         loads: LeafLoads,
         held: Sequence[Sequence[int]],
     ) -> list[tuple[Vector, Vector]]:
-        kinds = [Kind(self.tree, loads, kind) for kind in range(len(KINDS))]
+        kinds = [Kind(self.tree, given, kind) for kind, given in enumerate(by_kind(loads))]
         needs = [[of.need[at] + of.slack_need[at] for of in kinds] for at in range(len(self.tree.ids))]
         pools = sharing_pools(self.tree.configs, self.tree.children, capacity, held, needs)
         total = shared(policy, pools, capacity)
@@ -150,28 +160,31 @@ class Division:
 
     def wanted(self, loads: LeafLoads) -> list[Vector]:
         """Return the demand of each pool, by its number: what is allocated and queued there and below."""
-        kinds = [Kind(self.tree, loads, kind).demand() for kind in range(len(KINDS))]
+        kinds = [Kind(self.tree, given, kind).demand() for kind, given in enumerate(by_kind(loads))]
         return list(zip(*kinds, strict=True))
 
     def _of_kind(
-        self, kind: int, capacity: int, revocable: int, loads: LeafLoads
+        self, kind: int, capacity: int, revocable: int, given: KindLoads
     ) -> tuple[list[int], list[int]]:
         """Return entitlement and slack entitlement of each pool to a kind."""
         known = self._known[kind]
-        given = [(firm[kind], held[kind], requested[kind]) for firm, held, requested in loads]
         if known is not None and known.given == given and known.amounts == (capacity, revocable):
             return known.found
-        of_kind = Kind(self.tree, loads, kind, None if known is None else known.of_kind)
+        of_kind = Kind(self.tree, given, kind, None if known is None else known.of_kind)
         whole = of_kind.entitlement(capacity)
         found = whole, of_kind.revocable(revocable) if kind == _CPU else of_kind.slack(whole)
         self._known[kind] = _Known((capacity, revocable), given, of_kind, found)
         return found
 
 
+Family = tuple[int, int, int]
+"""A pool, its first child, and the one after its last child."""
+
+
 class Tree:
     """Pools by number: the root is 0, and parents come before their children."""
 
-    __slots__ = ("children", "configs", "ids", "slack_ratios")
+    __slots__ = ("children", "configs", "families", "ids", "slack_ratios")
 
     def __init__(self, pools: Iterable[PoolConfig]) -> None:
         """Take over pools. Raises InvalidArgument where they are no tree, and for negative amounts."""
@@ -191,6 +204,9 @@ class Tree:
             self.ids += [config.id for config in ours]
             self.configs += ours
         _check_tree(self.ids, count, below)
+        self.families: list[Family] = [
+            (pool, ours.start, ours.stop) for pool, ours in enumerate(self.children) if ours
+        ]
         self.slack_ratios = [slack_ratio(config) for config in self.configs]
 
 
@@ -201,28 +217,38 @@ class Kind:
         "configs",
         "demands",
         "firsts",
+        "floors",
         "held",
         "limits",
         "need",
         "requested",
+        "reserved",
         "slack_need",
         "tree",
         "weights",
     )
 
-    def __init__(self, tree: Tree, loads: LeafLoads, kind: int, like: Kind | None = None) -> None:
+    def __init__(self, tree: Tree, loads: KindLoads, kind: int, like: Kind | None = None) -> None:
         """Take over the loads. `like`: the same kind of the same pools with other loads."""
         self.tree = tree
         if like is None:
-            self.configs: list[KindConfig] = [config.kind(KINDS[kind]) for config in tree.configs]
-            self.limits = [config.limit for config in self.configs]
+            name = KINDS[kind]
+            self.configs: list[KindConfig] = [config.kind(name) for config in tree.configs]
+            self.limits: list[int] = [config.limit for config in self.configs]
+            self.reserved: list[int] = [
+                config.reservation if config.reservation < config.limit else config.limit
+                for config in self.configs
+            ]
+            self.floors: list[int] = [
+                reserved if config.type is _STATIC else 0
+                for config, reserved in zip(self.configs, self.reserved, strict=True)
+            ]
             shares = tuple([config.share for config in self.configs])
-            self.weights = [weights_of(shares[below.start : below.stop]) for below in tree.children]
+            self.weights = [weights_of(shares[start:stop]) for _, start, stop in tree.families]
         else:
-            self.configs, self.limits, self.weights = like.configs, like.limits, like.weights
-        self.need = [firm[kind] for firm, _, _ in loads]
-        self.held = [held[kind] for _, held, _ in loads]
-        self.requested = [requested[kind] for _, _, requested in loads]
+            self.configs, self.weights = like.configs, like.weights
+            self.limits, self.reserved, self.floors = like.limits, like.reserved, like.floors
+        self.need, self.held, self.requested = loads
         self.slack_need = (
             [0] * len(self.need)
             if kind == _CPU
@@ -239,18 +265,13 @@ class Kind:
     def entitlement(self, capacity: int) -> list[int]:
         """Return the entitlement of each pool to `capacity`."""
         self._sum_demand()
-        amounts = [0] * len(self.limits)
+        demands, firsts, limits, weights = self.demands, self.firsts, self.limits, self.weights
+        amounts = [0] * len(limits)
         amounts[0] = capacity
-        for pool, below in enumerate(self.tree.children):
-            if below:
-                ours = slice(below.start, below.stop)
-                amounts[ours] = divide(
-                    amounts[pool],
-                    self.demands[ours],
-                    self.firsts[ours],
-                    self.limits[ours],
-                    self.weights[pool],
-                )
+        for at, (pool, start, stop) in enumerate(self.tree.families):
+            amounts[start:stop] = divide(
+                amounts[pool], demands[start:stop], firsts[start:stop], limits[start:stop], weights[at]
+            )
         return amounts
 
     def slack(self, entitlement: Sequence[int]) -> list[int]:
@@ -266,38 +287,50 @@ class Kind:
         held, requested = self._summed(self.held), self._summed(self.requested)
         amounts = [0] * len(held)
         amounts[0] = capacity
-        for pool, below in enumerate(self.tree.children):
-            if below:
-                ours = slice(below.start, below.stop)
-                amounts[ours] = divide_slack_cpu(
-                    amounts[pool], held[ours], requested[ours], self.weights[pool]
-                )
+        for at, (pool, start, stop) in enumerate(self.tree.families):
+            amounts[start:stop] = divide_slack_cpu(
+                amounts[pool], held[start:stop], requested[start:stop], self.weights[at]
+            )
         return amounts
 
     def _sum_demand(self) -> None:
         """Calculate demand and first assignment of each pool except the root, from the leaves up."""
-        self.firsts, self.demands = [0] * len(self.need), [0] * len(self.need)
-        demands, children = self.demands, self.tree.children
-        for pool in range(len(demands) - 1, 0, -1):
-            config, below = self.configs[pool], children[pool]
-            demand = self.need[pool] + self.slack_need[pool]
-            if below:
-                demand = sum(demands[below.start : below.stop])
-            limit = config.limit
-            reservation = min(config.reservation, limit)
-            if demand < reservation and config.type is _STATIC:
-                demand = reservation
-            demands[pool] = demand if demand < limit else limit
-            self.firsts[pool] = demand if demand < reservation else reservation
+        limits, reserved, floors = self.limits, self.reserved, self.floors
+        demands = list(map(add, self.need, self.slack_need))
+        firsts = [0] * len(demands)
+        for pool, start, stop in reversed(self.tree.families):
+            whole = 0
+            for child in range(start, stop):
+                demand, most = demands[child], reserved[child]
+                if demand < most:
+                    floor = floors[child]
+                    if demand < floor:
+                        demand = floor
+                    firsts[child] = demand
+                else:
+                    firsts[child] = most
+                    limit = limits[child]
+                    if demand > limit:
+                        demand = limit
+                demands[child] = demand
+                whole += demand
+            demands[pool] = whole
+        demands[0] = 0
+        self.demands, self.firsts = demands, firsts
 
     def _summed(self, leaves: Sequence[int]) -> list[int]:
         """Return the amounts of leaves, and for other pools the sums of their children's."""
         amounts = list(leaves)
-        for pool in range(len(amounts) - 1, -1, -1):
-            below = self.tree.children[pool]
-            if below:
-                amounts[pool] = sum(amounts[below.start : below.stop])
+        for pool, start, stop in reversed(self.tree.families):
+            amounts[pool] = sum(amounts[start:stop])
         return amounts
+
+
+def by_kind(loads: LeafLoads) -> list[KindLoads]:
+    """Return the loads of each kind."""
+    firm, held, requested = zip(*loads, strict=True)
+    columns = [zip(*vectors, strict=True) for vectors in (firm, held, requested)]
+    return list(zip(*columns, strict=True))
 
 
 def leaf_loads(tree: Tree, loads: Mapping[PoolId, Load]) -> LeafLoads:
@@ -306,20 +339,12 @@ def leaf_loads(tree: Tree, loads: Mapping[PoolId, Load]) -> LeafLoads:
     Raises InvalidArgument for loads of pools that are not leaves, and negative amounts.
     """
     leaves = {pool_id for pool_id, below in zip(tree.ids[1:], tree.children[1:], strict=True) if not below}
+    known: dict[PoolId, tuple[Vector, Vector, Vector]] = {}
     for pool_id, load in loads.items():
         if pool_id not in leaves:
             raise InvalidArgument("loads", pool_id, "the id of a leaf of the pools given")
-        _check_load(pool_id, load)
-    return [
-        (_NOTHING, _NOTHING, _NOTHING)
-        if load is None
-        else (
-            (load.allocation + load.demand).values(),
-            load.slack_allocation.values(),
-            load.slack_demand.values(),
-        )
-        for load in map(loads.get, tree.ids)
-    ]
+        known[pool_id] = _checked_load(pool_id, load)
+    return [known.get(pool_id, _NO_LOAD) for pool_id in tree.ids]
 
 
 def _check_tree(ids: Sequence[PoolId], count: int, unreached: Mapping[PoolId, Sequence[PoolConfig]]) -> None:
@@ -340,10 +365,15 @@ def _check_config(config: PoolConfig) -> None:
         raise InvalidArgument(f"pools[{config.id}].slack_limit_percent", percent, "a percentage, 0 or more")
 
 
-def _check_load(pool_id: PoolId, load: Load) -> None:
-    for amounts in (load.allocation, load.demand, load.slack_allocation, load.slack_demand):
-        if min(amounts.values()) < 0:
-            raise InvalidArgument(f"loads[{pool_id}]", str(amounts), "amounts of 0 or more")
+def _checked_load(pool_id: PoolId, load: Load) -> tuple[Vector, Vector, Vector]:
+    held, queued = load.allocation.values(), load.demand.values()
+    slack_held, slack_queued = load.slack_allocation.values(), load.slack_demand.values()
+    if min(held + queued + slack_held + slack_queued) < 0:
+        for amounts in (load.allocation, load.demand, load.slack_allocation, load.slack_demand):
+            if min(amounts.values()) < 0:
+                raise InvalidArgument(f"loads[{pool_id}]", str(amounts), "amounts of 0 or more")
+    firm = held[0] + queued[0], held[1] + queued[1], held[2] + queued[2], held[3] + queued[3]
+    return firm, slack_held, slack_queued
 
 
 def check_capacity(path: str, amounts: Resources) -> None:
@@ -356,6 +386,6 @@ class _Known(NamedTuple):
     """What was calculated last for a kind, and from what."""
 
     amounts: tuple[int, int]
-    given: list[tuple[int, int, int]]
+    given: KindLoads
     of_kind: Kind
     found: tuple[list[int], list[int]]

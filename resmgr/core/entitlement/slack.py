@@ -13,9 +13,10 @@ Amounts are integers in thousandths, by pool.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 
 from peloton.model.pool import KindConfig, PoolConfig
-from resmgr.core.entitlement.water_fill import cut, deal, decimal_ratio
+from resmgr.core.entitlement.water_fill import cut, deal, decimal_ratio, even
 from resmgr.core.state.pool import DEFAULT_SLACK_PERCENT
 
 Ratio = tuple[int, int]
@@ -35,28 +36,31 @@ def slack_needs(
     """Return what revocable tasks have and request of a kind other than cpu, up to the slack limit."""
     if not (any(held) or any(requested)):
         return [0] * len(held)
-    return [
-        min(held_ + requested_, config.reservation * part // whole) if held_ or requested_ else 0
-        for held_, requested_, config, (part, whole) in zip(held, requested, configs, ratios, strict=True)
-    ]
+    needs = [0] * len(held)
+    for at, wanted in enumerate(map(add, held, requested)):
+        if wanted:
+            part, whole = ratios[at]
+            bound = configs[at].reservation * part // whole
+            needs[at] = wanted if wanted < bound else bound
+    return needs
 
 
 def slack_of(entitlement: Sequence[int], need: Sequence[int], slack_need: Sequence[int]) -> list[int]:
     """Return the part of each leaf's entitlement for revocable tasks."""
-    return [
-        max(0, min(whole - firm, slack))
-        for whole, firm, slack in zip(entitlement, need, slack_need, strict=True)
-    ]
+    found = [0] * len(need)
+    for at, slack in enumerate(slack_need):
+        if slack:
+            left = entitlement[at] - need[at]
+            found[at] = 0 if left < 0 else left if left < slack else slack
+    return found
 
 
-def divide_slack_cpu(
-    amount: int, held: Sequence[int], requested: Sequence[int], weights: Sequence[int]
-) -> list[int]:
+def divide_slack_cpu(amount: int, held: list[int], requested: list[int], weights: Sequence[int]) -> list[int]:
     """Divide slack cpu among siblings: what they have allocated, then their demand and the rest by share."""
     rest = amount - sum(held)
     if rest < 0:
         return cut(amount, held)
-    granted = deal(rest, requested, weights)
-    rest = max(0, rest - sum(requested))
-    spare = deal(rest, [rest] * len(held), weights)
-    return [sum(parts) for parts in zip(held, granted, spare, strict=True)]
+    spare = rest - sum(requested)
+    if spare <= 0:
+        return list(map(add, held, deal(rest, requested, weights)))
+    return list(map(add, map(add, held, requested), even(spare, weights)))

@@ -21,9 +21,12 @@ from decimal import Decimal
 from functools import lru_cache
 from operator import add, sub
 
+_FEW = 16
+"""Claimants up to which passes over all who are not satisfied are quicker than to sort them."""
+
 
 def divide(
-    amount: int, demands: Sequence[int], firsts: Sequence[int], limits: Sequence[int], weights: Sequence[int]
+    amount: int, demands: list[int], firsts: list[int], limits: list[int], weights: Sequence[int]
 ) -> list[int]:
     """Return each child's part of a pool's entitlement to one kind (docs/behaviour/pools.md, Entitlement).
 
@@ -31,24 +34,35 @@ def divide(
     demand <= limit. The sum of the results is at most `amount`. It is less only by rounding, where `amount`
     is not enough for all demands, or where all children are at their limits.
     """
+    spare = amount - sum(demands)
+    if spare >= 0:
+        room = list(map(sub, limits, demands))
+        return list(map(add, demands, deal(spare, room, weights)))
     rest = amount - sum(firsts)
     if rest < 0:
         return cut(amount, firsts)
-    spare = amount - sum(demands)
-    if spare < 0:
-        unmet = list(map(sub, demands, firsts))
-        return list(map(add, firsts, deal(rest, unmet, weights)))
-    room = list(map(sub, limits, demands))
-    return list(map(add, demands, deal(spare, room, weights)))
+    unmet = list(map(sub, demands, firsts))
+    return list(map(add, firsts, _share(rest, unmet, weights)))
 
 
-def deal(amount: int, demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+def deal(amount: int, demands: list[int], weights: Sequence[int]) -> list[int]:
     """Return min(demand, level * weight) for each claimant, rounded down. No argument is negative.
 
     Claimants of weight 0 get nothing until all others are satisfied; the rest is divided equally among them.
     """
-    if sum(demands) <= amount:
-        return list(demands)
+    return list(demands) if sum(demands) <= amount else _share(amount, demands, weights)
+
+
+def even(amount: int, weights: Sequence[int]) -> list[int]:
+    """Do `deal` for claimants each of whom demands all of `amount`."""
+    whole = sum(weights)
+    if whole:
+        return [amount * weight // whole for weight in weights]
+    return [amount // len(weights)] * len(weights)
+
+
+def _share(amount: int, demands: list[int], weights: Sequence[int]) -> list[int]:
+    """Do `deal` for an `amount` below the sum of the demands."""
     if 0 not in weights:
         return _fill(amount, demands, weights)
     heavy = [demand if weight else 0 for demand, weight in zip(demands, weights, strict=True)]
@@ -89,8 +103,35 @@ def decimal_ratio(number: float) -> tuple[int, int]:
     return Decimal(repr(float(number))).as_integer_ratio()
 
 
-def _fill(amount: int, demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+def _fill(amount: int, demands: list[int], weights: Sequence[int]) -> list[int]:
     """Do `deal` for an `amount` below the sum of the demands; those of weight 0 demand nothing."""
+    claimants = [i for i, demand in enumerate(demands) if demand]
+    if len(claimants) > _FEW:
+        return _fill_in_order(amount, demands, weights)
+    given = [0] * len(demands)
+    weight = 0
+    for i in claimants:
+        weight += weights[i]
+    while True:
+        unmet, left, others = list[int](), amount, weight
+        for i in claimants:
+            demand = demands[i]
+            if demand * weight > amount * weights[i]:
+                unmet.append(i)
+            else:
+                given[i] = demand
+                left -= demand
+                others -= weights[i]
+        if len(unmet) == len(claimants):
+            break
+        claimants, amount, weight = unmet, left, others
+    for i in claimants:
+        given[i] = amount * weights[i] // weight
+    return given
+
+
+def _fill_in_order(amount: int, demands: list[int], weights: Sequence[int]) -> list[int]:
+    """Do `_fill` in a time that grows with n log n."""
     claimants = _by_level(demands, weights)
     weight = sum(weights[i] for i in claimants)
     given = [0] * len(demands)
@@ -105,7 +146,7 @@ def _fill(amount: int, demands: Sequence[int], weights: Sequence[int]) -> list[i
     return given
 
 
-def _by_level(demands: Sequence[int], weights: Sequence[int]) -> list[int]:
+def _by_level(demands: list[int], weights: Sequence[int]) -> list[int]:
     """Return the claimants with a demand in the exact order of demand / weight.
 
     Two different fractions with denominators below 2**b differ by more than 2**-2b, so that multiplied
