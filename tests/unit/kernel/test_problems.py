@@ -21,6 +21,7 @@ from peloton.identity.certs import LOOPBACK, Pair, issue, make_authority
 from peloton.membership.starts import WINDOW_SECONDS, Starts
 from peloton.model.problems import Problem
 from peloton.private.problems import problems_pb2 as pb
+from peloton.rpc import expiry
 from peloton.rpc.expiry import LOOK_SECONDS, ServerCertificates, expiring
 from peloton.rpc.peers import PASSED
 
@@ -114,6 +115,13 @@ async def serving_tls(pair: Pair) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give handshakes more time than a daemon does: on a busy machine several at once may take seconds."""
+    monkeypatch.setattr(expiry, "CONNECT_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_certificates_of_servers_of_others_are_told(tmp_path: Path) -> None:
     today = datetime.datetime.now(datetime.UTC)  # the handshake compares with it
     authority = make_authority(tmp_path, "test", today - datetime.timedelta(days=60))
@@ -138,6 +146,7 @@ async def test_certificates_of_servers_of_others_are_told(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.usefixtures("patient")
 async def test_servers_are_asked_for_their_certificates_now_and_then(tmp_path: Path) -> None:
     today = datetime.datetime.now(datetime.UTC)
     authority = make_authority(tmp_path, "test", today)
