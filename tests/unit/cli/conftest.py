@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from peloton.cli import estimate, feasibility, live_cluster, live_names, losses, mesos_clusters, told, used
 from peloton.cli.__main__ import main
 from peloton.cli.targets import NAMES
 
@@ -18,6 +19,7 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
+PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,16 @@ def nothing_said(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     for variable in ("ZK_ROOT", "TIMEOUT", "BASIC_AUTH_CONFIG", "PELOTON_MINICLUSTER_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait longer than a user would for what a command leaves out where no answer comes."""
+    monkeypatch.setattr(live_names, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(feasibility, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(mesos_clusters, "ASK_SECONDS", PATIENCE_SECONDS)
+    for module in (estimate, live_cluster, losses, told, used):
+        monkeypatch.setattr(module, "PATIENCE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
