@@ -31,6 +31,8 @@ from storage.config import CassandraSettings
 _RECONNECT_FIRST, _RECONNECT_LAST = 0.25, 5.0
 """Seconds between tries to reach an unavailable server."""
 _PREPARING_AT_ONCE = 4
+_BYTES_AT_ONCE = 64 * 1024
+"""Most bytes of one system call; the driver's 4,096 make hundreds of calls of one batch."""
 _UNSURE = "Unable to perform authentication"
 """Part of the error of a server that cannot check a password."""
 
@@ -62,6 +64,8 @@ class _FailFast(DefaultConnection):  # type: ignore[misc]
     password. Servers that have just started refuse it while they cannot read their users: that is treated
     as any other failure here.
     """
+
+    in_buffer_size = out_buffer_size = _BYTES_AT_ONCE
 
     @classmethod
     def factory(cls, endpoint: Any, timeout: float, *args: Any, **kwargs: Any) -> DefaultConnection:
