@@ -24,6 +24,7 @@ from cassandra.query import PreparedStatement, tuple_factory
 
 from peloton.errors import Refused, Unavailable
 from storage.cassandra.access import Access, access
+from storage.cassandra.batch_encoder import EncodedBatches
 from storage.cassandra.errors import DRIVER_ERRORS, translated
 from storage.cassandra.statements import conditional, statements
 from storage.config import CassandraSettings
@@ -148,6 +149,7 @@ def connect(settings: CassandraSettings, keyspace: str | None) -> Connection:
         raise Unavailable(f"Cassandra cannot be reached: no address is known of {names}") from None
     try:
         session = cluster.connect()
+        session.client_protocol_handler = EncodedBatches
         if keyspace is not None:
             session.set_keyspace(keyspace)
     except DRIVER_ERRORS as error:
