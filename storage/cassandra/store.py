@@ -136,7 +136,7 @@ class CassandraStore:
 
         async def write(when: int) -> None:
             known = None if runtime is None else await self._jobs.row(job_id, runtime.config_version)
-            rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(events, when))
+            rows = chain(encoded_tasks(job_id, tasks, when), encoded_events(job_id, events, when))
             # Workflows come before the tasks: a workflow goes on from whatever tasks are stored. Volumes do:
             # a task's volume must be known.
             await write_volumes(self._session, volumes, when)

@@ -34,8 +34,9 @@ _REMEMBERED = 100_000
 LARGEST = 2**31 - 1
 """Largest number of an instance or a run. Requests may contain larger ones, which do not exist."""
 
-Encoded = tuple[int, Bound, int]
-"""A row's bucket, its statement, and its size."""
+
+Encoded = tuple[int, Bound, int, int]
+"""A statement that writes rows of a bucket: bucket, statement, number of rows and of characters in them."""
 
 
 class Rows:
@@ -49,15 +50,18 @@ class Rows:
         """Forget which buckets are listed, since others may have deleted them."""
         self._listed.clear()
 
-    async def write(self, job_id: JobId, rows: Iterable[Encoded], when: int) -> None:
+    async def write(self, job_id: JobId, statements: Iterable[Encoded], when: int) -> None:
         """Write rows, encoding and binding a large job's rows in steps that leave the event loop free."""
-        by_bucket: defaultdict[int, list[tuple[Bound, int]]] = defaultdict(list)
-        for number, (bucket, bound, size) in enumerate(rows, 1):
-            by_bucket[bucket].append((bound, size))
-            if number % _ROWS_AT_ONCE == 0:
+        by_bucket: defaultdict[int, list[Encoded]] = defaultdict(list)
+        unseen = 0
+        for one in statements:
+            by_bucket[one[0]].append(one)
+            unseen += one[2]
+            if unseen >= _ROWS_AT_ONCE:
+                unseen = 0
                 await asyncio.sleep(0)
         sent = [asyncio.ensure_future(self._list(job_id, by_bucket, when))]
-        for part in (part for bucket_rows in by_bucket.values() for part in _parts(bucket_rows)):
+        for part in (part for of_bucket in by_bucket.values() for part in _parts(of_bucket)):
             sent.append(asyncio.ensure_future(self._session.write_together(part)))
             await asyncio.sleep(0)
         await asyncio.gather(*sent)
@@ -90,34 +94,75 @@ class Rows:
 
 
 def encoded_tasks(job_id: JobId, runtimes: Mapping[int, TaskRuntime], when: int) -> Iterator[Encoded]:
-    """Encode rows of tasks."""
+    """Encode rows of tasks. Neighbours with equal runtimes, as waiting tasks have, are one statement."""
     assert not runtimes or (min(runtimes) >= 0 and max(runtimes) <= LARGEST), "an instance has no column"
+    encode = TASK_RUNTIME.encoder()
+    run: list[int] = []
+    last, bucket, most = "", 0, 0
     for instance, runtime in runtimes.items():
-        text, bucket = TASK_RUNTIME.encode(runtime), instance // BUCKET
-        yield bucket, ("put_task", (job_id, bucket, instance, text, when)), len(text)
+        text = encode(runtime)
+        if text == last and instance // BUCKET == bucket and len(run) < most:
+            run.append(instance)
+            continue
+        if run:
+            yield _tasks(job_id, bucket, run, last, when)
+        run, last, bucket, most = [instance], text, instance // BUCKET, _most(text)
+    if run:
+        yield _tasks(job_id, bucket, run, last, when)
 
 
-def encoded_events(events: Iterable[PodEvent], when: int) -> Iterator[Encoded]:
-    """Encode rows of events, one for each key: of two rows with one timestamp Cassandra would choose."""
-    last: dict[tuple[str, int, int, int, int, int], PodEvent] = {}
+def _tasks(job_id: JobId, bucket: int, run: list[int], text: str, when: int) -> Encoded:
+    if len(run) == 1:
+        return bucket, ("put_task", (job_id, bucket, run[0], text, when)), 1, len(text)
+    return bucket, ("put_tasks", (when, text, job_id, bucket, run)), len(run), len(run) * len(text)
+
+
+def encoded_events(job_id: JobId, events: Iterable[PodEvent], when: int) -> Iterator[Encoded]:
+    """Encode rows of events, one for each key: of two rows with one timestamp Cassandra would choose.
+
+    Neighbours with equal events are one statement.
+    """
+    unique: dict[tuple[int, int, int, int], PodEvent] = {}
     for one in events:
-        last[one.job_id, one.instance // BUCKET, one.instance, one.run, one.timestamp, STEP[one.state]] = one
+        unique[one.instance, one.run, one.timestamp, STEP[one.state]] = one
     encode = POD_EVENT.encoder()
-    for key, event in last.items():
+    run: list[int] = []
+    key: Sequence[int] = ()
+    last, bucket, most = "", 0, 0
+    for (instance, *rest), event in unique.items():
         text = encode(event)
-        yield key[1], ("put_event", (*key, text, when)), len(text)
+        if rest == key and text == last and instance // BUCKET == bucket and len(run) < most:
+            run.append(instance)
+            continue
+        if run:
+            yield _events(job_id, bucket, run, key, last, when)
+        run, key, last, bucket, most = [instance], rest, text, instance // BUCKET, _most(text)
+    if run:
+        yield _events(job_id, bucket, run, key, last, when)
 
 
-def _parts(rows: Sequence[tuple[Bound, int]]) -> Iterable[list[Bound]]:
-    """Split rows where a mutation would become too large."""
+def _events(job_id: JobId, bucket: int, run: list[int], key: Sequence[int], text: str, when: int) -> Encoded:
+    if len(run) == 1:
+        return bucket, ("put_event", (job_id, bucket, run[0], *key, text, when)), 1, len(text)
+    return bucket, ("put_events", (when, text, job_id, bucket, run, *key)), len(run), len(run) * len(text)
+
+
+def _most(text: str) -> int:
+    """Return how many rows with a text one statement may write: as many as fit a mutation, and one step."""
+    return min(_LARGEST_MUTATION_CHARACTERS // len(text), _ROWS_AT_ONCE)
+
+
+def _parts(statements: Sequence[Encoded]) -> Iterable[list[Bound]]:
+    """Split statements where a mutation would become too large."""
     part: list[Bound] = []
-    size = 0
-    for bound, length in rows:
-        if part and (size + length > _LARGEST_MUTATION_CHARACTERS or len(part) == _MOST_ROWS):
+    rows = characters = 0
+    for _, bound, more_rows, more in statements:
+        if part and (characters + more > _LARGEST_MUTATION_CHARACTERS or rows + more_rows > _MOST_ROWS):
             yield part
-            part, size = [], 0
+            part, rows, characters = [], 0, 0
         part.append(bound)
-        size += length
+        rows += more_rows
+        characters += more
     if part:
         yield part
 
