@@ -8,6 +8,7 @@ import pytest
 from peloton.cli import estimate, feasibility, live_cluster, live_names, losses, mesos_clusters, told, used
 from peloton.cli.__main__ import main
 from peloton.cli.targets import NAMES
+from peloton.client import member_health
 
 from .fakes import FakeAgent, FakeDaemons, agent_serving, serving
 
@@ -38,6 +39,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_names, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(feasibility, "TIMEOUT_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr(mesos_clusters, "ASK_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(member_health, "HEALTH_SECONDS", PATIENCE_SECONDS)
     for module in (estimate, live_cluster, losses, told, used):
         monkeypatch.setattr(module, "PATIENCE_SECONDS", PATIENCE_SECONDS)
 
