@@ -102,7 +102,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--watch", type=float, default=15.0, help="seconds for which nothing changes")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until a step is given up")
     parser.add_argument("--csv", type=Path, help="write the rows to this file, too")
-    parser.add_argument("--svg", type=Path, help="draw memory and CPU by tasks into this file")
+    parser.add_argument("--svg", type=Path, help="draw memory by tasks into this file")
     parser.add_argument("--keep-logs", type=Path, help="copy the daemons' logs to this folder")
     options = parser.parse_args(given)
     if options.mixed and options.clusters == 1:
@@ -276,6 +276,13 @@ def total(kind: str, rows: Sequence[Row]) -> Row:
     )
 
 
+def shown_names(rows: Sequence[Row]) -> list[str]:
+    """Return whose rows are drawn: processes, but kinds where there are several of one."""
+    names = list(dict.fromkeys(row.daemon for row in rows))
+    several = tuple(name.split()[1] for name in names if " " in name)
+    return [name for name in names if not name.startswith(several)]
+
+
 def drawn(rows: Sequence[Row]) -> str:
     """Return a picture: the memory of each daemon by the number of tasks, both axes logarithmic."""
     plot = pygal.XY(
@@ -287,7 +294,7 @@ def drawn(rows: Sequence[Row]) -> str:
         disable_xml_declaration=True,
     )
     for hosts in sorted({row.hosts for row in rows}):
-        for name in dict.fromkeys(row.daemon for row in rows):
+        for name in shown_names(rows):
             points = [
                 (row.tasks + row.pending, row.memory_mb)
                 for row in rows

@@ -32,7 +32,7 @@ class SqliteSettings(Settings):
     """Connections for reads, each with a thread of its own."""
     max_queued_writes: int = Field(default=1024, ge=1)
     """Most writes that are accepted and not yet committed; further callers wait."""
-    cache_mb: int = Field(default=128, ge=1, le=65536)
+    cache_mb: int = Field(default=16, ge=1, le=65536)
     """Memory in MB in which a process keeps pages of the database: one half for writes, the other for reads.
     It fills as history is written."""
     secret_keys_file: Path | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scaling import Row, arguments, settings_of, total
+from benchmarks.scaling import Row, arguments, settings_of, shown_names, total
 from benchmarks.scaling_jobs import JOB_SIZE, MIX, Part, job_of, numbers_of, parts
 
 FOUR = ["--hosts", "10", "--clusters", "4", "--jobmgrs", "2", "--placements", "4", "--mixed"]
@@ -48,3 +48,10 @@ def test_shards_are_read_as_they_are_told() -> None:
 def test_what_processes_of_a_kind_need_is_added() -> None:
     one = Row(10, 20, 0, "jobmgr0", 30.0, 1.5, 2.0, 0.5, 100.0)
     assert total("jobmgr", [one, one]) == Row(10, 20, 0, "2 jobmgr", 60.0, 3.0, 4.0, 1.0, 100.0)
+
+
+def test_processes_of_a_kind_are_drawn_as_one() -> None:
+    names = ["hostmgr0", "hostmgr-cluster2", "resmgr0", "2 hostmgr"]
+    rows = [Row(10, 20, 0, name, 30.0, 1.5, 2.0, 0.5, 100.0) for name in names]
+    assert shown_names(rows) == ["resmgr0", "2 hostmgr"]
+    assert shown_names(rows[:1]) == ["hostmgr0"]
