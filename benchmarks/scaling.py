@@ -53,7 +53,8 @@ from peloton.model.usage import BYTES_PER_MB
 LASTING_SECONDS = 86_400.0
 POLL_SECONDS = 1.0
 HOST = "cpus:64;mem:262144;disk:1000000;ports:[31000-31999]"
-GPUS = ";gpus:8"
+GPUS_EACH = 16
+GPUS = f";gpus:{GPUS_EACH}"
 SMALL = 1500.0
 """The limit of each kind of the pool in which tasks wait: one of them has room."""
 

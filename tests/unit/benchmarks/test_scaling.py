@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scaling import Row, arguments, settings_of, shown_names, total
-from benchmarks.scaling_jobs import JOB_SIZE, MIX, Part, job_of, numbers_of, parts
+from benchmarks.scaling import GPUS_EACH, Row, arguments, settings_of, shown_names, total
+from benchmarks.scaling_jobs import EXCLUSIVE_EVERY, JOB_SIZE, MIX, Part, job_of, numbers_of, parts
 
 FOUR = ["--hosts", "10", "--clusters", "4", "--jobmgrs", "2", "--placements", "4", "--mixed"]
 
@@ -39,6 +39,12 @@ def test_tasks_that_are_spread_all_have_room_on_the_hosts() -> None:
     limit = task.constraint.labelConstraint
     assert limit.label.value == task.labels[0].value
     assert 100 * limit.requirement >= 2 * 150
+
+
+def test_a_million_tasks_on_50000_hosts_have_gpus_enough() -> None:
+    """Tasks with GPUs do not go to hosts that are exclusive."""
+    hosts = 50_000 // 4 * (EXCLUSIVE_EVERY - 1) // EXCLUSIVE_EVERY
+    assert hosts * GPUS_EACH >= 1_000_000 * MIX["gpu"]
 
 
 def test_shards_are_read_as_they_are_told() -> None:
