@@ -36,7 +36,8 @@ from peloton.errors import PelotonError
 
 POLL_SECONDS = 0.25
 TASK = task_pb2.ResourceConfig(cpuLimit=1, memLimitMb=64, diskLimitMb=16)
-AMPLE = 1e9
+AMPLE = 1e12
+"""More of any kind of resource than there is: a million tasks have 1e9 MB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
