@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from peloton.model.constraint import Label
 from peloton.model.ids import JobId
@@ -39,8 +39,11 @@ first. It is asked once each time that a gang enters a queue.
 """
 
 
-def turn_of(order: QueueOrder, gang: QueuedGang) -> float:
-    """Return the number of a gang. Raises ValueError for what cannot be compared."""
+def turn_of(order: Callable[[QueuedGang], Any], gang: QueuedGang) -> float:
+    """Return the number of a gang. Raises ValueError for what cannot be compared.
+
+    An order is not ours, and may return anything: compiled code would refuse a text before it is looked at.
+    """
     found = order(gang)
     try:
         turn = float(found)
