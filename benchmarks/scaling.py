@@ -57,8 +57,6 @@ GPUS_EACH = 16
 GPUS = f";gpus:{GPUS_EACH}"
 SMALL = 1500.0
 """The limit of each kind of the pool in which tasks wait: one of them has room."""
-
-
 ADDED = ("memory_mb", "bytes_a_task", "cpu_us_a_task", "core_percent")
 """What is added for the processes of a kind."""
 
