@@ -120,23 +120,33 @@ async def test_one_elected_as_the_connection_breaks_waits_until_it_is_whole(
         connection.breaks = True
         leadership = await membership.campaign(member("a"))
         assert leadership.standing(time.monotonic()) is Standing.SUSPENDED
-        connection._on_state("CONNECTED")
+        connection.mend()
         await until(lambda: leadership.standing(time.monotonic()) is Standing.HELD)
     finally:
         await membership.close()
 
 
 class Breaking(Connection):
-    """Breaks after the next transaction."""
+    """Breaks after the next transaction, until it is mended: the lease's thread has no answer meanwhile."""
 
     breaks = False
+    broken = False
 
     async def commit(self, *steps: Step) -> list[Any]:
         results = await super().commit(*steps)
         if self.breaks:
-            self.breaks = False
+            self.breaks, self.broken = False, True
             self._on_state("SUSPENDED")
         return results
+
+    def commit_blocking(self, timeout: float, *steps: Step) -> list[Any]:
+        if self.broken:
+            raise Unavailable("ConnectionLoss")
+        return super().commit_blocking(timeout, *steps)
+
+    def mend(self) -> None:
+        self.broken = False
+        self._on_state("CONNECTED")
 
 
 async def test_what_kazoo_forgot_as_its_session_ended_is_not_waited_for(zookeeper: ZooKeeperServer) -> None:
