@@ -29,7 +29,7 @@ from minicluster.components import (
 )
 from minicluster.credentials import ADMIN, CLIENT, https_context, make_credentials, remove_certificates
 from minicluster.discovery import not_found_message
-from minicluster.forked import Program
+from minicluster.forked import ENCRYPTION, Program
 from minicluster.launching import launch_all
 from minicluster.layout import RECORD_FILE, Layout
 from minicluster.mesos.agent.cleanup import kill_tasks
@@ -365,7 +365,11 @@ class Cluster:
 
     def _start_all(self, parts: Sequence[Component], report: Progress) -> None:
         programs = [self._program(part) for part in parts]
-        launch_all(programs, lambda name, process: save(process, self.layout.run_of(name)))
+        launch_all(
+            programs,
+            lambda name, process: save(process, self.layout.run_of(name)),
+            ENCRYPTION if self._settings().secure else (),
+        )
         self._wait_until_ready(parts, report)
 
     def _program(self, part: Component) -> Program:

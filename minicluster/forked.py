@@ -1,9 +1,9 @@
 """Start several of our programs out of one process that has imported what they share.
 
-`python -m minicluster.forked` imports what all of them need, says `ready`, takes a plan (JSON, one line of
-its standard input), starts each program of it in a process of its own, writes `{"name": …, "pid": …}` for
-each, and ends. The memory that was filled before a fork is shared by all until one of them writes to it, and
-the imports take their time once.
+`python -m minicluster.forked` imports what all of them need, says `ready`, and takes a plan (JSON, one line
+of its standard input: `{"modules": […], "programs": […]}`). It imports those modules, too, starts each
+program in a process of its own, writes `{"name": …, "pid": …}` for each, and ends. The memory that was
+filled before a fork is shared by all until one of them writes to it, and the imports take their time once.
 
 A program that was started so is like one that was started by its command: see `minicluster.launching`.
 """
@@ -35,8 +35,8 @@ ARG_START, ARG_END = 48 - 3, 49 - 3
 class Group:
     """Programs and groups of programs that share imports.
 
-    Of our own modules, a program finds those imported that it imports anyway: a metric, for example, is in
-    the processes that have it otherwise, and in no others.
+    Of our own modules, a program finds those imported that it imports anyway, and generated ones: a metric,
+    for example, is in the processes that have it otherwise, and in no others.
     """
 
     modules: Sequence[str]
@@ -67,7 +67,25 @@ MESOS = Group(
 STORING = Group(
     ("storage.selection.factory",),
     frozenset({"archiver"}),
-    (Group(("peloton.wire.ids",), frozenset({"hostmgr", "resmgr", "jobmgr"})),),
+    (
+        Group(
+            ("peloton.wire.hosts", "peloton.wire.ids", "peloton.wire.mesos", "storage.histories.samples"),
+            frozenset({"resmgr"}),
+            (
+                Group(
+                    (
+                        "peloton.mesos.agent_usage",
+                        "peloton.wire.foreign_pods",
+                        "peloton.wire.holds",
+                        "peloton.wire.launch",
+                        "peloton.wire.v1alpha.pod_status",
+                        "storage.histories.courses",
+                    ),
+                    frozenset({"hostmgr", "jobmgr"}),
+                ),
+            ),
+        ),
+    ),
 )
 DAEMONS = Group(
     ("peloton.daemon.lifecycle", "peloton.wire.task", "peloton.wire.workload"),
@@ -88,6 +106,19 @@ SERVICES = Group(
         "peloton.membership.local",
         "peloton.rpc.clusters",
         "peloton.rpc.tls",
+        # Generated: what the web UI calls, and jobmgr or resmgr serves.
+        "peloton.api.v0.respool.respool_pb2_grpc",
+        "peloton.api.v0.task.task_pb2_grpc",
+        "peloton.api.v1alpha.job.stateless.svc.stateless_svc_pb2_grpc",
+        "peloton.private.jobmgr.exec.exec_pb2_grpc",
+        "peloton.private.jobmgr.forecast.forecast_pb2_grpc",
+        "peloton.private.jobmgr.maintenance.maintenance_pb2_grpc",
+        "peloton.private.jobmgr.scheduling.scheduling_pb2_grpc",
+        "peloton.private.jobmgr.secrets.secrets_pb2_grpc",
+        "peloton.private.jobmgr.usage.usage_pb2_grpc",
+        "peloton.private.plan.plan_pb2_grpc",
+        "peloton.private.resmgr.explain.explain_pb2_grpc",
+        "peloton.private.resmgr.monitoring.monitoring_pb2_grpc",
     ),
     frozenset({"peloton.web"}),
     (DAEMONS,),
@@ -96,15 +127,12 @@ ALL = Group(
     (
         # Packages of others. A program that does not use one has it in its memory, and nothing else.
         "cachetools",
-        "cryptography.hazmat.primitives.ciphers.aead",
-        "cryptography.x509",
         "google.protobuf.json_format",
         "google.rpc.status_pb2",
         "grpc.aio",
         "grpc_health.v1.health_pb2_grpc",
         "grpc_reflection.v1alpha.reflection",
         "httptools",
-        "httpx2",
         "jinja2",
         "kazoo.client",
         "numpy.typing",
@@ -129,6 +157,8 @@ ALL = Group(
     ),
     groups=(MESOS, SERVICES),
 )
+ENCRYPTION = ("cryptography.hazmat.primitives.ciphers.aead", "cryptography.x509")
+"""Packages that only the programs of a secure cluster use."""
 PROGRAMS = frozenset(ALL.all())
 
 
@@ -152,7 +182,9 @@ def main() -> Program | None:
     gc.disable()  # a collection would write to what is to be shared
     load(ALL.modules)
     say(READY)
-    return start(ALL, [Program(**each) for each in json.loads(sys.stdin.readline() or "[]")])
+    plan = json.loads(sys.stdin.readline() or '{"modules": [], "programs": []}')
+    load(plan["modules"])
+    return start(ALL, [Program(**each) for each in plan["programs"]])
 
 
 def start(group: Group, programs: Sequence[Program]) -> Program | None:

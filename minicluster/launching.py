@@ -29,21 +29,21 @@ Started = Callable[[str, Process], None]
 """Takes the name of a program and its process, right after it has been started."""
 
 
-def launch_all(programs: Sequence[Program], started: Started) -> None:
-    """Start programs.
+def launch_all(programs: Sequence[Program], started: Started, modules: Sequence[str] = ()) -> None:
+    """Start programs. `modules`: what they share beyond what all such programs do.
 
     Signals that end this program wait while `started` does not know of a process that runs already: such a
     process could not be ended.
     """
     forkable = [each for each in programs if each.module] if sys.platform == "linux" else []
-    done = _fork(forkable, started) if len(forkable) > 1 else set()
+    done = _fork(forkable, started, modules) if len(forkable) > 1 else set()
     for program in programs:
         if program.name not in done:
             with uninterrupted():
                 started(program.name, launch(program.argv, Path(program.log), {}))
 
 
-def _fork(programs: Sequence[Program], started: Started) -> set[str]:
+def _fork(programs: Sequence[Program], started: Started, modules: Sequence[str]) -> set[str]:
     """Start programs out of one process; return the names of those that were started.
 
     None are where that process fails: their commands then say what is wrong.
@@ -54,7 +54,8 @@ def _fork(programs: Sequence[Program], started: Started) -> set[str]:
         if parent.stdout.readline().strip() != READY:
             return set()
         with uninterrupted():
-            parent.stdin.write(json.dumps([asdict(each) for each in programs]) + "\n")
+            plan = {"modules": modules, "programs": [asdict(each) for each in programs]}
+            parent.stdin.write(json.dumps(plan) + "\n")
             parent.stdin.flush()
             found = {name: Process(pid, start_of(pid) or "") for name, pid in _told(parent.stdout)}
             _tell(found, started)

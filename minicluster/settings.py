@@ -85,7 +85,7 @@ class Instances(Settings):
     """Archivers of old jobs."""
     web: int = Field(0, ge=0, le=9)
     """Where none is given, `peloton minicluster up` starts one."""
-    placement: tuple[PlacedTaskTypes, ...] = (("batch",), ("stateless", "stateful", "daemon"))
+    placement: tuple[PlacedTaskTypes, ...] = (("batch", "stateless", "stateful", "daemon"),)
     """Placement engines, each with the types of the tasks that it places."""
 
     @field_validator("placement")

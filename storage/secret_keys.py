@@ -11,13 +11,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from peloton.config.key_files import keys_in
 from peloton.errors import Refused
 from peloton.model.ids import JobId
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"\0peloton-aes256gcm-1\0"
 """How an encrypted row begins; the key's id, the nonce, and what AES-GCM returns follow."""
@@ -46,6 +47,8 @@ class SecretKeys:
         """Return a secret that is stored. Raises Refused where no key fits."""
         if not stored.startswith(MAGIC):
             return stored
+        from cryptography.exceptions import InvalidTag
+
         rest = stored[len(MAGIC) :]
         cipher = self.by_id.get(rest[:ID_BYTES])
         if cipher is None:
@@ -68,6 +71,8 @@ def read_keys(path: Path | None) -> SecretKeys:
     """Read the file of keys, one a line. Raises ConfigError; never shows a key."""
     if path is None:
         return PLAIN
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # large, and most laptops have no keys
+
     keys = keys_in(path, SETTING)
     by_id = {_id_of(key): AESGCM(key) for key in keys}
     return SecretKeys(_id_of(keys[0]), by_id)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from hostmgr.backend.interface import Backend
-from hostmgr.composition import kubernetes, mesos
+from hostmgr.composition import mesos
 from hostmgr.config import HostmgrSettings
 from peloton.daemon.lifecycle import Daemon
-from peloton.kubernetes.access import Access as ApiAccess
 from peloton.mesos.detector import detecting
 
-Access: TypeAlias = mesos.Access | ApiAccess
+if TYPE_CHECKING:
+    from peloton.kubernetes.access import Access as ApiAccess
+
+Access: TypeAlias = "mesos.Access | ApiAccess"
 
 
 def access_of(settings: HostmgrSettings) -> Access:
     """Read the files that the settings name. Raises ConfigError where one cannot be used."""
     if settings.kubernetes is not None:
+        from hostmgr.composition import kubernetes  # large, and most clusters are of Mesos
+
         return kubernetes.access_of(settings.kubernetes)
     return mesos.access_of(settings.mesos)
 
@@ -32,4 +36,6 @@ async def connecting(
         async with detecting(daemon.settings.mesos.master) as detector:
             yield lambda framework_id: mesos.mesos_backend(daemon, framework_id, detector, access)
     else:
+        from hostmgr.composition import kubernetes
+
         yield lambda framework_id: kubernetes.kubernetes_backend(daemon, framework_id, access)

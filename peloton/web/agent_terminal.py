@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-
-import httpx2
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from peloton.client.agent_calls import (
     LARGEST_ANSWER_BYTES,
@@ -25,6 +25,9 @@ from peloton.client.agent_calls import (
 from peloton.config.agents import PLAIN, AgentAccess
 from peloton.errors import NotFound, PelotonError, Unavailable
 from peloton.web.agent_input import AgentInput
+
+if TYPE_CHECKING:
+    import httpx2
 
 SHELL = command_info(
     ["export TERM=xterm-256color; if command -v bash >/dev/null 2>&1; then exec bash; else exec sh; fi"]
@@ -54,6 +57,8 @@ class AgentTerminal:
         go on after the end of the input. The command ends where this is cancelled. Raises NotFound where the
         task is not there, Unavailable, and PelotonError for a refusal.
         """
+        import httpx2  # slow to import, and only who opens a terminal needs it
+
         timeout = httpx2.Timeout(self.seconds, read=None, write=None)
         try:
             # Without `trust_env`: agents are not behind a proxy of the environment.
@@ -69,7 +74,7 @@ class AgentTerminal:
         self, client: httpx2.AsyncClient, call: Json, records: AsyncIterator[bytes], write: Write
     ) -> None:
         async with client.stream("POST", self._url, json=call, headers=STREAM_HEADERS) as answer:
-            if answer.status_code != httpx2.codes.OK:
+            if answer.status_code != HTTPStatus.OK:
                 raise self._refusal(answer.status_code, await _head(answer))
             typing = asyncio.create_task(self._typed(records))
             showing = asyncio.create_task(self._shown(answer, write))
@@ -101,9 +106,9 @@ class AgentTerminal:
             answer = await AgentInput(self.host, self.port, self.seconds, self.access).send(body())
         except OSError as error:
             return self._deaf(str(error) or type(error).__name__)
-        if answer.status == httpx2.codes.UNAUTHORIZED:
+        if answer.status == HTTPStatus.UNAUTHORIZED:
             return self._refusal(answer.status, b"")
-        if answer.status == httpx2.codes.OK:
+        if answer.status == HTTPStatus.OK:
             return self._deaf("it was answered early")
         return self._deaf(" ".join(answer.text.split()) or f"status {answer.status}")
 
@@ -112,6 +117,8 @@ class AgentTerminal:
 
     async def _has_ended(self, client: httpx2.AsyncClient) -> bool:
         """Return whether the shell has ended, or ends within the time of a call."""
+        import httpx2
+
         try:
             await self._end(client)
         except httpx2.TimeoutException:
@@ -126,7 +133,7 @@ class AgentTerminal:
             "POST", self._url, json=call, headers=PLAIN_HEADERS, timeout=self.seconds
         ) as answer:
             body = await _head(answer)
-        if answer.status_code != httpx2.codes.OK:
+        if answer.status_code != HTTPStatus.OK:
             raise self._refusal(answer.status_code, body)
         return exit_code(body, self)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-
-import httpx2
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from peloton.api.v0 import peloton_pb2
 from peloton.api.v0.task import task_pb2
@@ -19,6 +19,9 @@ from peloton.plainjson import parse_json
 from peloton.present.refusals import check
 from peloton.web.cluster import Calls
 from peloton.withheld import LEFT_OUT, LONGEST_BODY_BYTES, WITHHELD, reason_in
+
+if TYPE_CHECKING:
+    import httpx2
 
 CHUNK_BYTES = 64 * 1024
 """Bytes of one read: as many as a Mesos agent gives."""
@@ -164,6 +167,8 @@ class Sandbox:
 
     @asynccontextmanager
     async def _answer(self, endpoint: str, query: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
+        import httpx2  # slow to import, and only who looks at files needs it
+
         host = f"[{self.host}]" if ":" in self.host else self.host
         url = f"{self.access.scheme}://{host}:{self.port}{endpoint}"
         headers = {"accept-encoding": "identity", **self.access.headers}
@@ -175,16 +180,16 @@ class Sandbox:
                 ) as client,
                 client.stream("GET", url, params=query, headers=headers) as answer,
             ):
-                if answer.status_code == httpx2.codes.NOT_FOUND:
+                if answer.status_code == HTTPStatus.NOT_FOUND:
                     raise NotFound(
                         f"there is no file {query['path'].removeprefix(self.root)!r} in the sandbox"
                     )
                 if answer.status_code == WITHHELD:
                     raise Refused(reason_in(await anext(answer.aiter_bytes(LONGEST_BODY_BYTES), b"")))
-                if answer.status_code == httpx2.codes.BAD_REQUEST:
+                if answer.status_code == HTTPStatus.BAD_REQUEST:
                     inner = query["path"].removeprefix(self.root)
                     raise Refused(f"{inner!r} cannot be read: it is a folder, or no plain file")
-                if answer.status_code != httpx2.codes.OK:
+                if answer.status_code != HTTPStatus.OK:
                     raise PelotonError(f"{self} answered {answer.status_code} to {endpoint}")
                 yield answer
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -26,7 +26,7 @@ from .conftest import Harness, wait_for
 
 COMPONENTS = [
     *("mesos-master", "mesos-agent0", "mesos-agent1", "mesos-agent2"),
-    *("hostmgr0", "resmgr0", "jobmgr0", "placement0", "placement1", "web0"),
+    *("hostmgr0", "resmgr0", "jobmgr0", "placement0", "web0"),
 ]
 
 

@@ -195,7 +195,7 @@ def test_volumes_outlive_masters_agents_and_leaders(harness: Harness) -> None:
     host = database.running(1).host
     [volume_id] = database.volumes()
     agent = f"mesos-agent{host[-1]}"
-    for names in (["mesos-master"], [agent], ["hostmgr0", "resmgr0", "placement1"]):
+    for names in (["mesos-master"], [agent], ["hostmgr0", "resmgr0", "placement0"]):
         harness.cluster.kill(names)
         harness.cluster.start(names)
     database.act("Restart")

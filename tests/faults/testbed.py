@@ -240,7 +240,12 @@ class Testbed:
         reconcile = {"reconcile": {"repeat_after": 5.0, "interval": 15.0, "launch_grace": 5.0}}
         return ClusterSettings(
             ports="free",
-            instances=Instances(jobmgr=self.setup.sharing or 2, resmgr=2, hostmgr=2),
+            instances=Instances(
+                jobmgr=self.setup.sharing or 2,
+                resmgr=2,
+                hostmgr=2,
+                placement=(("batch",), ("stateless", "stateful", "daemon")),
+            ),
             simulated=Simulated(agents=self.setup.simulated) if self.setup.simulated else None,
             master_flags=(
                 f"--history={self.folder / 'mesos.jsonl'}",

@@ -136,7 +136,7 @@ def test_status_as_json_holds_the_exports(running: Path, capfd: pytest.CaptureFi
     shown = json.loads(out)
     assert code == 0
     assert shown["exports"] == Cluster(running).urls()
-    assert [part["name"] for part in shown["components"]][-2:] == ["placement0", "placement1"]
+    assert [part["name"] for part in shown["components"]][-2:] == ["jobmgr0", "placement0"]
 
 
 async def test_the_exports_name_who_leads(tmp_path: Path) -> None:

@@ -47,7 +47,6 @@ def test_the_default_is_three_agents_and_one_of_each(tmp_path: Path) -> None:
         "resmgr0": (5290, 5394),
         "jobmgr0": (5292, 5392),
         "placement0": (5293, 5393),
-        "placement1": (5294, 5399),
     }
     resources = [agent.resources for agent in ClusterSettings().agents]
     assert resources[1] == "cpus:4;mem:2048;disk:20000;ports:[32000-32999]"

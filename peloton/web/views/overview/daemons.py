@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import httpx2
+from typing import TYPE_CHECKING
 
 from peloton.membership.interface import Address, Member, Role
 from peloton.model.cluster import UNNAMED
 from peloton.model.problems import Problem
 from peloton.web.cluster import Cluster
+
+if TYPE_CHECKING:
+    import httpx2
 
 HEALTH_SECONDS = 2.0
 """Time-out of a daemon's /health."""
@@ -81,6 +83,8 @@ async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
     ]
     # Without TLS no address is https: to load the system's authorities would cost more than all the rest.
     scheme, verify = ("http", False) if cluster.tls is None else ("https", cluster.tls.https_client())
+    import httpx2  # slow to import, and a web UI at which nobody looks does without
+
     async with httpx2.AsyncClient(timeout=HEALTH_SECONDS, trust_env=False, verify=verify) as client:
         healths = await asyncio.gather(*(_health(client, scheme, member.address) for member, _ in members))
     return tuple(
@@ -90,6 +94,8 @@ async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
 
 async def _health(client: httpx2.AsyncClient, scheme: str, address: Address) -> str | None:
     """Return what a daemon says is wrong, empty where nothing is; None where it does not answer."""
+    import httpx2
+
     host = f"[{address.ip}]" if ":" in address.ip else address.ip
     try:
         answer = await client.get(f"{scheme}://{host}:{address.http}/health")
