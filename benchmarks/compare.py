@@ -137,33 +137,33 @@ def started(
     command: Sequence[str], folder: Path, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
     """A process with a session of its own, which is asked to end, and then made to, when the body is left."""
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
+    with ExitStack() as stack:
         with uninterrupted():
-            end(process)
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            stack.callback(end, process)
+        yield process
 
 
 def end(process: subprocess.Popen[str]) -> None:
     """Ask a benchmark to end: it takes down what it started. Kill its session if it does not in time."""
     if process.poll() is not None:
         return
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=ENDING_SECONDS)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    with uninterrupted():
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=ENDING_SECONDS)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 def spent_figures(seconds: float, arguments: Sequence[str]) -> dict[str, float]:
