@@ -133,9 +133,15 @@ class Registry:
     def put_on_host(self, task: Task, host: str) -> None:
         """Move a task to a host; empty: to none."""
         self.leave_host(task)
-        if host:
-            task.host = host
-            self._hosts.setdefault(host, {})[task] = None
+        if not host:
+            return
+        there = self._hosts.get(host)
+        if there is None:
+            self._hosts[host], task.host = {task: None}, host
+        else:
+            # The text that the others have: each message brings another one, of which a million take 60 MB.
+            task.host = next(iter(there)).host
+            there[task] = None
 
     def leave_host(self, task: Task) -> None:
         """Remove a task from its host, where it has one."""
