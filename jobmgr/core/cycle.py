@@ -7,6 +7,7 @@ to it, and then the cycle's instructions are carried out. A cycle begins after t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import assert_never
 
 from jobmgr.core.job import daemon, gangs
@@ -132,6 +133,7 @@ class Core:
         self._advance(cycle, rows if most is None else min(most, rows))
         daemon.advance(self.active, self.daemons, cycle)
         rounds.advance(self.active, self.rollouts, cycle)
+        self._advance_gangs(cycle)
         self._close(cycle)
         return cycle
 
@@ -235,15 +237,28 @@ class Core:
             unfinished[first] = unfinished.pop(first)
             cycle.more = True
 
+    def _advance_gangs(self, cycle: Cycle) -> None:
+        """Advance the gangs of all jobs that change.
+
+        A placement with which an elastic gang starts may hold runs of other jobs: these then change, too.
+        """
+        seen = 0
+        while seen < len(cycle.changes):
+            further = tuple(islice(cycle.changes.values(), seen, None))
+            seen += len(further)
+            for change in further:
+                if change.in_flight.gang_due:
+                    gangs.advance(self.active, change)
+                if change.spec.workload.elastic:
+                    advance_elastic(self.active, cycle, change)
+
     def _close(self, cycle: Cycle) -> None:
         """Compute the runtimes of jobs, and gather the instructions."""
         kills = {cluster: list(runs) for cluster, runs in cycle.orphans.items()}
         held: dict[str, list[tuple[Run, str]]] = {}
         for job_id, change in cycle.changes.items():
-            if change.in_flight.gang_due:
+            if change.in_flight.gang_due:  # the start of another job's gang has ended runs of this one
                 gangs.advance(self.active, change)
-            if change.spec.workload.elastic:
-                advance_elastic(self.active, cycle, change)
             dispatch(self.active.actions, change)
             change.close()
             self._instruct(cycle, job_id, change)

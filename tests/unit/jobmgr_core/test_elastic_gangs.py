@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from jobmgr.core.state import events as ev
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Enqueue, Kill, Launch, Release, Settle
 from jobmgr.core.task.gang import extra_reason, members_of, restart_of
-from peloton.model.ids import Run
+from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState, TerminationReason
 from peloton.model.task import TaskRuntime
@@ -97,6 +99,25 @@ def test_extras_are_enqueued_once_the_needed_members_are_placed_and_all_start_to
     size = members_of(job)
     assert size is not None
     assert size.told() == "elastic gang: 4 members on hosts, of 2 to 4"
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_runs_of_other_jobs_that_share_a_placement_start_with_the_gang(changes: bool) -> None:
+    """Also where the other job has changed already in the cycle in which the gang starts."""
+    held, other = begin(), JobId("00000000-0000-0000-0000-00000000000b")
+    held.core.active.create(other, spec(1), JobRuntime(JobState.INITIALIZED, JobState.SUCCEEDED, 1, 1))
+    held.run_cycle()
+    late, early = ([ev.Enqueued(other, [(0, 1)])], []) if changes else ([], [ev.Enqueued(other, [(0, 1)])])
+    held.run_cycle(*early)
+    runs = (Run(JOB, 0, 1), Run(JOB, 1, 1), Run(other, 0, 1))
+    held.run_cycle(ev.Placed([ev.Placement("h", "a", "offer of h", (), runs)]))
+    later(held, 0.1, ev.Enqueued(JOB, [(2, 1), (3, 1)]))
+    later(held, 0.1)
+    cycle = later(held, 0.1, *late, placed(2, 3, host="g"))
+    assert sorted(launched(cycle)) == [0, 0, 1, 2, 3]
+    job = held.core.active.jobs[other].job
+    assert job.tasks[0].host == "h"
+    assert job.runtime.task_counts == {job.tasks[0].state: 1}
 
 
 def test_a_gang_starts_without_extras_that_find_no_room_in_time() -> None:
