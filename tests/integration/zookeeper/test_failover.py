@@ -276,7 +276,8 @@ async def test_a_leader_whose_loop_is_stuck_gives_its_place_up(
     await until(lambda: "leadership of term 1 is lost" in processes.log(both.leader))
     await until_told(both.leads, f"the leader is at {both.follows.target}")
     terms = processes.terms()
-    assert terms == sorted(terms) and set(terms) == {1, 2}
+    # Further ones where the machine stands still for longer than a session.
+    assert terms == sorted(terms) and set(terms) >= {1, 2}
     assert "term 1 is over: the event loop did nothing for" in processes.log(both.leader)
     assert processes.children[both.leader].returncode is None
 
