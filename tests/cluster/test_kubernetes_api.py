@@ -204,7 +204,7 @@ def test_a_watch_and_output_that_is_followed(shell: Shell) -> None:
     sed -i 's/\\$i/$''i/' job.yaml
     kubectl apply -f job.yaml
     kubectl wait --for=jsonpath='{.status.ready}'=2 job/hello --timeout=30s || true
-    pod=$(kubectl get pods -l job-name=hello -o name | head -n 1)
+    pod=$(kubectl get pods -l job-name=hello -o name | sed -n 1p)
     kubectl logs -f "$pod"
     kubectl describe "$pod"
     kubectl get job hello -o json
@@ -293,7 +293,7 @@ def test_a_run_of_a_cron_job(shell: Shell) -> None:
         shell.run(
             "timeout 90 sh -c 'until kubectl get jobs -l app=nightly -o name | grep z$; do sleep 1; done'"
         )
-        run = shell.run("kubectl get jobs -l app=nightly -o name | grep z$ | head -n 1").strip()
+        run = shell.run("kubectl get jobs -l app=nightly -o name | grep z$ | sed -n 1p").strip()
         shell.run(f"kubectl wait --for=condition=complete --timeout=60s {run}")
         assert "of 20" in shell.run(f"kubectl logs {run}")
         assert "Last Schedule Time" in shell.run("kubectl describe cronjob nightly")
