@@ -134,7 +134,6 @@ ALL = Group(
         "grpc_reflection.v1alpha.reflection",
         "httptools",
         "jinja2",
-        "kazoo.client",
         "numpy.typing",
         "prometheus_client.core",
         "psutil",

@@ -12,11 +12,13 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from peloton.errors import InvalidArgument, PelotonError, Unavailable
-from peloton.membership.connection import Connection, Watch
 from peloton.plainjson import parse_json
+
+if TYPE_CHECKING:
+    from peloton.membership.connection import Connection, Watch
 
 INFO = "json.info_"
 PAUSE = 0.2
@@ -125,6 +127,8 @@ async def detecting(master: str, on_read: OnRead = lambda found: None) -> AsyncI
     if isinstance(where, MasterAddress):
         yield StaticMaster(where)
         return
+    from peloton.membership.connection import Connection  # imports kazoo
+
     connection = Connection(where.servers, SESSION)
     try:
         await connection.open()

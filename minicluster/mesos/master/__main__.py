@@ -25,13 +25,11 @@ from minicluster.mesos.common.server_process import (
 )
 from minicluster.mesos.master.core.simulated_agents import SimulationConfig
 from minicluster.mesos.master.core.state import MasterConfig
-from minicluster.mesos.master.election import Deposed, Election
 from minicluster.mesos.master.history import History
 from minicluster.mesos.master.registry import FileRegistry, RegistryError
 from minicluster.mesos.master.service import MasterService
 from peloton.config.private import keep_private
 from peloton.errors import InvalidArgument
-from peloton.membership.connection import Connection
 from peloton.mesos.detector import ElectionPath
 
 
@@ -130,6 +128,10 @@ async def _contend(service: MasterService, where: ElectionPath, session: float) 
 
     Raise CannotRun when this master has to end.
     """
+    # They import kazoo, which a master that is alone does without.
+    from minicluster.mesos.master.election import Deposed, Election
+    from peloton.membership.connection import Connection
+
     connection = Connection(where.servers, session)
     try:
         await Election(connection, where, service.cluster.config, session, service).run()

@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from kazoo.client import KazooState
 
 from minicluster.mesos.master.core.events import master_info
 from minicluster.mesos.master.core.state import MasterConfig
-from minicluster.mesos.master.registry import NodeRegistry, RegistryError
+from minicluster.mesos.master.leadership import Leadership
+from minicluster.mesos.master.node_registry import NodeRegistry
+from minicluster.mesos.master.registry import RegistryError
 from peloton.clock import SystemClock
 from peloton.errors import PelotonError
 from peloton.membership.connection import Connection
@@ -26,18 +27,6 @@ from peloton.mesos.detector import INFO, Elected, ElectedMaster, ElectionPath, R
 from peloton.mesos.json import to_dict
 
 RETRY_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """Whether this master leads, and whether it has recovered the registry.
-
-    ``leader``: ``hostname:port`` of the leading master, None while none leads.
-    """
-
-    leads: bool = False
-    leader: str | None = None
-    recovered: bool = False
 
 
 class Deposed(Exception):

@@ -23,10 +23,10 @@ from minicluster.mesos.common.http_messages import JSON, NOT_FOUND, Request, Res
 from minicluster.mesos.master.core import agents, allocator, frameworks, operations, simulated_usage, tasks
 from minicluster.mesos.master.core.simulated_agents import Simulation, SimulationConfig, registrations
 from minicluster.mesos.master.core.state import Agent, Master, MasterConfig, Outbox
-from minicluster.mesos.master.election import Leadership
 from minicluster.mesos.master.endpoints import Endpoints, no_files
 from minicluster.mesos.master.event_streams import EventStreams
 from minicluster.mesos.master.history import History
+from minicluster.mesos.master.leadership import Leadership
 from minicluster.mesos.master.operator_api import OperatorApi
 from minicluster.mesos.master.registry import recover, snapshot
 from minicluster.mesos.master.scheduler_api import (

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from peloton import __version__
-from peloton.web.kube.core import discovery, openapi
+from peloton.web.kube.core import discovery
 from peloton.web.kube.core.refusals import Refusal
 from peloton.web.kube.core.values import Object
 from peloton.web.kube.requests import discovery_form
@@ -69,10 +69,14 @@ async def _resources(request: Request) -> Response:
 
 
 async def _openapi_index(request: Request) -> Response:
+    from peloton.web.kube.core import openapi  # the descriptions of all fields, which few ask for
+
     return JSONResponse(openapi.index())
 
 
 async def _openapi_document(request: Request) -> Response:
+    from peloton.web.kube.core import openapi
+
     return _found(openapi.document(request.path_params["path"]))
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from minicluster.mesos.master.registry import NodeRegistry, RegistryError
+from minicluster.mesos.master.node_registry import NodeRegistry
+from minicluster.mesos.master.registry import RegistryError
 from peloton.errors import Unavailable
 from peloton.membership.connection import Connection
 from peloton.mesos.detector import RetryLog
