@@ -37,7 +37,7 @@ def observe(lifecycle: Lifecycle, run: Run, state: TaskState, now: float) -> boo
         lifecycle.step(task, event, now)
         if event is _RUN and task.enqueued:
             task.pool.to_running.add(now - task.enqueued)
-    if task.deadline and (task.orphan or task.state is not _PREEMPTING):
+    if task.deadline and (task.state is not _PREEMPTING or task.orphan):
         lifecycle.deadlines.cancel(task)
     lifecycle.reasons.set(task, "")
     return True
@@ -74,7 +74,8 @@ def _end(lifecycle: Lifecycle, task: Task) -> None:
     jobmgr keeps a lost run that comes back. Where its replacement is enqueued again by a message that comes
     late, that one is taken out once more.
     """
-    current, registry = not task.orphan, lifecycle.registry
+    registry = lifecycle.registry
+    current = not registry.orphans or not task.orphan
     lifecycle.forget(task)
     if not current or not registry.orphans:
         return

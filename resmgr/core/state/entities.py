@@ -42,6 +42,17 @@ class JobTasks:
         """Instances that belong to a gang of several, also once they run: the same number for one gang."""
 
 
+class Reported(NamedTuple):
+    """The newest delta of a task. Tasks share it: there may be a million of them."""
+
+    reason: str = ""
+    at: float = 0.0
+    """0: never, or before this stream."""
+
+
+NOT_REPORTED = Reported()
+
+
 class Task:
     """One run of one instance."""
 
@@ -55,12 +66,10 @@ class Task:
         "instance",
         "job",
         "needs",
-        "orphan",
         "placement",
         "pool",
         "reason",
-        "reported_at",
-        "reported_reason",
+        "reported",
         "run",
         "since",
         "state",
@@ -94,19 +103,20 @@ class Task:
         self.desired_host = desired_host
         self.reason = ""
         """Why it waits, for a human."""
-        self.reported_reason = ""
-        """The reason of the newest delta."""
-        self.reported_at = 0.0
+        self.reported = NOT_REPORTED
         self.placement: Placement | None = None
         self.holder: Holder | None = None
         """The process that it is leased to."""
-        self.orphan = False
-        """Whether a newer run has replaced it."""
 
     @property
     def key(self) -> Run:
         """Return the run's id."""
         return Run(self.job.id, self.instance, self.run)
+
+    @property
+    def orphan(self) -> bool:
+        """Return whether a newer run has replaced it: it is in no table of its job's runs."""
+        return self.job.tasks.get(self.instance) is not self
 
     def __repr__(self) -> str:
         return f"<{self.job.id}-{self.instance}-{self.run} {self.state.name}>"

@@ -10,7 +10,7 @@ from itertools import islice
 
 from peloton.model.ids import Run
 from peloton.model.states import TaskState
-from resmgr.core.state.entities import Gang, Task
+from resmgr.core.state.entities import Gang, Reported, Task
 
 MIN_SECONDS = 1.0
 """Least seconds between two deltas of one task."""
@@ -69,16 +69,17 @@ class Reasons:
         """Write changes of tasks without a delta in the last MIN_SECONDS; return whether there were any."""
         before, due = self._last, []
         for task in self._changed:
-            if (
-                task.reason == task.reported_reason
-                or now - task.reported_at >= MIN_SECONDS
-                or not task.reported_at
-            ):
+            reason, at = task.reported
+            if task.reason == reason or now - at >= MIN_SECONDS or not at:
                 due.append(task)
+        shared: dict[str, Reported] = {}
         for task in due:
             del self._changed[task]
-            if task.reason != task.reported_reason:
-                task.reported_reason, task.reported_at = task.reason, now
+            if task.reason != task.reported.reason:
+                reported = shared.get(task.reason)
+                if reported is None:
+                    reported = shared[task.reason] = Reported(task.reason, now)
+                task.reported = reported
                 self._append(Delta(task.key, task.state, task.reason))
         return self._last > before
 
@@ -112,14 +113,15 @@ class Reasons:
 
     def _report(self, tasks: Iterator[Task], limit: int) -> None:
         """Write deltas of the next tasks, up to `limit` that have a reason."""
-        found = 0
+        found, shared = 0, dict[Reported, Reported]()
         for _ in range(_SCANNED):
             task = next(tasks, None)
             if task is None:
                 self._unreported = None
                 return
             if task.reason:
-                task.reported_reason = task.reason
+                reported = Reported(task.reason, task.reported.at)
+                task.reported = shared.setdefault(reported, reported)
                 self._append(Delta(task.key, task.state, task.reason))
                 found += 1
                 if found == limit:

@@ -91,7 +91,7 @@ class Registry:
         after = task.state
         if after is _RUNNING and before is not _RUNNING:
             self.started += before is not _PREEMPTING
-        if not task.orphan:
+        if not self.orphans or not task.orphan:
             states = self.states
             states[before] -= 1
             states[after] += 1
@@ -102,7 +102,6 @@ class Registry:
         del task.job.tasks[task.instance]
         self._count -= 1
         self.states[task.state] -= 1
-        task.orphan = True
         self.orphans[task.key] = task
 
     def reinstate(self, task: Task) -> None:
@@ -112,7 +111,6 @@ class Registry:
         job.tasks[task.instance] = task
         self._count += 1
         self.states[task.state] += 1
-        task.orphan = False
         del self.orphans[task.key]
 
     def remove(self, task: Task) -> None:
@@ -121,7 +119,7 @@ class Registry:
         self.leave_host(task)
         self.saved.pop(task, None)
         task.pool.tasks -= 1
-        if task.orphan:
+        if self.orphans and task.orphan:
             del self.orphans[task.key]
             return
         del task.job.tasks[task.instance]
