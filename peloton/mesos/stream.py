@@ -82,6 +82,10 @@ class EventDecoder:
         body = _BODIES.get(event.type)
         if body is not None and not event.HasField(body):
             raise MalformedMessage(f"an event {Event.Type.Name(event.type)} without {body}")
+        if event.type == Event.SUBSCRIBED:
+            ids: tuple[object, ...] = (event.subscribed.framework_id.value, event.subscribed.master_info.id)
+            if any(isinstance(each, bytes) for each in ids):
+                raise MalformedMessage(f"an event SUBSCRIBED with ids that are not UTF-8: {ids}")
         replace_invalid_text(event)
         return event
 

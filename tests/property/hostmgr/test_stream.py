@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peloton.mesos.codec import MalformedMessage, codec
@@ -55,6 +55,7 @@ def test_the_good_stream_is_good() -> None:
     st.integers(1, 64),
     st.sampled_from(["json", "protobuf"]),
 )
+@example(damage=[(82, b"\x80")], size=1, encoding="protobuf").via("text that is not UTF-8")
 def test_damaged_streams(damage: list[tuple[int, bytes]], size: int, encoding: str) -> None:
     stream = GOOD
     for at, bytes_ in damage:

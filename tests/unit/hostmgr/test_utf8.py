@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from hostmgr.mesos.translate import agent_from
 from mesos.v1 import mesos_pb2
 from mesos.v1.master import master_pb2
-from peloton.mesos.codec import codec
+from peloton.mesos.codec import MalformedMessage, codec
 from peloton.mesos.session import Session
 from peloton.mesos.stream import Event, EventDecoder, SessionRefused
 from peloton.mesos.utf8 import replace_invalid_agent_text
@@ -32,12 +32,15 @@ def with_invalid_utf8(message: Message) -> bytes:
 
 
 def decoded(*events: Event) -> list[Event]:
-    """What the decoder makes of them."""
-    session = Session(None)
-    session.connect(0.0)
+    """What the decoder makes of them after a SUBSCRIBED."""
     first = Event(type=Event.SUBSCRIBED)
     first.subscribed.framework_id.value = "f"
-    bodies = [first.SerializeToString(), *map(with_invalid_utf8, events)]
+    return fed(first.SerializeToString(), *map(with_invalid_utf8, events))
+
+
+def fed(*bodies: bytes) -> list[Event]:
+    session = Session(None)
+    session.connect(0.0)
     records = [b"%d\n%b" % (len(body), body) for body in bodies]
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in records)
     return EventDecoder(codec("protobuf"), session, 1 << 20).feed(HEAD + chunks, 1.0)
@@ -53,6 +56,14 @@ async def test_a_message_that_was_cut_within_a_character() -> None:
     (passed,) = it.manager.status_updates.ring.read(0, 10)
     (event,) = eventstream.decoded([passed.event.encoded])
     assert event.mesosTaskStatus.message == f"!!{READ}"
+
+
+def test_a_subscription_with_damaged_ids_is_refused() -> None:
+    """Mesos makes them of ASCII: the stream is broken."""
+    first = Event(type=Event.SUBSCRIBED)
+    first.subscribed.framework_id.value = PLACE.decode()
+    with pytest.raises(MalformedMessage, match="ids that are not UTF-8"):
+        fed(with_invalid_utf8(first))
 
 
 async def test_an_offer_with_attributes_in_another_encoding() -> None:
