@@ -11,7 +11,7 @@ from peloton.mesos.codec import Codec, MalformedMessage
 from peloton.mesos.detector import MasterAddress
 from peloton.mesos.http import READ_BYTES, BrokenHttp, ResponseParser, location
 from peloton.mesos.session import Session
-from peloton.mesos.utf8 import replace_invalid_text
+from peloton.mesos.utf8 import has_valid_ids, replace_invalid_text
 from peloton.recordio import RecordParser
 
 Event = scheduler_pb2.Event
@@ -82,10 +82,8 @@ class EventDecoder:
         body = _BODIES.get(event.type)
         if body is not None and not event.HasField(body):
             raise MalformedMessage(f"an event {Event.Type.Name(event.type)} without {body}")
-        if event.type == Event.SUBSCRIBED:
-            ids: tuple[object, ...] = (event.subscribed.framework_id.value, event.subscribed.master_info.id)
-            if any(isinstance(each, bytes) for each in ids):
-                raise MalformedMessage(f"an event SUBSCRIBED with ids that are not UTF-8: {ids}")
+        if event.type == Event.SUBSCRIBED and not has_valid_ids(event.subscribed):
+            raise MalformedMessage("an event SUBSCRIBED with ids that are not UTF-8")
         replace_invalid_text(event)
         return event
 

@@ -33,6 +33,11 @@ def replace_invalid_text(event: Event) -> None:
         _repair(event.error, "message")
 
 
+def has_valid_ids(subscribed: Event.Subscribed) -> bool:
+    """Return whether the ids of a subscription are UTF-8: Mesos makes them of ASCII."""
+    return _is_valid(subscribed.framework_id, "value") and _is_valid(subscribed.master_info, "id")
+
+
 def replace_invalid_agent_text(agents: Iterable[master_pb2.Response.GetAgents.Agent]) -> None:
     """Replace invalid bytes in the texts of agents by �, in place."""
     for agent in agents:
@@ -50,6 +55,12 @@ def replace_invalid_attributes(attributes: Iterable[mesos_pb2.Attribute]) -> Non
             items = [_read(item) for item in each.set.item]
             if items != list(each.set.item):
                 each.set.item[:] = items
+
+
+def _is_valid(message: Message, name: str) -> bool:
+    # Compiled code would take the attribute for a text, whatever it is.
+    value: object = getattr(message, name)
+    return not isinstance(value, bytes)
 
 
 def _repair(message: Message, name: str) -> None:
