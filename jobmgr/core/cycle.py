@@ -133,7 +133,7 @@ class Core:
         self._advance(cycle, rows if most is None else min(most, rows))
         daemon.advance(self.active, self.daemons, cycle)
         rounds.advance(self.active, self.rollouts, cycle)
-        self._advance_gangs(cycle)
+        self._advance_elastic(cycle)
         self._close(cycle)
         return cycle
 
@@ -237,19 +237,18 @@ class Core:
             unfinished[first] = unfinished.pop(first)
             cycle.more = True
 
-    def _advance_gangs(self, cycle: Cycle) -> None:
-        """Advance the gangs of all jobs that change.
+    def _advance_elastic(self, cycle: Cycle) -> None:
+        """Advance the elastic gangs among the jobs that change.
 
-        A placement with which an elastic gang starts may hold runs of other jobs: these then change, too.
+        A placement with which one starts may hold runs of other jobs: these then change, too.
         """
         seen = 0
         while seen < len(cycle.changes):
             further = tuple(islice(cycle.changes.values(), seen, None))
             seen += len(further)
             for change in further:
-                if change.in_flight.gang_due:
-                    gangs.advance(self.active, change)
                 if change.spec.workload.elastic:
+                    gangs.advance(self.active, change)
                     advance_elastic(self.active, cycle, change)
 
     def _close(self, cycle: Cycle) -> None:
@@ -257,7 +256,7 @@ class Core:
         kills = {cluster: list(runs) for cluster, runs in cycle.orphans.items()}
         held: dict[str, list[tuple[Run, str]]] = {}
         for job_id, change in cycle.changes.items():
-            if change.in_flight.gang_due:  # the start of another job's gang has ended runs of this one
+            if change.in_flight.gang_due:
                 gangs.advance(self.active, change)
             dispatch(self.active.actions, change)
             change.close()

@@ -2,7 +2,8 @@
 
 Mesos does not check its strings: an executor may cut a message within a character, and an agent may have
 attributes in another encoding. Protobuf returns such strings as bytes, which no other code expects. Only
-strings that Mesos does not write itself are examined: its own are ASCII.
+strings that Mesos does not write itself are replaced. Its own are ASCII: where the ids of a subscription are
+not, the stream is damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def replace_invalid_text(event: Event) -> None:
 
 
 def has_valid_ids(subscribed: Event.Subscribed) -> bool:
-    """Return whether the ids of a subscription are UTF-8: Mesos makes them of ASCII."""
+    """Return whether the ids of a subscription are UTF-8."""
     return _is_valid(subscribed.framework_id, "value") and _is_valid(subscribed.master_info, "id")
 
 

@@ -75,9 +75,9 @@ def _end(lifecycle: Lifecycle, task: Task) -> None:
     late, that one is taken out once more.
     """
     registry = lifecycle.registry
-    current = not registry.orphans or not task.orphan
+    may_return = bool(registry.orphans) and not task.orphan
     lifecycle.forget(task)
-    if not current or not registry.orphans:
+    if not may_return:
         return
     before = registry.orphans.get(task.key._replace(run=task.run - 1))
     if before is None or before.state not in ON_HOST:

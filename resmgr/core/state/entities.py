@@ -43,11 +43,11 @@ class JobTasks:
 
 
 class Reported(NamedTuple):
-    """The newest delta of a task. Tasks share it: there may be a million of them."""
+    """The newest delta of a task. Tasks with the same one share it: there may be a million of them."""
 
     reason: str = ""
     at: float = 0.0
-    """0: never, or before this stream."""
+    """When a change of the reason was written last, in seconds on the monotonic clock; 0: never."""
 
 
 NOT_REPORTED = Reported()
@@ -115,7 +115,7 @@ class Task:
 
     @property
     def orphan(self) -> bool:
-        """Return whether a newer run has replaced it: it is in no table of its job's runs."""
+        """Return whether a newer run has replaced it: it is not the run that its job has of its instance."""
         return self.job.tasks.get(self.instance) is not self
 
     def __repr__(self) -> str:

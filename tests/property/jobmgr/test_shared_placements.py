@@ -92,7 +92,10 @@ class Shared:
         raise AssertionError("the leader does not come to rest")
 
     def place(self, numbers: set[int], apart: bool) -> None:
-        """Place waiting runs on one host, those of a gang's needed members together."""
+        """Place waiting runs on one host, those of a gang's needed members together.
+
+        `apart`: what follows is answered in a later cycle.
+        """
         some = [self.waiting[number % len(self.waiting)] for number in numbers if self.waiting]
         needed = {run.job_id for run in some if run.job_id in GANGS and run.instance < NEEDED}
         some += [run for run in self.waiting if run.job_id in needed and run.instance < NEEDED]

@@ -74,6 +74,8 @@ async def daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
 
 
 async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
+    import httpx2  # slow to import, and a web UI at which nobody looks does without
+
     groups = [(role, UNNAMED) for role in Role]
     groups += [(Role.HOSTMGR, name) for name in cluster.clusters.names() if name]
     members = [
@@ -83,8 +85,6 @@ async def _daemons(cluster: Cluster) -> tuple[DaemonRow, ...]:
     ]
     # Without TLS no address is https: to load the system's authorities would cost more than all the rest.
     scheme, verify = ("http", False) if cluster.tls is None else ("https", cluster.tls.https_client())
-    import httpx2  # slow to import, and a web UI at which nobody looks does without
-
     async with httpx2.AsyncClient(timeout=HEALTH_SECONDS, trust_env=False, verify=verify) as client:
         healths = await asyncio.gather(*(_health(client, scheme, member.address) for member, _ in members))
     return tuple(
