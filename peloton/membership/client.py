@@ -3,8 +3,8 @@
 It reports how long a session the servers granted, since a lease must not last longer, and whether it has
 ended for good. With TLS it trusts the given authorities only, where kazoo adds those of the system, and reads
 the files again for each connection. One attempt to connect takes a part of the session only, so that a server
-that is gone leaves time for the others. After a long break it requests a new session from servers that lost
-their state.
+that is gone, or that accepts connections and does not answer, leaves time for further attempts. After a long
+break it requests a new session from servers that lost their state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from peloton.config.config_error import ConfigError
 from peloton.config.tls import describe
 
 CONNECT_SHARE = 0.2
-"""Share of a session's length that one attempt to connect may take."""
+"""Share of a session's length that opening one connection may take."""
+ANSWER_SHARE = 1 / 3
+"""Share of a session's length in which a server must answer the connect request. ZooKeeper 3.9 never answers
+connections that it accepts in its first milliseconds, before its state is there."""
 MIN_CONNECT_SECONDS = 0.5
 SETTING = "membership.tls"
 Tls = Callable[[], ssl.SSLContext]
@@ -39,6 +42,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def __init__(self, hosts: str, timeout: float, tls: Tls | None = None, **settings: Any) -> None:
         """Request sessions of `timeout` seconds. With `tls`, connections are encrypted by what it returns."""
         longest = max(timeout * CONNECT_SHARE, MIN_CONNECT_SECONDS)
+        self._answer_limit = max(timeout * ANSWER_SHARE, MIN_CONNECT_SECONDS)
         self._connecting = _Handler(longest, tls)
         super().__init__(hosts=hosts, timeout=timeout, handler=self._connecting, **settings)
         self.granted = timeout
@@ -84,7 +88,7 @@ class Client(KazooClient):  # type: ignore[misc]
             # A server with an older state than its caller has seen does not answer, and the end of the
             # session would never be reported. A server that still has the session resumes it all the same.
             request = request._replace(last_zxid_seen=0)
-        answer = self._invoke_unchanged(timeout, request, xid)
+        answer = self._invoke_unchanged(min(timeout, self._answer_limit), request, xid)
         if answer[0].time_out > 0:
             self.granted = answer[0].time_out / 1000
         return answer

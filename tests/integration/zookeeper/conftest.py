@@ -103,6 +103,8 @@ class Relay:
         self._listening: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._port = 0
+        self.unanswered = 0
+        """How many of the next connections are accepted and never answered."""
 
     @property
     def address(self) -> str:
@@ -122,6 +124,12 @@ class Relay:
         await self._listening.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.unanswered:
+            self.unanswered -= 1
+            self._open.add(writer)
+            await reader.read()
+            writer.close()
+            return
         to_reader, to_writer = await asyncio.open_connection(*self._server)
         self._open |= {writer, to_writer}
         await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))

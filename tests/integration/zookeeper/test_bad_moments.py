@@ -23,7 +23,7 @@ from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
 
-from .conftest import SECONDS, Make, expire, member, silent, until
+from .conftest import SECONDS, Make, Relay, expire, member, silent, until
 
 
 class Losing(Connection):
@@ -82,6 +82,28 @@ async def test_servers_that_are_gone_do_not_use_up_the_session(
         memberships = [make(servers=f"{one},{two},{zookeeper.address}") for _ in range(4)]
         await asyncio.gather(*(each.start() for each in memberships))
         assert time.monotonic() - began < 5
+
+
+async def test_a_server_that_accepts_and_does_not_answer_does_not_use_up_the_session(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    """As a real one does with connections of the first milliseconds after its start."""
+    relay = Relay(zookeeper.address)
+    await relay.start()
+    connection = Connection(relay.address, 10)
+    try:
+        await connection.open()
+        before = connection.session
+        await relay.cut()
+        await until(lambda: not connection.is_connected)
+        relay.unanswered = 2
+        await relay.start()
+        await connection.connected()
+        assert relay.unanswered == 0
+        assert connection.session == before
+    finally:
+        await connection.close()
+        await relay.cut()
 
 
 async def test_a_leaders_node_without_an_address_is_read_once(
