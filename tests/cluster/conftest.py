@@ -56,7 +56,7 @@ class Harness:
             )
             return not self.answer.HasField("error")
 
-        wait_for(answers, 30, lambda: str(self.answer))
+        wait_for(answers, 60, lambda: str(self.answer))
         return str(self.answer.result.value)
 
     def config(self, command: str, instances: int = 1, **changes: Any) -> job_pb2.JobConfig:

@@ -84,7 +84,7 @@ def usage(harness: Harness) -> Usage:
 def gauges(harness: Harness) -> dict[tuple[str, ...], float]:
     """Allocation and what is queued, by pool and kind."""
     resmgr = next(part for part in harness.cluster.components() if part.name == "resmgr0")
-    with urllib.request.urlopen(f"http://{resmgr.addresses['http']}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{resmgr.addresses['http']}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return {
         (sample.name, sample.labels["pool"], sample.labels["kind"]): sample.value
@@ -113,7 +113,7 @@ def test_a_restarted_resmgr_recovers_all_allocations(harness: Harness) -> None:
     before = usage(harness)
     assert before["/test", "cpu"] == pytest.approx((7 * 0.137 + 2 * 0.3 + 3 * 0.211, 4 * 0.503), abs=1e-9)
     assert before["/outer/inner", "cpu"] == (FIT, 0)
-    wait_for(lambda: gauges(harness)["resmgr_pool_demand", "/outer/inner", "cpu"] == WAIT, 30)
+    wait_for(lambda: gauges(harness)["resmgr_pool_demand", "/outer/inner", "cpu"] == WAIT, 60)
     measured = gauges(harness)
     runs = {
         job_id: {i: t.runtime.mesosTaskId.value for i, t in harness.tasks(job_id).items()} for job_id in jobs
@@ -122,8 +122,8 @@ def test_a_restarted_resmgr_recovers_all_allocations(harness: Harness) -> None:
         harness.cluster.kill(["resmgr0"])
         harness.cluster.start(["resmgr0"])
         # It leads as soon as it knows its pools; what is on hosts follows before anything is admitted.
-        wait_for(lambda: usage(harness) == before, 30, lambda: f"{usage(harness)}\n{before}")
-        wait_for(lambda: gauges(harness) == measured, 30, lambda: f"{gauges(harness)}\n{measured}")
+        wait_for(lambda: usage(harness) == before, 60, lambda: f"{usage(harness)}\n{before}")
+        wait_for(lambda: gauges(harness) == measured, 60, lambda: f"{gauges(harness)}\n{measured}")
     assert steady()
     for job_id, known in runs.items():
         assert {i: t.runtime.mesosTaskId.value for i, t in harness.tasks(job_id).items()} == known

@@ -70,7 +70,7 @@ def info(harness: Harness, job_id: str) -> job_pb2.JobInfo:
     """Read a job; a call is answered at once, whatever the clock does."""
     request = job_pb2.GetRequest(id=peloton_pb2.JobID(value=job_id))
     try:
-        found: job_pb2.JobInfo = harness.client.job_svc.Get(request, timeout=10).jobInfo
+        found: job_pb2.JobInfo = harness.client.job_svc.Get(request, timeout=60).jobInfo
         return found
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -98,7 +98,7 @@ def told(harness: Harness, job_id: str) -> float:
                     return True
         return False
 
-    wait_for(logged, 10, lambda: "it is not in the log")
+    wait_for(logged, 60, lambda: "it is not in the log")
     return float(found[0])
 
 

@@ -251,7 +251,7 @@ def test_deployers_that_die_at_each_step_are_continued(deployer: Deployer, deplo
         assert process.stdout is not None
         acted = next((line for line in process.stdout if " start test." in line or " end test." in line), "")
         if not acted:
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
             break
         if number % 2:  # by then the step is done; in other turns it is not, or not quite
             process.stdout.readline()
@@ -296,7 +296,7 @@ def test_daemons_of_a_dead_host_come_up_elsewhere(
     name = f"mesos-{host}"
     process = deployer.begin("apply", file, "--keep")
     try:
-        wait_for(lambda: deployer.status(file)["deployer"] != "", 30)
+        wait_for(lambda: deployer.status(file)["deployer"] != "", 60)
         bare.kill([name])
         kill_tasks(bare.layout.work_of(name))
 

@@ -25,15 +25,15 @@ def operator(harness: Harness, call: dict[str, object]) -> None:
     request = urllib.request.Request(
         f"{master(harness)}/api/v1", json.dumps(call).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.status == 200
 
 
 def tear_down(harness: Harness) -> None:
-    with urllib.request.urlopen(f"{master(harness)}/state", timeout=10) as answer:
+    with urllib.request.urlopen(f"{master(harness)}/state", timeout=60) as answer:
         (framework,) = json.load(answer)["frameworks"]
     form = urllib.parse.urlencode({"frameworkId": framework["id"]}).encode()
-    with urllib.request.urlopen(f"{master(harness)}/teardown", form, timeout=10) as answer:
+    with urllib.request.urlopen(f"{master(harness)}/teardown", form, timeout=60) as answer:
         assert answer.status == 200
 
 

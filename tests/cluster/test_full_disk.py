@@ -45,5 +45,5 @@ def test_health_says_that_nothing_can_be_written(harness: Harness) -> None:
         assert (code, "the database cannot be written: " in text) == (503, True), text
     finally:
         resource.prlimit(jobmgr.pid, resource.RLIMIT_FSIZE, unlimited)
-    wait_for(lambda: health()[0] == 200, 30, lambda: str(health()))
+    wait_for(lambda: health()[0] == 200, 60, lambda: str(health()))
     create()

@@ -96,7 +96,7 @@ def test_others_are_told_for_whom_a_host_is_held_and_a_second_update_keeps_it(ha
     beside = waiter(harness, host, 0.5, 600)
     harness.running(beside)
     replaced(service, 3.9)
-    wait_for(lambda: held_on(harness, host) == [(service.id.value, "0")], 30)
+    wait_for(lambda: held_on(harness, host) == [(service.id.value, "0")], 60)
     other = waiter(harness, host, 3, 1)
     told = f"1 host held for instance 0 of {service.id.value} until "
     request = explain_pb2.ExplainTaskRequest(instance=0)
@@ -109,7 +109,7 @@ def test_others_are_told_for_whom_a_host_is_held_and_a_second_update_keeps_it(ha
             return str(error)  # it is not enqueued yet
 
     wait_for(lambda: told in explained(), 60, explained)
-    wait_for(lambda: told in harness.tasks(other)[0].runtime.reason, 30, explained)
+    wait_for(lambda: told in harness.tasks(other)[0].runtime.reason, 60, explained)
 
     replaced(service, 3)
     service.await_states(pod_pb2.POD_STATE_RUNNING)
@@ -117,7 +117,7 @@ def test_others_are_told_for_whom_a_host_is_held_and_a_second_update_keeps_it(ha
     assert held_on(harness, host) == []
 
     replaced(service, 3.9)
-    wait_for(lambda: held_on(harness, host) != [], 30)
+    wait_for(lambda: held_on(harness, host) != [], 60)
     version = service.get().job_info.status.version
     service.jobs.StopJob(jobs_pb.StopJobRequest(job_id=service.id, version=version), timeout=SECONDS)
     assert harness.ended(other, 60).state == job_pb2.SUCCEEDED

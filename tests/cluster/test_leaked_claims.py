@@ -26,7 +26,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 def gauge(harness: Harness, name: str) -> float:
     """Return the sum of a gauge of resmgr over its labels."""
     resmgr = next(part for part in harness.cluster.components() if part.name == "resmgr0")
-    with urllib.request.urlopen(f"http://{resmgr.addresses['http']}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{resmgr.addresses['http']}/metrics", timeout=60) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
@@ -36,9 +36,9 @@ def test_a_placement_that_died_with_resmgr_does_not_keep_its_host(harness: Harne
     with frozen(harness.cluster, "placement0"):
         job = harness.create(harness.config("sleep 600"))
         admitted = ("resmgr_ready_gangs", "resmgr_leased_tasks")
-        wait_for(lambda: sum(gauge(harness, name) for name in admitted) == 1, 30)
+        wait_for(lambda: sum(gauge(harness, name) for name in admitted) == 1, 60)
         harness.cluster.kill(["jobmgr0"])
-    wait_for(lambda: gauge(harness, "resmgr_placements") == 1, 30)
+    wait_for(lambda: gauge(harness, "resmgr_placements") == 1, 60)
     harness.cluster.kill(["resmgr0"])
     harness.cluster.start(["resmgr0", "jobmgr0"])
     wait_for(

@@ -379,5 +379,5 @@ async def test_the_same_tools_answer_by_http(server: StdioServerParameters) -> N
             assert (await tools("apply_plan", token=plan["token"]))["text"].endswith("was created")
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         process.stdout.close()

@@ -63,7 +63,7 @@ def serving(cluster: Cluster) -> Iterator[str]:
         yield process.stdout.readline().split()[-1]
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         process.stdout.close()
 
 

@@ -67,11 +67,11 @@ def leading_master(cluster: Cluster) -> str | None:
 
 def fail_over(cluster: Cluster) -> None:
     """Kill the master that leads; once another does, the killed one comes back behind it."""
-    wait_for(lambda: leading_master(cluster) is not None, 30, lambda: str(cluster.status()))
+    wait_for(lambda: leading_master(cluster) is not None, 60, lambda: str(cluster.status()))
     dead = leading_master(cluster)
     assert dead is not None
     cluster.kill([dead])
-    wait_for(lambda: leading_master(cluster) not in (None, dead), 30, lambda: str(cluster.status()))
+    wait_for(lambda: leading_master(cluster) not in (None, dead), 60, lambda: str(cluster.status()))
     cluster.start([dead])
 
 

@@ -190,13 +190,13 @@ class TestAgents:
         assert ended.state == job_pb2.FAILED
         assert ended.taskStats["LOST"] == 1, ended
         harness.cluster.start([name], {"hostname": "renamed", "attributes": "rack:r9"})
-        wait_for(lambda: "renamed" in hosts(harness), 30)
+        wait_for(lambda: "renamed" in hosts(harness), 60)
         assert agent_id(harness, "renamed") != before
         labels = {(label.key, label.value) for label in hosts(harness)["renamed"].labels}
         assert ("rack", "r9") in labels
         harness.cluster.stop([name])
         harness.cluster.start([name], {"hostname": runtime.host, "attributes": ""})
-        wait_for(lambda: runtime.host in hosts(harness), 30)
+        wait_for(lambda: runtime.host in hosts(harness), 60)
 
     def test_tasks_survive_a_killed_agent(self, harness: Harness, tmp_path: Path) -> None:
         gate = tmp_path / "gate"

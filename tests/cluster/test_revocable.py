@@ -75,7 +75,7 @@ def test_revocable_tasks_oversubscribe_the_agents(harness: Harness, by_task: boo
     assert (cpu.allocation, cpu.slack) == (AGENTS * CPUS, AGENTS * REVOCABLE)
     stop(harness, loose_id)
     stop(harness, firm_id)
-    wait_for(lambda: usage(harness)["cpu"].allocation == 0, 30, lambda: str(usage(harness)))
+    wait_for(lambda: usage(harness)["cpu"].allocation == 0, 60, lambda: str(usage(harness)))
 
 
 def test_a_revocable_task_over_the_slack_waits_with_a_reason(harness: Harness) -> None:
@@ -88,6 +88,6 @@ def test_a_revocable_task_over_the_slack_waits_with_a_reason(harness: Harness) -
         waits = [each for each in harness.tasks(job_id).values() if each.runtime.state != task_pb2.RUNNING]
         return str(waits[0].runtime.reason)
 
-    wait_for(lambda: "slack" in reason(), 30, reason)
+    wait_for(lambda: "slack" in reason(), 60, reason)
     assert count_running(harness, job_id) == AGENTS * REVOCABLE
     stop(harness, job_id)

@@ -110,7 +110,7 @@ def test_the_task_reads_it_and_nothing_else_has_it(harness: Harness, content: by
     job_id = create(harness, content, COMMAND.format(gate=gate))
     harness.running(job_id)
     expected = hashlib.sha256(content).hexdigest()
-    wait_for(lambda: output(browse(harness, job_id)).startswith(expected), 30)
+    wait_for(lambda: output(browse(harness, job_id)).startswith(expected), 60)
 
     layout = harness.cluster.layout
     database = {layout.database, *layout.database.parent.glob(f"{layout.database.name}-*")}
@@ -169,7 +169,7 @@ def test_a_run_after_a_kill_of_the_agent_has_it_too(harness: Harness, content: b
     gate.touch()
     assert harness.ended(job_id).state == job_pb2.SUCCEEDED
     expected = hashlib.sha256(content).hexdigest()
-    wait_for(lambda: bool(browse(harness, job_id).paths), 30)  # the agent has to register again
+    wait_for(lambda: bool(browse(harness, job_id).paths), 60)  # the agent has to register again
     assert output(browse(harness, job_id)).startswith(expected)
 
 

@@ -369,7 +369,7 @@ def test_a_watch_ends_where_an_owner_dies_and_the_client_goes_on(three: Harness)
     watch = Following(three, parts["jobmgr0"])
     service = ServiceJob(three, 1)
     following = three.client.jobs.watch_pods(service.id.value)
-    wait_for(lambda: next(following).kind is EventKind.SYNCED, 30)
+    wait_for(lambda: next(following).kind is EventKind.SYNCED, 60)
     three.cluster.kill(["jobmgr1"])
     watch.join(60)
     assert watch.failure is not None

@@ -27,7 +27,7 @@ from peloton.model.task import Launch
 from tests.contract.backend.systems import System
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 class Recorder:

@@ -272,7 +272,7 @@ async def test_maintenance(leader: Recorder) -> None:
         return [each.hostname for each in status.draining], [each.hostname for each in status.down]
 
     async def reaches(wanted: tuple[list[str], list[str]]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await stage() != wanted:  # noqa: ASYNC110 - the master has no event for it
                 await asyncio.sleep(0.05)
 

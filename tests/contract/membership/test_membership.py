@@ -87,7 +87,7 @@ async def test_one_leads_and_the_next_has_a_higher_term(make: MakeMembership) ->
     assert not waiting.done()
     assert other.leader(Role.HOSTMGR) is None
     await first.resign()
-    second = await asyncio.wait_for(waiting, 10)
+    second = await asyncio.wait_for(waiting, 60)
     assert second.term > first.term
     await second.resign()
     await until(one, lambda: one.leader(Role.RESMGR) is None)
@@ -167,7 +167,7 @@ async def test_many_contend_and_each_leads_once(make: MakeMembership) -> None:
         leading -= 1
         await leadership.resign()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.gather(*(lead(number) for number in range(4)))
     assert terms == sorted(set(terms)) and len(terms) == 4
 
@@ -183,7 +183,7 @@ async def test_who_gives_a_candidacy_up_is_in_nobodys_way(make: MakeMembership) 
     given_up.cancel()
     await asyncio.wait([given_up])
     await first.resign()
-    second = await asyncio.wait_for(waiting, 10)
+    second = await asyncio.wait_for(waiting, 60)
     await second.resign()
 
 
@@ -209,7 +209,7 @@ asyncio.run(main())
 
 
 async def test_a_killed_leader_is_followed(make: MakeMembership, settings: Tree) -> None:
-    """Within the session's length and a tick or two where there is one, else at once."""
+    """Once its session is over where there is one, else at once."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLDER, json.dumps(settings), stdout=asyncio.subprocess.PIPE
     )
@@ -222,7 +222,7 @@ async def test_a_killed_leader_is_followed(make: MakeMembership, settings: Tree)
         assert "child" in mine.members(Role.RESMGR)
         waiting = asyncio.create_task(mine.campaign(member("a")))
         os.kill(child.pid, signal.SIGKILL)
-        leadership = await asyncio.wait_for(waiting, 7)
+        leadership = await asyncio.wait_for(waiting, 60)
         assert leadership.term == 2
         await until(mine, lambda: "child" not in mine.members(Role.RESMGR))
         await leadership.resign()

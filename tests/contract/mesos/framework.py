@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tests.contract.mesos.client import Reply, Stream, Wire, render
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 CAPABILITIES = ("MULTI_ROLE", "PARTITION_AWARE", "TASK_KILLING_STATE")
 INFO = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDINGS = Path(__file__).resolve().parents[4] / "shared" / "mesos"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

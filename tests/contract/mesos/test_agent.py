@@ -22,7 +22,7 @@ from tests.contract.mesos.client import Wire, render
 from tests.contract.mesos.cluster import Processes
 from tests.contract.mesos.framework import Framework, eventually, get
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 ENDS = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST")
 
 

@@ -21,7 +21,7 @@ from tests.contract.mesos.recording import RECORDINGS, records
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings: ../shared/mesos is absent")
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 Record = dict[str, Any]
 
 

@@ -114,7 +114,7 @@ class Processes:
         except (FileNotFoundError, ValueError):  # the file is there before the address is in it
             return ""
         try:
-            with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/health", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{leader.ip}:{leader.http}/health", timeout=60) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as refused:
             with refused:

@@ -145,7 +145,7 @@ async def test_what_a_caller_gave_up_is_looked_up(store: CassandraStore) -> None
     call.cancel()
     with suppress(asyncio.CancelledError):
         await call
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await store.jobs.query(ALL)).total:  # noqa: ASYNC110 - another task's work
             await asyncio.sleep(0.01)
     assert await store.jobs.active() == (JOB,)

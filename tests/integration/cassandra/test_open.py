@@ -297,7 +297,7 @@ async def test_a_password_that_fails_for_a_while_ends_nothing(
             await store.pools.all()
         connection.execute("ALTER ROLE passing WITH password = 'right'")
         await until(lambda: outcome(settings) is None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 with suppress(Unavailable):
                     await store.pools.all()
@@ -310,7 +310,7 @@ async def test_a_password_that_fails_for_a_while_ends_nothing(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - the server's
             await asyncio.sleep(0.05)
 

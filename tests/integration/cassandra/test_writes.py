@@ -182,7 +182,7 @@ async def test_a_leader_finishes_deletions_that_were_cut_off(
     lose_answers(first, made=False, times=0)
     await cut_off_deletion(first)
     await then.begin_term(Role.JOBMGR.value, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(connection.execute("SELECT job_id FROM task_buckets")) > 1:  # noqa: ASYNC110 - the server's
             await asyncio.sleep(0.05)
     assert connection.execute("SELECT instance FROM tasks") == [(0,)]
@@ -361,7 +361,7 @@ async def test_a_leader_sweeps_what_is_old(store: CassandraStore, connection: Co
     for age in (13, 15):
         await put_body(store, age, (time.time_ns() - age * 24 * HOUR) // 1000)
     await store.begin_term(Role.JOBMGR.value, 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(connection.execute("SELECT body_id FROM config_bodies")) > 1:  # noqa: ASYNC110 - the server's
             await asyncio.sleep(0.05)
     assert connection.execute("SELECT count(*) FROM config_chunks") == [(13,)]

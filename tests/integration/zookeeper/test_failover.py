@@ -170,7 +170,7 @@ async def pair(processes: Processes, watching: ZooKeeperMembership) -> Pair:
 
 
 def get(address: Address, path: str) -> str:
-    return httpx2.get(f"http://{address.ip}:{address.http}/{path}", timeout=10).text
+    return httpx2.get(f"http://{address.ip}:{address.http}/{path}", timeout=60).text
 
 
 async def test_a_killed_leader_is_followed(

@@ -13,6 +13,8 @@ from peloton.errors import InvalidArgument, Unavailable
 from peloton.mesos.detector import Elected, ElectionPath, MasterAddress, MasterDetector, detecting
 from tests.servers.zookeeper import ZooKeeperServer
 
+from .conftest import SECONDS
+
 MASTERS = {1: 5050, 2: 5070, 3: 5060}
 """Ports by number, of recording 09-master-failover-zk: the lowest number leads."""
 
@@ -37,7 +39,7 @@ def announce(raw: Any, root: str, number: int, port: int) -> None:
 
 
 async def leads(detector: MasterDetector, port: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while await _port(detector) != port:  # noqa: ASYNC110 - it only answers
             await asyncio.sleep(0.02)
 
@@ -91,7 +93,7 @@ async def test_a_detector_that_fails_says_so_to_whoever_asks(zookeeper: ZooKeepe
     def failing(found: Elected | None) -> None:
         raise RuntimeError("of the listener")
 
-    async with detecting(f"zk://{zookeeper.address}{root}", failing) as detector, asyncio.timeout(10):
+    async with detecting(f"zk://{zookeeper.address}{root}", failing) as detector, asyncio.timeout(SECONDS):
         with pytest.raises(RuntimeError, match="of the listener"):
             while True:
                 with suppress(Unavailable):

@@ -182,7 +182,7 @@ class TestMiniclusters:
         process = launch([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log", {})
         yield process
         process.signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def cluster(
         self, folder: Path, process: Process | None, ports: str = "free", zookeeper: str = ""

@@ -284,9 +284,9 @@ def _running(name: str, folder: Path, more: str, master: str) -> Iterator[Path]:
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(60)
         process.kill()
-        process.wait(20)
+        process.wait(60)
 
 
 def _until_told(output: Path, what: str) -> None:

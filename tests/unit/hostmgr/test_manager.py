@@ -174,7 +174,7 @@ async def test_runs_of_a_removed_framework_are_reported_before_its_id_is_forgott
     assert {each.state for each in statuses} == {mesos_pb2.TASK_KILLED}
     assert {each.reason for each in statuses} == {mesos_pb2.TaskStatus.REASON_FRAMEWORK_REMOVED}
     await updates.wait("jobmgr", "s1", 3, 3, 100, 0)
-    await asyncio.wait_for(removing, 20)
+    await asyncio.wait_for(removing, 60)
     assert it.store.written == ["f-0000", ""]
 
 

@@ -109,7 +109,7 @@ async def test_a_call_waits_for_a_change() -> None:
     assert not call.done()
     world.operator.listed.append(agent(1))
     await world.read()
-    assert sorted((await asyncio.wait_for(call, 10)).matches[0].hostnames) == ["host0", "host1"]
+    assert sorted((await asyncio.wait_for(call, 60)).matches[0].hostnames) == ["host0", "host1"]
 
 
 async def test_disconnected_agents_and_those_of_a_new_master_are_not_taken_for_gone() -> None:

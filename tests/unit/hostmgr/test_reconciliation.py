@@ -85,7 +85,7 @@ async def test_the_states_of_runs_that_the_store_does_not_have_are_requested_the
         it.manager.runs.put(run, "S0")
     it.manager.runs.launched(f"{JOB}-100-1", "S0")
     waits = asyncio.create_task(_requested(it, store, set(RUNS)))
-    await asyncio.wait_for(store.read.wait(), 20)
+    await asyncio.wait_for(store.read.wait(), 60)
     assert it.driver.calls == []
     it.manager.runs.put(f"{JOB}-101-1", "S0")
     it.clock.advance(ReconciliationLimits().repeat_after)

@@ -264,7 +264,7 @@ async def test_reads_are_bounded(sandbox: Path) -> None:
         await container.files.browse(RUN, "")
     for each in reads:
         await each.aclose()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while container.files._reads:  # noqa: ASYNC110 - the ends of commands make it hold
             await asyncio.sleep(0)
     assert await container.files.size(RUN, "-n") == 6

@@ -60,7 +60,7 @@ class Api:
 
 
 async def until(holds: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await holds():  # noqa: ASYNC110 - reads make it hold
             await asyncio.sleep(0)
 

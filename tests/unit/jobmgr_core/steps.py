@@ -15,7 +15,7 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60.0
 FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05)
 _TERMS = itertools.count(1)
 

@@ -98,7 +98,7 @@ async def test_a_shard_is_finished_once_launches_that_wait_for_other_lanes_are_m
         world.hold = False
         await until(lambda: launched(engine, OUR), "our launch waits for the lane that cannot store")
         assert not world.launched
-        await asyncio.wait_for(engine.finish(OURS), 10)
+        await asyncio.wait_for(engine.finish(OURS), 60)
         assert world.launched == [f"{OUR}-0-1"]
         faulty.jobs_down = set()
 

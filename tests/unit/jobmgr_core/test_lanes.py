@@ -251,10 +251,10 @@ async def test_a_batch_waits_for_all_lanes_but_those_behind() -> None:
     await asyncio.sleep(0.1)  # twice the patience
     assert not full.done(), "no more is taken than the bound allows"
     first[1].set_result(None)
-    await asyncio.wait_for(full, 5)
+    await asyncio.wait_for(full, 60)
     second[1].set_result(None)
     third[1].set_result(None)
-    await asyncio.wait_for(backlog.empty(), 5)
+    await asyncio.wait_for(backlog.empty(), 60)
     assert not backlog.behind
 
 
@@ -269,7 +269,7 @@ async def test_all_lanes_end_where_another_instance_leads(
     running = asyncio.create_task(engine.lanes.run())
     await engine.create_job(JOBS[0], spec(1))
     with pytest.raises(Fenced, match="term 2"):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     for job in JOBS[:5]:
         with pytest.raises(Unavailable, match="no longer leads"):
             engine.lanes.submit(Withdrawn(job, []))

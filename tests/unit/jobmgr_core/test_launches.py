@@ -95,7 +95,7 @@ async def test_a_stopping_leader_finishes_its_launches_and_takes_no_more(store: 
         await until(lambda: other.counts == {TaskState.PENDING: 4} and not world.queued, "more is placed")
         assert not finishing.done()
         world.launches.set()
-        await asyncio.wait_for(finishing, 10)
+        await asyncio.wait_for(finishing, 60)
         assert len(world.called("LaunchTasks")) == 100 > called
     assert len(world.launched) == 400
     stored = [task.state async for page in store.tasks.list(OTHER) for task in page.values()]
@@ -108,7 +108,7 @@ async def test_an_unanswered_launch_delays_a_stopping_leader_for_a_bounded_time(
     async with Running(Engine(store), world, finish_within=0.2) as running:
         await running.engine.create_job(JOB, spec(1))
         await until(lambda: world.called("LaunchTasks"), "a launch is under way")
-        await asyncio.wait_for(running.finish(), 10)
+        await asyncio.wait_for(running.finish(), 60)
         assert running.engine.job(JOB) is not None
 
 

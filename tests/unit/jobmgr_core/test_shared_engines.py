@@ -131,7 +131,7 @@ async def test_one_leaves_in_order(house: House) -> None:
     leaving = asyncio.create_task(other.owner.leave())
     await until(lambda: len(other.shards.open) < HALF, "it drains", 30)
     house.world.launches.set()
-    await asyncio.wait_for(leaving, 30)
+    await asyncio.wait_for(leaving, 60)
     await house.settled((one, SHARDS), (other, 0))
     assert not other.active()
     await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)

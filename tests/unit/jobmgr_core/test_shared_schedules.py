@@ -87,7 +87,7 @@ async def end_runs(house: House, minute: int) -> None:
     Time passes meanwhile: a launch that an owner had stored, and not made when it was lost, is asked about.
     """
     assert isinstance(house.clock, ManualClock)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not all(launches(house, minute).values()):
             house.clock.now = min(house.clock.now + FAST.ask_after, 60.0 * minute + 50)
             await asyncio.sleep(0.01)

@@ -282,7 +282,7 @@ async def test_a_new_job_without_an_id_is_of_the_instance_that_is_called(
 ) -> None:
     for each in two:
         request = job_pb2.CreateRequest(config=job_pb2.JobConfig(name="new"))
-        answer = await each.stub.Create(request, timeout=10)
+        answer = await each.stub.Create(request, timeout=60)
         assert each.registry.owners[shard_of(answer.jobId.value)] == each.name
 
 
@@ -291,15 +291,15 @@ async def test_secrets_of_a_pool_are_changed_by_one_instance(two: tuple[Instance
     for each in two:
         pool = peloton_pb2.ResourcePoolID(value=job_in(OTHERS))
         stub = secrets_pb2_grpc.SecretServiceStub(each.channel)
-        made = await stub.CreateSecret(secrets_pb2.CreateSecretRequest(pool_id=pool), timeout=10)
+        made = await stub.CreateSecret(secrets_pb2.CreateSecretRequest(pool_id=pool), timeout=60)
         assert made.info.name == "b"
-        listed = await stub.ListSecrets(secrets_pb2.ListSecretsRequest(pool_id=pool), timeout=10)
+        listed = await stub.ListSecrets(secrets_pb2.ListSecretsRequest(pool_id=pool), timeout=60)
         assert [secret.name for secret in listed.secrets] == [each.name]
 
 
 async def test_lists_of_all_are_put_together(two: tuple[Instance, Instance]) -> None:
     for each in two:
-        answer = await each.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+        answer = await each.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=60)
         assert {job.value for job in answer.ids} == {"a", "b"}
 
 
@@ -310,7 +310,7 @@ async def test_a_list_without_those_of_one_who_is_gone_is_no_answer(
     a, _ = two
     a.registry.owners[OTHERS] = "c"
     with pytest.raises(grpc.aio.AioRpcError, match="gone"):
-        await a.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+        await a.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=60)
 
 
 async def test_a_list_is_asked_for_again_where_jobs_have_moved_meanwhile(
@@ -404,7 +404,7 @@ def test_each_method_has_a_place_where_several_job_managers_are() -> None:
 
 
 async def _active(instance: Instance) -> set[str]:
-    answer = await instance.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=10)
+    answer = await instance.stub.GetActiveJobs(job_pb2.GetActiveJobsRequest(), timeout=60)
     return {job.value for job in answer.ids}
 
 
@@ -452,5 +452,5 @@ async def test_an_answer_of_a_read_is_not_parsed_on_its_way(
     monkeypatch.setattr(Peers, "call", call)
     assert await get(a, OTHERS) == "b"
     request = job_pb2.CreateRequest(id=peloton_pb2.JobID(value=job_in(OTHERS)))
-    assert (await a.stub.Create(request, timeout=10)).jobId == request.id
+    assert (await a.stub.Create(request, timeout=60)).jobId == request.id
     assert asked == [None, job_pb2.CreateResponse]  # the audit log has ids of what is created

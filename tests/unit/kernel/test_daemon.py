@@ -121,16 +121,16 @@ async def test_serves_fails_cleanly_and_ends(folder: Path) -> None:
             "unknown method": grpc.StatusCode.UNIMPLEMENTED,
             "unknown service": grpc.StatusCode.UNIMPLEMENTED,
         }
-        health = await asyncio.to_thread(httpx2.get, f"http://{address.ip}:{address.http}/health", timeout=10)
+        health = await asyncio.to_thread(httpx2.get, f"http://{address.ip}:{address.http}/health", timeout=60)
         assert (health.status_code, health.text) == (200, "OK")
         metrics = await asyncio.to_thread(
-            httpx2.get, f"http://{address.ip}:{address.http}/metrics", timeout=10
+            httpx2.get, f"http://{address.ip}:{address.http}/metrics", timeout=60
         )
         assert "health_leader 1.0" in metrics.text
         await channels.close()
         await membership.close()
         child.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(child.wait(), 20) == 0
+        assert await asyncio.wait_for(child.wait(), 60) == 0
 
 
 async def statuses(target: str) -> dict[str, grpc.StatusCode]:
@@ -147,7 +147,7 @@ async def statuses(target: str) -> dict[str, grpc.StatusCode]:
     found = {}
     async with grpc.aio.insecure_channel(target) as channel:
         for label, (method, body) in calls.items():
-            call = channel.unary_unary(method, bytes, bytes)(body, timeout=10)
+            call = channel.unary_unary(method, bytes, bytes)(body, timeout=60)
             found[label] = await call.code()
     return found
 
@@ -172,7 +172,7 @@ async def test_a_second_instance_names_the_leader(folder: Path) -> None:
                 if m.address.target != first.target
             }
             async with grpc.aio.insecure_channel(other) as channel:
-                call = channel.unary_unary(QUERY, bytes, bytes)(b"", timeout=10)
+                call = channel.unary_unary(QUERY, bytes, bytes)(b"", timeout=60)
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
                 assert first.target in await call.details()
         await membership.close()
@@ -192,7 +192,7 @@ async def test_next_leader_starts_before_the_first_has_released_everything(folde
                     await membership.changed()
             assert child.returncode is None
             hold_up.unlink()
-            assert await asyncio.wait_for(child.wait(), 20) == 0
+            assert await asyncio.wait_for(child.wait(), 60) == 0
         await membership.close()
 
 

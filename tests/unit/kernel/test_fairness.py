@@ -332,7 +332,7 @@ async def test_each_client_has_a_connection_of_its_own() -> None:
             await methods.until(2)
             methods.ends[b"g"] = asyncio.Event()
             methods.ends[b"g"].set()
-            assert await other.unary_unary(GET, bytes, bytes)(b"g", timeout=20) == b"g"
+            assert await other.unary_unary(GET, bytes, bytes)(b"g", timeout=60) == b"g"
             for watch in watches:
                 watch.cancel()
     finally:

@@ -46,7 +46,7 @@ async def test_unexpected_end_is_reported(work: object, told: str, caplog: pytes
     """Where the one line says all, without the place in the program."""
     scope = Supervisor()
     scope.spawn("w", work())  # type: ignore[operator]
-    assert await asyncio.wait_for(scope.failed(), 5) == told
+    assert await asyncio.wait_for(scope.failed(), 60) == told
     assert ("background task" in caplog.text) == ("Error(" in told)
     await scope.close()
 

@@ -107,7 +107,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
         save(process, Layout(folder).run_of(part.name))
     yield folder
     process.signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
 
 
 def test_other_settings_are_refused_before_downloads(

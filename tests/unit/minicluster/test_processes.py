@@ -39,7 +39,7 @@ def test_launch_find_again_and_end(tmp_path: Path) -> None:
         assert process.alive()
     finally:
         process.signal(signal.SIGKILL)
-    assert process.wait(10)
+    assert process.wait(60)
     assert not process.alive()
 
 
@@ -59,7 +59,7 @@ def test_a_process_whose_first_thread_has_ended_still_runs(tmp_path: Path) -> No
     assert wait_until(lambda: stat.read_text().rsplit(")", 1)[1].split()[0] == "Z", 10)
     assert process.alive()
     process.signal(signal.SIGKILL)
-    assert process.wait(10)
+    assert process.wait(60)
 
 
 def test_another_process_with_the_same_pid_is_not_ours(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_another_process_with_the_same_pid_is_not_ours(tmp_path: Path) -> None:
         assert process.alive()
     finally:
         process.signal(signal.SIGKILL)
-        assert process.wait(10)
+        assert process.wait(60)
 
 
 def test_a_broken_record_is_refused(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_process_started_with_deferred_signals_receives_signals(tmp_path: Path
     with interruptible(), uninterrupted():
         process = launch(SLEEPER, tmp_path / "log", {})
     process.signal(signal.SIGTERM)
-    assert process.wait(10)
+    assert process.wait(60)

@@ -39,7 +39,7 @@ async def test_a_malformed_answer_is_a_failure(answer: bytes, tmp_path: Path) ->
 
     checks = HealthChecks(report, Companions(Layout(tmp_path), NOTHING))
     checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
-    await asyncio.wait_for(failed.wait(), 10)
+    await asyncio.wait_for(failed.wait(), 60)
     server.close()
     assert told[:2] == [False, False]
 
@@ -56,5 +56,5 @@ async def test_a_command_without_shell_is_a_file_and_its_whole_argv(tmp_path: Pa
         lambda key, healthy, kill: told.put_nowait(healthy), Companions(Layout(tmp_path), NOTHING)
     )
     checks.start(("f", "t"), task, RunLocation("a", "f", "c", tmp_path))
-    assert await asyncio.wait_for(told.get(), 10)
+    assert await asyncio.wait_for(told.get(), 60)
     checks.stop(("f", "t"))

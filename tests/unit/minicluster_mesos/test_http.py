@@ -22,7 +22,7 @@ async def test_a_handler_that_fails_ends_the_connection_and_the_log_says_why(
     try:
         reader, writer = await asyncio.open_connection(*socket.getsockname())
         writer.write(b"GET /state HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert await asyncio.wait_for(reader.read(), 30) == b""
+        assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
     finally:
         await server.stop()

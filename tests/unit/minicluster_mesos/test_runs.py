@@ -42,7 +42,7 @@ async def test_fetching_counts_among_what_an_executor_needs_to_register(tmp_path
     framework.id.value, task.task_id.value, task.agent_id.value = "framework", "one", "agent"
     task.command.uris.add(value="/somewhere")
     runs.launch(framework, task)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         status = (await told.get()).status
     assert status.reason == mesos.TaskStatus.REASON_EXECUTOR_REGISTRATION_TIMEOUT
     assert status.message == "Executor did not register within 50ms"

@@ -55,7 +55,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     return there
 
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 DEQUEUE = pb.DequeueGangsRequest(limit=10, type=resmgr_pb2.BATCH)
 
 

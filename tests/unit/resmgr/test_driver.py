@@ -32,7 +32,7 @@ async def test_admission_wakes_when_something_changes(shell: Shell) -> None:
     await asyncio.sleep(0)
     request = wire_gang(0)
     await shell.enqueue(pool, request)
-    assert [len(gang.tasks) for gang in await asyncio.wait_for(waiting, 10)] == [1]
+    assert [len(gang.tasks) for gang in await asyncio.wait_for(waiting, 60)] == [1]
     running.cancel()
 
 

@@ -69,4 +69,4 @@ async def test_the_gauge_shows_when_all_stored_tasks_are_queued(shell: Shell) ->
     await asyncio.sleep(0)
     assert not waiting.done()
     shell.driver.recovered.set()
-    assert await asyncio.wait_for(waiting, 10) == [(0, 1, 1)]
+    assert await asyncio.wait_for(waiting, 60) == [(0, 1, 1)]

@@ -47,7 +47,7 @@ async def test_preempted_tasks_are_handed_out_once_with_their_reasons(shell: She
     waiting = asyncio.create_task(shell.tasks.GetPreemptibleTasks(request, JOBMGR))
     await asyncio.sleep(0)
     assert len(await shell.driver.preempt()) == 1
-    answer = await asyncio.wait_for(waiting, 10)
+    answer = await asyncio.wait_for(waiting, 60)
     [candidate] = answer.preemptionCandidates
     assert candidate.reason == resmgr_pb2.PREEMPTION_REASON_REVOKE_RESOURCES
     assert [task.taskId.value for task in answer.tasks] == [candidate.task_id.value]

@@ -133,11 +133,11 @@ async def test_an_engine_waits_for_gangs_and_gets_them_at_once(shell: Shell) -> 
     waiting = asyncio.create_task(shell.dequeue(timeout=20_000))
     await asyncio.sleep(0)
     await shell.enqueue(pool, wire_gang(0))
-    assert len(await asyncio.wait_for(waiting, 10)) == 1
+    assert len(await asyncio.wait_for(waiting, 60)) == 1
     taking = asyncio.create_task(shell.hand_over(timeout=20_000))
     await asyncio.sleep(0)
     await shell.place(wire_gang(0))
-    assert len(await asyncio.wait_for(taking, 10)) == 1
+    assert len(await asyncio.wait_for(taking, 60)) == 1
     assert await shell.dequeue(timeout=1) == []
 
 
@@ -357,7 +357,7 @@ async def test_reasons_are_followed_as_deltas(shell: Shell) -> None:
     waiting = asyncio.create_task(shell.waiting.WaitForDeltas(request, JOBMGR))
     await asyncio.sleep(0)
     await shell.enqueue(pool, wire_gang(1))
-    second = await asyncio.wait_for(waiting, 10)
+    second = await asyncio.wait_for(waiting, 60)
     assert (second.stream_id, second.last) == (first.stream_id, first.last + 1)
     assert second.deltas[0].reason == "behind earlier gangs in queue pending of /a"
 
@@ -376,7 +376,7 @@ async def test_a_reader_of_another_stream_gets_all_reasons_again(shell: Shell) -
 
 async def test_the_id_of_the_stream_is_returned_at_once(shell: Shell) -> None:
     request = waiting_pb2.WaitForDeltasRequest(timeout_ms=20_000)
-    answer = await asyncio.wait_for(shell.waiting.WaitForDeltas(request, JOBMGR), 5)
+    answer = await asyncio.wait_for(shell.waiting.WaitForDeltas(request, JOBMGR), 60)
     assert answer.stream_id == shell.driver.scheduler.reasons.stream_id
     assert answer.leader_id == shell.driver.leader_id != Shell(shell.store).driver.leader_id
     assert (answer.last, len(answer.deltas)) == (0, 0)

@@ -168,7 +168,7 @@ async def test_statuses_are_applied_once_all_runs_are_known(
     await asyncio.sleep(0)
     assert not waiting.done()
     shell.driver.recovered.set()
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def on_host(shell: Shell, host: str = "h1") -> list[str]:

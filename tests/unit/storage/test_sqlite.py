@@ -35,7 +35,7 @@ from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import event, job_id, job_runtime, pool, spec, task_runtime
 
 JOB = job_id(1)
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def settings(path: Path, busy_timeout: float = 5.0) -> SqliteSettings:

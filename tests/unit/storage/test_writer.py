@@ -27,7 +27,7 @@ from storage.sqlite.store import open_sqlite
 from storage.sqlite.writer import Writer
 from tests.contract.storage.samples import job_id, job_runtime, spec, task_runtime
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 LARGE = writing._ROWS_BESIDE_AHEAD + 1
 """Rows of a write that has no room beside one that goes ahead."""
 

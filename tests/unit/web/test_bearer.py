@@ -118,7 +118,7 @@ async def test_what_is_watched_with_a_token_ends_with_it() -> None:
     cluster = FakeCluster()
     page = Page("/jobs", "error.html", over, ("content",))
     hub = Hub(Reader([page], Templates(""), cluster), 0.2, 10)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         sent = b"".join([each async for each in hub.watch("/jobs", ByProxy("x.y.z"))])
     assert b"it has expired" in sent
     await hub.close()
