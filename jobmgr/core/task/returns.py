@@ -61,6 +61,8 @@ def _keeps(goal: JobState, task: TaskRuntime, host: str) -> bool:
     if task.state in _LAUNCHED:
         return True
     if task.state is TaskState.LAUNCHED:
-        # A launch ends the hold where it was made at the same host manager.
-        return goal_of(goal, task) is not Goal.STOP and cluster_of(task.host) == cluster_of(host)
+        # A launch ends the hold where it was made at the same host manager; where it is refused, the instance
+        # comes back to its host.
+        comes_back = task.desired_host == host and goal_of(goal, task) is not Goal.STOP
+        return comes_back and cluster_of(task.host) == cluster_of(host)
     return returns_to(goal, task) == host

@@ -115,6 +115,24 @@ def test_a_refused_launch_releases_the_host() -> None:
     assert it.held == {}
 
 
+@pytest.mark.parametrize(("host", "in_place"), [("host", False), ("other", True)])
+def test_a_refused_launch_holds_nothing_for_an_instance_that_was_to_go_elsewhere(
+    host: str, in_place: bool
+) -> None:
+    """The next update came between the launch and its refusal."""
+    it = under_way(placed=True)
+    it.host = host
+    it.place()
+    (launch,) = [each for each in it.todo if isinstance(each, ins.Launch)]
+    it.todo.remove(launch)
+    it.update(service(command="newer"), in_place=in_place)
+    it.cycle()
+    it.cycle()
+    it.cycle(ev.LaunchRefused(launch.runs, "no such offer", False))
+    it.act()
+    assert it.held == {}
+
+
 @pytest.mark.parametrize("placed", [False, True])
 def test_a_second_update_in_place_keeps_the_host_of_instances_on_their_way_back(placed: bool) -> None:
     it = under_way(placed=placed)
