@@ -188,10 +188,7 @@ class Engine:
         The caller has checked that it changes nothing else. Raises NotFound, Conflict where the version is
         not the next one, and Refused where the job has ended.
         """
-        job = await self.find(job_id)
-        if job is None:
-            await self._refuse_ended(job_id, "update")
-            return
+        job = await self._find_active(job_id, "update")
         base = spec.version - 1
         if base != job.spec.version:
             raise Conflict(f"the config is at version {job.spec.version}, not {base}")
@@ -205,8 +202,7 @@ class Engine:
         Many instances take several cycles: where the call is cut off, it may be repeated. Raises NotFound,
         and Refused where the job has ended, or is being stopped.
         """
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, "move")
+        await self._find_active(job_id, "move")
         taken, anew = 0, 0
         while True:
             some: Relocated = await self.lanes.request(RelocationRequested(job_id, author()))
@@ -223,8 +219,7 @@ class Engine:
         Many are released by several cycles: where the call is cut off, it may be repeated. Raises NotFound,
         InvalidArgument, and Refused where the job has ended.
         """
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, "release instances of")
+        await self._find_active(job_id, "release instances of")
         left, released = list(instances), list[int]()
         while left:
             some = await self.lanes.request(ReleaseRequested(job_id, left, author()))
@@ -242,8 +237,7 @@ class Engine:
         At most `most` are added, and fewer where fewer numbers are free. Raises NotFound, and Refused where
         the job has ended, or is being stopped.
         """
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, "add instances to")
+        await self._find_active(job_id, "add instances to")
         added: list[int] = []
         while len(added) < most:
             some = await self.lanes.request(ReuseRequested(job_id, count, most - len(added)))
@@ -281,8 +275,7 @@ class Engine:
         Times of a pause get no run. Raises NotFound, and Refused where the job has no schedule or has ended.
         """
         verb = "pause" if pause else "resume"
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, f"{verb} the schedule of")
+        await self._find_active(job_id, f"{verb} the schedule of")
         await self.lanes.request(PauseAsked(job_id, pause, self.clock.wall() // NANOSECONDS))
         job_log.asked(job_id, f"{verb} the schedule")
         self.schedule_ends.wake()
@@ -293,8 +286,7 @@ class Engine:
         Raises NotFound, and Refused where the job has ended, is being stopped, or is of another kind.
         """
         verb = "suspend" if suspend else "resume"
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, verb)
+        await self._find_active(job_id, verb)
         await self.lanes.request(SuspensionAsked(job_id, suspend, author()))
         job_log.asked(job_id, verb)
 
@@ -303,8 +295,7 @@ class Engine:
 
         Raises NotFound, and Refused where the job has ended or is stopped as a whole.
         """
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, "start tasks of")
+        await self._find_active(job_id, "start tasks of")
         started: list[int] = await self.lanes.request(StartRequested(job_id, instances, author()))
         job_log.asked(job_id, "start", instances and started)
         return started
@@ -318,8 +309,7 @@ class Engine:
         where the job has ended or is stopped as a whole, and, with `check_sla`, Conflict where more
         instances of a service would be unavailable than its SLA allows.
         """
-        if await self.find(job_id) is None:
-            await self._refuse_ended(job_id, "restart tasks of")
+        await self._find_active(job_id, "restart tasks of")
         event = RestartRequested(job_id, instances, check_sla, author())
         restarted: list[int] = await self.lanes.request(event)
         job_log.asked(job_id, "restart", instances and restarted)
@@ -466,9 +456,13 @@ class Engine:
                 continue
         raise Conflict(f"config versions {spec.version} to {version} exist already")
 
-    async def _refuse_ended(self, job_id: JobId, verb: str) -> None:
-        runtime = await self.store.jobs.runtime(job_id)
-        raise Refused(f"cannot {verb} a job that has ended: it is {runtime.state.name}")
+    async def _find_active(self, job_id: JobId, verb: str) -> CachedJob:
+        """Return an active job. Raises NotFound, and Refused where it has ended: `verb` is what was asked."""
+        job = await self.find(job_id)
+        if job is None:
+            runtime = await self.store.jobs.runtime(job_id)
+            raise Refused(f"cannot {verb} a job that has ended: it is {runtime.state.name}")
+        return job
 
     async def _read(self, job_id: JobId) -> None:
         """Have an active job in memory. Raises Unavailable where it is another instance's."""

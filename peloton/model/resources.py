@@ -80,15 +80,6 @@ class Resources:
             and self.gpu <= room.gpu
         )
 
-    def at_most(self, cap: Resources) -> Resources:
-        """Return the smaller amount of each kind."""
-        return Resources(
-            min(self.cpu, cap.cpu),
-            min(self.memory, cap.memory),
-            min(self.disk, cap.disk),
-            min(self.gpu, cap.gpu),
-        )
-
     def values(self) -> tuple[int, int, int, int]:
         """Return thousandths in the order of KINDS."""
         return self.cpu, self.memory, self.disk, self.gpu

@@ -12,7 +12,7 @@ from peloton.api.v1alpha.pod import pod_pb2
 
 from .conftest import Harness, messages, wait_for
 
-SECONDS = 30
+SECONDS = 60.0
 
 
 class ServiceJob:

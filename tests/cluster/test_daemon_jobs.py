@@ -21,7 +21,7 @@ from peloton.wire.constraint import constraint_to
 
 from .conftest import Harness, messages, wait_for
 
-SECONDS = 30
+SECONDS = 60.0
 HOSTS = [f"peloton-mesos-agent{i}" for i in range(3)]
 COMMAND = 'echo "version 1"; exec sleep 600'
 

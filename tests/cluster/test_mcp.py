@@ -19,7 +19,7 @@ from mcp_types import TextContent
 
 from .conftest import Harness
 
-SECONDS = 30.0
+SECONDS = 60.0
 SECRET = "hunter2-of-the-database"
 SMALL_POOL = """
 resources:

@@ -16,7 +16,7 @@ from peloton.cli.__main__ import main
 
 from .conftest import Harness, wait_for
 
-SECONDS = 30
+SECONDS = 60.0
 COMMAND = (
     'echo "try $(ls {0} | wc -l)"; touch {0}/$$; test $(ls {0} | wc -l) -gt 1 || exit 3; read line < {1}'
 )

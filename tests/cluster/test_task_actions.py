@@ -13,7 +13,7 @@ from peloton.api.v0.task import task_pb2
 
 from .conftest import Harness, wait_for
 
-SECONDS = 30
+SECONDS = 60.0
 FOREVER = "sleep 600"
 
 

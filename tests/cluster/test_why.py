@@ -16,7 +16,7 @@ from peloton.cli.__main__ import main
 
 from .conftest import Harness, wait_for
 
-SECONDS = 30
+SECONDS = 60.0
 Why = Callable[..., dict[str, Any]]
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-LONGEST_SECONDS = 10.0
+LONGEST_SECONDS = 60.0
 STANDS = frozenset("TtZX")
 """States of threads that run nothing (proc(5), `stat`): stopped, traced, ended."""
 
@@ -16,7 +16,7 @@ def freeze(pid: int) -> None:
     """Send SIGSTOP and return once no thread of the process runs.
 
     The signal alone is not enough: kill(2) returns before threads on other processors have stopped,
-    and one of them can still answer a call. Raises TimeoutError where one still runs after 10 s.
+    and one of them can still answer a call. Raises TimeoutError where one still runs after a minute.
     """
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + LONGEST_SECONDS

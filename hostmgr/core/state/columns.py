@@ -300,10 +300,6 @@ class HostColumns:
             self._life[row] = state
         self.version += 1
 
-    def change_life(self, hostname: str, cause: LifeCause) -> None:
-        """Change the life of a host. Raises IllegalTransition."""
-        self.set_life(hostname, LIFE.next(self.life_of(hostname), cause, hostname))
-
     def agents_on(self, hostname: str) -> list[str]:
         """Return the ids of the agents of a host that are known."""
         return [self.agent_ids[row] for row in self._rows_of.get(hostname, ())]

@@ -25,7 +25,7 @@ from peloton.membership.interface import Address, Leadership, Member, Membership
 from peloton.web.cluster import MembershipDiscovery
 from tests.servers.zookeeper import ZooKeeperServer
 
-SECONDS = 30.0
+SECONDS = 60.0
 ELECTED = ("zookeeper", "folder", "membership", "others", "cluster")
 """Ways that follow an election."""
 

@@ -25,7 +25,7 @@ from tests.contract.mesos.unreachable import connecting, full
 from tests.faults.proxy import Proxy
 from tests.servers.zookeeper import ZooKeeperServer
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds: float = SECONDS) -> None:

@@ -269,7 +269,7 @@ async def test_the_encoded_cache_of_hosts_is_the_message_of_what_they_have() -> 
         for each in answer.summaries:
             (row,) = table.rows_of(each.hostname)
             total, free = table.total(row)[0], table.free(row).normal
-            taken = total - total.at_most(free)
+            taken = total - Resources(*map(min, total.values(), free.values()))
             assert {one.kind: one.capacity for one in each.capacity} == total.units()
             assert {one.kind: one.capacity for one in each.allocation} == taken.units()
 

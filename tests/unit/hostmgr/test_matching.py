@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from hostmgr.core.hosts.all_hosts import Hosts
-from hostmgr.core.state.states import LifeCause
 from hostmgr.services.matching import MAX_WAIT_MILLISECONDS, Matching
 from mesos.v1 import mesos_pb2
 from peloton.api.v0.task import task_pb2
 from peloton.clock import SystemClock
 from peloton.errors import InvalidArgument, Unavailable
 from peloton.model.constraint import AndConstraint, Condition, Kind, LabelConstraint
+from peloton.model.states import HostState
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2
 from peloton.private.hostmgr.matching import matching_pb2 as pb
 from peloton.wire.constraint import constraint_to
@@ -82,7 +82,7 @@ async def test_a_host_in_maintenance_does_not_match() -> None:
     await world.read()
     fill(world.hosts)
     before = (await world.match(wanting())).hosts_version
-    world.hosts.table.change_life("host0", LifeCause.START_MAINTENANCE)
+    world.hosts.table.set_life("host0", HostState.DRAINING)
     answer = await world.match(wanting(), version=before)
     assert not answer.unchanged
     assert list(answer.matches[0].hostnames) == ["host1"]

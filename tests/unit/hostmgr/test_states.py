@@ -7,6 +7,7 @@ import pytest
 from hostmgr.core.claims.claim import InvalidOffers
 from hostmgr.core.state.host_filter import HostFilter, Result
 from hostmgr.core.state.states import CLAIM, LIFE, ClaimCause, ClaimState, LifeCause
+from hostmgr.core.state.table import HostTable
 from peloton.errors import IllegalTransition
 from peloton.model.states import HostState
 from tests.unit.hostmgr.hosts import cluster, ids, need
@@ -24,6 +25,10 @@ WAYS = {
     ClaimState.HELD: ClaimCause.HOLD,
 }
 """From READY."""
+
+
+def change_life(table: HostTable, hostname: str, cause: LifeCause) -> None:
+    table.set_life(hostname, LIFE.next(table.life_of(hostname), cause, hostname))
 
 
 @pytest.mark.parametrize("state", ClaimState)
@@ -44,16 +49,14 @@ def test_every_move_of_a_claim_is_in_the_table(state: ClaimState, cause: ClaimCa
 @pytest.mark.parametrize("moves", range(len(ROUND)))
 @pytest.mark.parametrize("cause", LifeCause)
 def test_every_move_of_a_life_is_in_the_table(moves: int, cause: LifeCause) -> None:
-    table = cluster(1).table
+    state = HostState.UP
     for each in ROUND[:moves]:
-        table.change_life("host0", each)
-    state = table.life(0)
+        state = LIFE.next(state, each, "host0")
     if LIFE.allows(state, cause):
-        table.change_life("host0", cause)
-        assert table.life(0) is LIFE.table[state, cause]
+        assert LIFE.next(state, cause, "host0") is LIFE.table[state, cause]
     else:
         with pytest.raises(IllegalTransition, match=f"host host0: no {cause.name} in {state.name}"):
-            table.change_life("host0", cause)
+            LIFE.next(state, cause, "host0")
 
 
 def test_only_a_host_that_is_up_takes_tasks() -> None:
@@ -65,7 +68,7 @@ def test_only_a_host_that_is_up_takes_tasks() -> None:
         assert (len(taken.claims), taken.counts.get(Result.MISMATCH_STATUS, 0)) == (int(up), int(not up))
         for claim in taken.claims:
             hosts.claims.release(claim.id)
-        hosts.table.change_life("host0", cause)
+        change_life(hosts.table, "host0", cause)
     assert hosts.claims.acquire(HostFilter(), ids(), 0.0).claims
 
 
@@ -73,13 +76,13 @@ def test_maintenance_outlasts_the_agent() -> None:
     hosts = cluster(1)
     table = hosts.table
     (claim,) = hosts.claims.acquire(HostFilter(), ids(), 0.0).claims
-    table.change_life("host0", LifeCause.START_MAINTENANCE)
+    change_life(table, "host0", LifeCause.START_MAINTENANCE)
     hosts.remove_agent(claim.agent_id)
     assert table.life_of("host0") is HostState.DRAINING
     hosts.add_offer(next(iter(cluster(1).offers)), 1.0)
     assert (table.life(0), table.claim(0)) == (HostState.DRAINING, ClaimState.READY)
     for cause in ROUND[1:]:
-        table.change_life("host0", cause)
+        change_life(table, "host0", cause)
     assert (table.life(0), table.life_of("host0")) == (HostState.UP, HostState.UP)
     assert table.life_of("host1") is HostState.UNKNOWN
 

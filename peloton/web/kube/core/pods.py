@@ -6,10 +6,9 @@ Its uid is the id of the run, and its name has the number of it: a run that foll
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from peloton.api.v0.task import task_pb2
-from peloton.web.kube.core.jobs import CONTROLLER_UID, INDEX
+from peloton.web.kube.core.jobs import INDEX
 from peloton.web.kube.core.names import pod_name, run_of
 from peloton.web.kube.core.objects import FAILED, Held, owner_reference, timestamp
 from peloton.web.kube.core.quantities import cores_text, megabytes_text
@@ -53,16 +52,6 @@ def pod_of(job: Held, task: task_pb2.TaskInfo) -> Object:
         "spec": spec,
         "status": _status(runtime, state, spec["containers"][0]),
     }
-
-
-def is_of(pod: Mapping[str, Any], job_id: str) -> bool:
-    """Return whether a pod is one of a job."""
-    return any(owner["uid"] == job_id for owner in pod["metadata"]["ownerReferences"])
-
-
-def selector_of(job_id: str) -> dict[str, str]:
-    """Return the labels by which the pods of a Job are found."""
-    return {CONTROLLER_UID: job_id}
 
 
 def _spec(job: Held, task: task_pb2.TaskInfo) -> Object:
