@@ -14,6 +14,7 @@ from peloton.model.resources import Resources
 from peloton.model.schedule import Schedule
 from peloton.model.states import JobType, PlacementStrategy
 from peloton.model.task import TaskSpec
+from peloton.model.workload import GROWTH_INTERVAL_SECONDS, NO_JOB_WORKLOAD, GangPolicy, JobWorkload
 
 _NOTHING = Payload(ApiVersion.V0, b"")
 
@@ -34,6 +35,13 @@ class SimJob:
     instances: int = 1
     gang: bool = True
     """Whether all instances start together, or not at all."""
+    needed: int = 0
+    """Of an elastic gang: how many of its instances start together; the others join when there is room. 0: it
+    has a fixed size."""
+    growth_interval: int = GROWTH_INTERVAL_SECONDS
+    """Of an elastic gang: how long a round lasts at least before it ends for a larger one."""
+    in_place: bool = False
+    """Of an elastic gang: whether members join and leave while the others go on, without rounds."""
     priority: int = 0
     preemptible: bool = False
     longest: int = 0
@@ -52,7 +60,7 @@ class SimJob:
 
     def spec(self, pool_id: PoolId) -> JobSpec:
         """Return the job's config."""
-        together = self.instances if self.gang and self.instances > 1 else 0
+        together = self.needed or (self.instances if self.gang and self.instances > 1 else 0)
         return JobSpec(
             version=1,
             name=self.name,
@@ -70,9 +78,17 @@ class SimJob:
             overrides={},
             payload=_NOTHING,
             placement_strategy=PlacementStrategy.PACK_HOST,
+            workload=self._workload,
             depends_on=self.depends_on,
             schedule=self.schedule,
         )
+
+    @property
+    def _workload(self) -> JobWorkload:
+        if not self.needed:
+            return NO_JOB_WORKLOAD
+        policy = GangPolicy.RESTART_MEMBER if self.in_place else GangPolicy.DEFAULT
+        return JobWorkload(gang_policy=policy, growth_interval=self.growth_interval)
 
 
 fast_init(SimJob)

@@ -22,6 +22,7 @@ from simulator.daemons.resmgr_term import ResmgrOptions
 from simulator.daemons.translate import NeedsOfPlacement, NeedsOfTasks
 from simulator.garbage import rare_collections
 from simulator.jobs import SimJob, job_id_of
+from simulator.progress import Progress
 from simulator.world.agents import HostSpec
 from simulator.world.cluster import Cluster, Course
 from simulator.world.kernel import Kernel, Life
@@ -80,6 +81,11 @@ class Simulation:
         self.store = Store(self.kernel)
         self.store.pools = {pool.id: pool for pool in pools}
         self.cluster = Cluster(self.kernel, hosts, self._behaviour, starting=False)
+        self._progress: Progress | None = None
+        """Of elastic gangs; None: there are none."""
+        if any(job.needed for job in jobs):
+            self._progress = progress = Progress()
+            self.cluster.on_end = lambda run: progress.note_end(run.id, self.kernel.now)
         self.universe = Universe(self.kernel, self.network, self.store, self.cluster, self)
         self._user = Caller(Life("client/user"), 0)
         self._build()
@@ -118,6 +124,8 @@ class Simulation:
             return Course(self.options.start_seconds, NEVER)
         if seconds < 0:
             return Course(self.options.start_seconds, -seconds, TaskState.FAILED)
+        if self._progress is not None:
+            seconds = self._progress.left(run, seconds, self.kernel.now + self.options.start_seconds)
         return Course(self.options.start_seconds, seconds)
 
     # The run.
@@ -159,6 +167,8 @@ class Simulation:
         self._seconds[job_id] = job.seconds
         if job.service:
             self._services.add(job_id)
+        if job.needed and self._progress is not None:
+            self._progress.add(job_id)
 
         def done(answer: Any) -> None:
             if isinstance(answer, PelotonError):
@@ -177,6 +187,8 @@ class Simulation:
         self._open -= 1
         del self._seconds[job.job_id]
         self._services.discard(job.job_id)
+        if self._progress is not None:
+            self._progress.remove(job.job_id)
         self.on_end(job)
         if not self._open and self._next == len(self.jobs):
             self.kernel.stop()

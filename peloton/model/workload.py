@@ -33,6 +33,7 @@ class GangPolicy(IntEnum):
 
 GROWTH_INTERVAL_SECONDS = 300
 """The growth interval of an elastic gang whose job says nothing."""
+MAX_GROWTH_INTERVAL_SECONDS = 30 * 86400
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """The parts that a task may play in TensorFlow's cluster."""

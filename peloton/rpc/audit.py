@@ -138,13 +138,17 @@ def _asks(spec: Any) -> dict[str, Any]:
         kind: sum(getattr(each, name) for each in needs) for kind, name in zip(KINDS, names, strict=True)
     }
     together = sla.minimumRunningInstances if old else 0
+    elastic = old and spec.workload.HasField("elastic")
     found = {
         "instances": spec.instanceCount if old else spec.instance_count,
         **amounts,
         "priority": sla.priority,
         "preemptible": sla.preemptible,
         "service": not old or spec.type == _SERVICE,
-        "gang": together > 1,
+        "gang": together > 1 or elastic,
+        "needed": max(together, 1) if elastic else 0,
+        "growth_interval": spec.workload.elastic.growth_interval_seconds if elastic else 0,
+        "in_place": elastic and spec.workload.gang_policy == _RESTART_MEMBER,
         "max_running_time": sla.maxRunningTime if old else 0,
     }
     return {name: value for name, value in found.items() if value}
@@ -153,6 +157,8 @@ def _asks(spec: Any) -> dict[str, Any]:
 _LIMITS = ("cpu_limit", "mem_limit_mb", "disk_limit_mb", "gpu_limit")
 _SERVICE = 1
 """The type SERVICE of a v0 job."""
+_RESTART_MEMBER = 2
+"""The gang policy RESTART_MEMBER."""
 _SHORT = {
     "JobID": "job",
     "PodName": "pod",

@@ -1,8 +1,9 @@
 """What a seed draws that is asked of services, hosts and pools while faults strike.
 
 An ask is one service with all that is asked of it, a host that is drained for a while, an exchange of the
-pools' reservations, a chain of jobs that wait for each other, a schedule with its pauses, or a crash at a
-point of these two. Asks are drawn apart from the rest: a seed without them has the same jobs and faults.
+pools' reservations, a chain of jobs that wait for each other, a schedule with its pauses, an elastic gang, or
+a crash at a point of these three. Asks are drawn apart from the rest: a seed without them has the same jobs
+and faults.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from simulator.faults.fault import ROUGH_SECONDS, Fault
 from simulator.jobs import SimJob, job_id_of
 
 SERVICE, DRAIN, EXCHANGE = "service", "drain", "exchange"
-CHAIN, SCHEDULE, CRASH = "chain", "schedule", "crash"
+CHAIN, SCHEDULE, ELASTIC, CRASH = "chain", "schedule", "elastic", "crash"
 UPDATE, PAUSE, ABORT, RESTART = "update", "pause", "abort", "restart"
 FIRST_NUMBER = 1000
 """Jobs of asks have numbers from here on, behind those of the plan."""
@@ -37,6 +38,7 @@ _POINTS = {
         "after a run is deleted",
         "before a run is created",
     ),
+    ELASTIC: ("after a cycle is stored", "before Enqueue", "before Launch", "before Kill"),
 }
 """Points at which job managers crash."""
 
@@ -76,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A job of a chain: those that it waits for are in its config."""
+    """A job of a chain, where those that it waits for are in its config; or an elastic gang."""
 
     job: SimJob
     failing: int = 0
@@ -87,7 +89,9 @@ class Link:
     def __str__(self) -> str:
         job = self.job
         waits = ", ".join(f"{each.name} {each.end.name}" for each in job.depends_on)
-        words = [f"{job.name} at {job.submit:.1f} s", f"instances: {job.instances}", f"after [{waits}]"]
+        words = [f"{job.name} at {job.submit:.1f} s", f"instances: {job.instances}"]
+        words += [f"after [{waits}]"] if not job.needed else [f"needed: {job.needed}"]
+        words += ["in place"] if job.needed and job.in_place else []
         words += ["fails"] if self.failing else []
         words += [f"stopped at {self.stop_at:.1f} s"] if self.stop_at else []
         return " ".join(words)
@@ -95,7 +99,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One of the six. Times are seconds since the start."""
+    """One of the seven. Times are seconds since the start."""
 
     at: float
     kind: str
@@ -108,13 +112,15 @@ class Ask:
     stop_at: float = 0.0
     """When a schedule is stopped."""
     fault: Fault | None = None
-    """Of a crash at a point of chains or schedules."""
+    """Of a crash at a point of chains, schedules or elastic gangs."""
 
     def __str__(self) -> str:
         if self.fault is not None:
             return str(self.fault)
         if self.kind == CHAIN:
             return "chain: " + "; ".join(map(str, self.chain))
+        if self.kind == ELASTIC:
+            return f"elastic gang: {self.chain[0]}"
         if self.job is not None and self.job.schedule is not None:
             steps = "".join(f", {step}" for step in self.steps)
             return f"{self.job.schedule} at {self.at:.1f} s, stopped at {self.stop_at:.1f} s{steps}"
@@ -147,7 +153,8 @@ def draw_asks(seed: int, hosts: int, pools: Sequence[PoolConfig]) -> tuple[Ask, 
             Ask(random.uniform(5.0, ROUGH_SECONDS), EXCHANGE, seconds=random.choice([20.0, 60.0, 200.0]))
         )
     asks.sort(key=lambda ask: ask.at)
-    return (*asks, *_draw_chains_and_schedules(seed, len(asks), pools))
+    asks += _draw_chains_and_schedules(seed, len(asks), pools)
+    return (*asks, *_draw_elastic_gangs(seed, len(asks), pools))
 
 
 def chain_number(ask: int, position: int) -> int:
@@ -164,6 +171,37 @@ def _draw_chains_and_schedules(seed: int, first: int, pools: Sequence[PoolConfig
         asks.append(_schedule(random, first + len(asks), pools))
     crashes = [_crashes(Random(f"crashes {seed} {ask.kind}"), ask) for ask in asks]
     return [*asks, *(crash for some in crashes for crash in some)]
+
+
+def _draw_elastic_gangs(seed: int, first: int, pools: Sequence[PoolConfig]) -> list[Ask]:
+    """Return elastic gangs, which came later still."""
+    random, asks = Random(f"elastic {seed}"), list[Ask]()
+    for number in range(random.choice([0, 1, 1, 2])):
+        gang = _elastic_gang(random, f"elastic-{first + number}", pools)
+        asks.append(Ask(gang.job.submit, ELASTIC, chain=(gang,)))
+    return [*asks, *(crash for ask in asks for crash in _crashes(random, ask))]
+
+
+def _elastic_gang(random: Random, name: str, pools: Sequence[PoolConfig]) -> Link:
+    pool, cpu = random.choice(pools), 500
+    needed = min(random.choice([1, 2, 2, 3]), pool.kind("cpu").limit // cpu)  # more are never admitted
+    job = SimJob(
+        name=name,
+        submit=random.uniform(0.0, ROUGH_SECONDS * 0.7),
+        pool=f"/{pool.name}",
+        resources=Resources.of(cpu / 1000, 250, 10),
+        seconds=random.choice([0.5, 3.0, 10.0, 30.0, 100.0]),
+        instances=needed + random.randint(0, 3),
+        needed=needed,
+        growth_interval=random.choice([1, 5, 20]),
+        in_place=random.random() < 0.3,
+        priority=random.randint(0, 3),
+        preemptible=True,
+        max_failures=random.choice([0, 0, 3]),
+    )
+    failing = random.choice([0, 0, 1, 2]) if job.max_failures else random.choice([0, 0, 0, 1])
+    stop_at = job.submit + random.uniform(0.5, 40.0) if random.random() < 0.15 else 0.0
+    return Link(job, failing, stop_at)
 
 
 def _crashes(random: Random, ask: Ask) -> list[Ask]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from jobmgr.core.state.change import Change
@@ -16,6 +16,7 @@ from simulator.daemons.placement import strategy_of
 from simulator.daemons.resmgr import Resmgr
 from simulator.faults.dependents import DependentChecks
 from simulator.faults.elections import Elections
+from simulator.faults.gangs import GangChecks
 from simulator.faults.plan import Plan, PlannedJob
 from simulator.faults.schedules import ScheduleChecks
 from simulator.faults.services import ServiceChecks
@@ -26,7 +27,6 @@ from simulator.world.cluster import Cluster
 from simulator.world.kernel import Kernel
 from simulator.world.store import Store, StoredJob
 
-_ADMITTED = {TaskState.READY, TaskState.PLACING, TaskState.PLACED}
 MOST_IN_A_SECOND = 50_000
 """Events in a second, after which the daemons are taken to do the same for ever."""
 EVERY = 20
@@ -62,6 +62,7 @@ class Checks:
         self._before: dict[str, tuple[int, ...]] = {}
         """What each pool was charged with before the cycle of admission that is under way."""
         self.services = ServiceChecks(world.store, world.kernel)
+        self.gangs = GangChecks(world.store, {job_id: each.job for job_id, each in world.jobs.items()})
         self.dependents = DependentChecks(world.store)
         jumps = any(fault.kind == "clock" and fault.target == "jobmgr" for fault in world.plan.faults)
         self._jumps = jumps
@@ -87,14 +88,23 @@ class Checks:
         if times > 1:
             raise Violation(f"{run.id} is launched {times} times")
         done = self._done.get((job_id, instance))
-        if done is not None:
+        if done is not None and not self.gangs.runs_again(job_id):
             raise Violation(f"{run.id} is launched though {done} had succeeded, and that was acknowledged")
         live = self._live[job_id, instance]
         for other in sorted(live):
             held = cluster.runs.get(other)
             if held is not None and held.live and not held.lost and held.id != run.id:
                 raise Violation(f"{run.id} is launched while {other} lives and was never reported as lost")
+        self.gangs.on_launch(run, self._alive(job_id))
         live.add(run.id)
+
+    def _alive(self, job_id: JobId) -> Iterator[SimRun]:
+        """Iterate over the runs of a job that live and were never reported as lost."""
+        for instance in range(self._world.jobs[job_id].job.instances if job_id in self._world.jobs else 0):
+            for run in sorted(self._live[job_id, instance]):
+                held = self._world.cluster.runs.get(run)
+                if held is not None and held.live and not held.lost:
+                    yield held
 
     def on_end(self, run: SimRun) -> None:
         """Note that a run has ended."""
@@ -158,22 +168,12 @@ class Checks:
         if not after:
             self._before = {pool.id: tuple(pool.used) for pool in scheduler.tree.leaves()}
             return
-        self._check_gangs(scheduler)
+        self.gangs.on_admission(scheduler)
         for pool in scheduler.tree.leaves():
             for kind, used, before in zip(KINDS, pool.used, self._before[pool.id], strict=True):
                 limit = pool.config.kind(kind).limit
                 if used > before and used > limit:
                     raise Violation(f"{pool.path} is admitted {used} of {kind}, and its limit is {limit}")
-
-    def _check_gangs(self, scheduler: Scheduler) -> None:
-        """Check that the members of a gang wait together, and are admitted together."""
-        for job_id, planned in self._world.jobs.items():
-            job = scheduler.registry.jobs.get(job_id) if planned.job.gang else None
-            if job is None or any(task.run > 1 for task in job.tasks.values()):
-                continue
-            states = {task.state for task in job.tasks.values()}
-            if TaskState.PENDING in states and states & _ADMITTED:
-                raise Violation(f"the gang of job {job_id} ({planned.job.name}) is admitted in part")
 
     def unheld(self, *states: TaskState) -> list[tuple[Run, TaskState]]:
         """Return the runs that are stored in these states, and that resmgr does not hold."""
@@ -236,6 +236,7 @@ class Checks:
             stored = world.store.jobs[job_id]
             self._check_end(job_id, stored)
         self.services.end(self.acknowledged)
+        self.gangs.end(self.acknowledged)
         self.schedules.end(self.acknowledged)
         alive = [run.id for run in world.cluster.runs.values() if run.live]
         if alive:

@@ -11,6 +11,7 @@ from jobmgr.core.state.events import DependencySeen, LaunchRefused, LaunchUncert
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.schedule import run_id
 from peloton.model.states import JobState
+from peloton.model.workload import GangPolicy
 from simulator.daemons.hostmgr import Hostmgr
 from simulator.daemons.jobmgr import Jobmgr
 from simulator.daemons.resmgr import Resmgr
@@ -128,22 +129,35 @@ def _forgets_updates(jobmgr: Jobmgr) -> None:
 
 def _forgets_sla(jobmgr: Jobmgr) -> None:
     """Evict whatever the SLA allows."""
+    _on_specs(jobmgr, lambda spec: replace(spec, sla=replace(spec.sla, maximum_unavailable_instances=0)))
+
+
+def _forgets_rounds(jobmgr: Jobmgr) -> None:
+    """Let members of elastic gangs run again while others of the round before still run."""
+
+    def in_place(spec: JobSpec) -> JobSpec:
+        if not spec.workload.elastic:
+            return spec
+        return replace(spec, workload=replace(spec.workload, gang_policy=GangPolicy.RESTART_MEMBER))
+
+    _on_specs(jobmgr, in_place)
+
+
+def _on_specs(jobmgr: Jobmgr, change: Callable[[JobSpec], JobSpec]) -> None:
+    """Change the configs that the core works with."""
     create, recover, post = jobmgr.core.create, jobmgr.core.recover, jobmgr.post
 
-    def unlimited(spec: JobSpec) -> JobSpec:
-        return replace(spec, sla=replace(spec.sla, maximum_unavailable_instances=0))
-
     def created(job_id: str, spec: JobSpec, runtime: Any, workflow: Any) -> None:
-        create(job_id, unlimited(spec), runtime, workflow)
+        create(job_id, change(spec), runtime, workflow)
 
     def recovered(job: CachedJob) -> None:
-        job.specs.update({version: unlimited(spec) for version, spec in job.specs.items()})
-        job.spec = unlimited(job.spec)
+        job.specs.update({version: change(spec) for version, spec in job.specs.items()})
+        job.spec = change(job.spec)
         recover(job)
 
     def changed(event: Any, done: Callable[[Any], None] | None = None) -> None:
         if isinstance(event, WorkflowRequested):
-            event = replace(event, spec=unlimited(event.spec))
+            event = replace(event, spec=change(event.spec))
         post(event, done)
 
     jobmgr.core.create, jobmgr.core.recover = created, recovered  # type: ignore[method-assign]
@@ -217,6 +231,7 @@ MUTATIONS: Mapping[str, Mutate] = {
     "updates-all-at-once": _on(Jobmgr, _all_at_once),
     "forgets-updates": _on(Jobmgr, _forgets_updates),
     "forgets-sla": _on(Jobmgr, _forgets_sla),
+    "forgets-rounds": _on(Jobmgr, _forgets_rounds),
     "forgets-dependencies": _on(Jobmgr, _forgets_dependencies),
     "any-end-will-do": _on(Jobmgr, _any_end_will_do),
     "forgets-missed-times": _on(Jobmgr, _forgets_missed_times),
@@ -229,6 +244,7 @@ OF_ASKS = frozenset(
         "updates-all-at-once",
         "forgets-updates",
         "forgets-sla",
+        "forgets-rounds",
         "forgets-dependencies",
         "any-end-will-do",
         "forgets-missed-times",

@@ -14,6 +14,7 @@ from peloton.model.resources import KINDS, Resources
 from peloton.model.states import TaskState
 from simulator.faults.asks import (
     CHAIN,
+    ELASTIC,
     FIRST_NUMBER,
     SCHEDULE,
     SERVICE,
@@ -78,10 +79,10 @@ class Plan:
 
     @property
     def asked_jobs(self) -> dict[int, PlannedJob]:
-        """The services, the jobs of chains, and those with schedules, by number."""
+        """The services, the jobs of chains, elastic gangs, and jobs with schedules, by number."""
         found = self.services
         for number, ask in zip(self.asked, self.asks, strict=True):
-            if ask.kind == CHAIN:
+            if ask.kind in (CHAIN, ELASTIC):
                 for position, link in enumerate(ask.chain):
                     planned = PlannedJob(link.job, link.stop_at, link.failing)
                     found[chain_number(number, position)] = planned

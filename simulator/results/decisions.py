@@ -9,6 +9,7 @@ from typing import IO, Any
 from jobmgr.core.state.cache import CachedJob
 from simulator.simulation import Simulation
 from simulator.world.agents import SimRun
+from simulator.world.cluster import both
 
 
 def follow(simulation: Simulation, file: IO[str]) -> None:
@@ -22,9 +23,9 @@ def follow(simulation: Simulation, file: IO[str]) -> None:
     def of_run(what: str) -> Callable[[SimRun], None]:
         return lambda run: write(what, run=run.id, host=run.agent.spec.hostname, state=run.state.name)
 
-    cluster.on_launch = _both(cluster.on_launch, of_run("launch"))
-    cluster.on_start = _both(cluster.on_start, of_run("start"))
-    cluster.on_end = _both(cluster.on_end, of_run("end"))
+    cluster.on_launch = both(cluster.on_launch, of_run("launch"))
+    cluster.on_start = both(cluster.on_start, of_run("start"))
+    cluster.on_end = both(cluster.on_end, of_run("end"))
     note = simulation.on_end
 
     def ended(job: CachedJob) -> None:
@@ -32,12 +33,3 @@ def follow(simulation: Simulation, file: IO[str]) -> None:
         write("job", job=job.job_id, state=job.runtime.state.name)
 
     simulation.on_end = ended
-
-
-def _both(one: Callable[[SimRun], None] | None, two: Callable[[SimRun], None]) -> Callable[[SimRun], None]:
-    def call(run: SimRun) -> None:
-        if one is not None:
-            one(run)
-        two(run)
-
-    return call

@@ -12,6 +12,7 @@ from simulator.jobs import SimJob, job_id_of
 from simulator.results.fragmentation import fragmentation, scarce_kind, shapes_of
 from simulator.simulation import Simulation
 from simulator.world.agents import SimRun
+from simulator.world.cluster import both
 
 NANOSECONDS = 1e9
 SAMPLES = 300
@@ -76,7 +77,7 @@ class Recorder:
         }
         simulation.on_end = self._on_end
         simulation.cluster.on_start = self._on_start
-        simulation.cluster.on_end = self._on_run_end
+        simulation.cluster.on_end = both(simulation.cluster.on_end, self._on_run_end)
         self._sample_later(simulation.jobs)
 
     def _sample_later(self, jobs: Sequence[SimJob]) -> None:

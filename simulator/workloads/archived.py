@@ -12,6 +12,8 @@ from archiver.records import ArchivedJob
 from peloton.errors import InvalidArgument, PelotonError
 from peloton.model.ids import JobId
 from peloton.model.resources import Resources
+from peloton.model.workload import GROWTH_INTERVAL_SECONDS
+from peloton.wire.workload import job_workload
 from simulator.jobs import SimJob
 
 
@@ -43,7 +45,7 @@ def _job_of(job: ArchivedJob) -> SimJob | None:
     if not runs:
         return None
     needs, sla = config.defaultConfig.resource, config.sla
-    together = sla.minimumRunningInstances > 1
+    workload = job_workload(config)
     return SimJob(
         name=config.name or job.job_id,
         submit=_seconds(job.runtime.creationTime),
@@ -51,7 +53,10 @@ def _job_of(job: ArchivedJob) -> SimJob | None:
         resources=Resources.of(needs.cpuLimit, needs.memLimitMb, needs.diskLimitMb, needs.gpuLimit),
         seconds=max(0.0, median(runs)),
         instances=config.instanceCount,
-        gang=together,
+        gang=sla.minimumRunningInstances > 1 or workload.elastic,
+        needed=max(sla.minimumRunningInstances, 1) if workload.elastic else 0,
+        growth_interval=workload.growth_interval or GROWTH_INTERVAL_SECONDS,
+        in_place=workload.in_place,
         priority=sla.priority,
         preemptible=sla.preemptible,
         longest=sla.maxRunningTime,

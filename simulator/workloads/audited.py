@@ -19,6 +19,7 @@ from peloton.errors import InvalidArgument
 from peloton.model.ids import JobId
 from peloton.model.plural import plural
 from peloton.model.resources import Resources
+from peloton.model.workload import GROWTH_INTERVAL_SECONDS
 from simulator.jobs import SimJob
 
 CREATING = (".JobManager/Create", ".JobService/CreateJob")
@@ -111,6 +112,9 @@ def _job_of(told: Mapping[str, Any], at: float, where: str) -> SimJob:
             seconds=0.0,
             instances=max(1, int(asks.get("instances", 1))),
             gang=bool(asks.get("gang", False)),
+            needed=int(asks.get("needed", 0)),
+            growth_interval=int(asks.get("growth_interval", GROWTH_INTERVAL_SECONDS)),
+            in_place=bool(asks.get("in_place", False)),
             priority=int(asks.get("priority", 0)),
             preemptible=bool(asks.get("preemptible", False)),
             longest=int(asks.get("max_running_time", 0)),

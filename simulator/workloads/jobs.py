@@ -15,13 +15,15 @@ from typing import Any
 from peloton.errors import InvalidArgument
 from peloton.model.job import MAX_INSTANCES
 from peloton.model.resources import Resources
+from peloton.model.workload import GROWTH_INTERVAL_SECONDS, MAX_GROWTH_INTERVAL_SECONDS
 from simulator.jobs import SimJob
 from simulator.workloads.audited import NOTHING_KNOWN, Durations, audited_jobs, is_audit_log
 from simulator.workloads.public import MAX_SECONDS, csv_jobs, kueue_jobs, size_class
 
 _FIELDS = {
     "name", "submit", "pool", "class", "instances", "gang", "seconds", "cpu", "memory", "disk", "gpu",
-    "priority", "preemptible", "max_running_time", "max_failures", "service",
+    "priority", "preemptible", "max_running_time", "max_failures", "service", "needed", "growth_interval",
+    "in_place",
 }  # fmt: skip
 
 
@@ -76,49 +78,82 @@ def _json_lines(path: Path, lines: Iterable[str]) -> Iterator[SimJob]:
         yield _job_of(wire, number, where)
 
 
-def _job_of(wire: Mapping[str, Any], number: int, where: str) -> SimJob:
-    for name in wire:
-        if name not in _FIELDS:
-            raise InvalidArgument(where, name, f"one of the fields {', '.join(sorted(_FIELDS))}")
+class _Fields:
+    """The fields of a line, checked as they are read. All raise InvalidArgument."""
 
-    def amount(field: str, default: float | None, most: float = MAX_SECONDS) -> float:
-        given = wire.get(field, default)
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= most:
-            raise InvalidArgument(f"{where}: {field}", given, f"a number from 0 to {most:.0f}")
+    def __init__(self, wire: Mapping[str, Any], where: str) -> None:
+        for name in wire:
+            if name not in _FIELDS:
+                raise InvalidArgument(where, name, f"one of the fields {', '.join(sorted(_FIELDS))}")
+        self.wire = wire
+        self._where = where
+
+    def refuse(self, field: str, expected: str) -> InvalidArgument:
+        """Return the error about a field."""
+        return InvalidArgument(f"{self._where}: {field}", self.wire.get(field), expected)
+
+    def amount(self, field: str, default: float | None, most: float = MAX_SECONDS, least: float = 0) -> float:
+        """Return a number; a field without a default has to be there."""
+        given = self.wire.get(field, default)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
+            raise self.refuse(field, f"a number from {least:.0f} to {most:.0f}")
         return float(given)
 
-    def flag(field: str, default: bool) -> bool:
-        given = wire.get(field, default)
+    def flag(self, field: str, default: bool) -> bool:
+        """Return true or false."""
+        given = self.wire.get(field, default)
         if not isinstance(given, bool):
-            raise InvalidArgument(f"{where}: {field}", given, "true or false")
+            raise self.refuse(field, "true or false")
         return given
 
-    pool = wire.get("pool", "/default")
-    if not isinstance(pool, str) or not pool.startswith("/") or pool == "/":
-        raise InvalidArgument(f"{where}: pool", pool, "the path of a pool, such as /research")
-    instances = int(amount("instances", 1, MAX_INSTANCES))
-    if instances < 1:
-        raise InvalidArgument(f"{where}: instances", instances, "a number from 1 on")
-    gang, service = flag("gang", False), flag("service", False)
-    if gang and service:
-        raise InvalidArgument(f"{where}: gang", gang, "false for a service, whose instances start one by one")
-    return SimJob(
+    def pool(self) -> str:
+        """Return the path of the pool."""
+        pool = self.wire.get("pool", "/default")
+        if not isinstance(pool, str) or not pool.startswith("/") or pool == "/":
+            raise self.refuse("pool", "the path of a pool, such as /research")
+        return pool
+
+
+def _job_of(wire: Mapping[str, Any], number: int, where: str) -> SimJob:
+    fields = _Fields(wire, where)
+    amount, flag = fields.amount, fields.flag
+    if flag("gang", False) and flag("service", False):
+        raise fields.refuse("gang", "false for a service, whose instances start one by one")
+    job = SimJob(
         name=str(wire.get("name", f"job-{number}")),
         submit=amount("submit", None),
-        pool=pool,
+        pool=fields.pool(),
         resources=Resources.of(
             amount("cpu", 1.0), amount("memory", 0.0), amount("disk", 0.0), amount("gpu", 0.0)
         ),
         seconds=amount("seconds", None),
-        instances=instances,
-        gang=gang,
+        instances=int(amount("instances", 1, MAX_INSTANCES, 1)),
+        gang=flag("gang", False),
         priority=int(amount("priority", 0, 2**31)),
         preemptible=flag("preemptible", True),
         longest=int(amount("max_running_time", 0)),
         max_failures=int(amount("max_failures", 0, 100)),
         kind=str(wire.get("class", "")),
-        service=service,
+        service=flag("service", False),
     )
+    return _elastic(job, fields)
+
+
+def _elastic(job: SimJob, fields: _Fields) -> SimJob:
+    """Return a job as an elastic gang, where its line says that it is one."""
+    if "needed" not in fields.wire:
+        for field in ("growth_interval", "in_place"):
+            if field in fields.wire:
+                raise fields.refuse(field, "of use with `needed` only, the least size of an elastic gang")
+        return job
+    if not job.gang:
+        raise fields.refuse("needed", 'of use with "gang": true only')
+    in_place = fields.flag("in_place", False)
+    if in_place and "growth_interval" in fields.wire:
+        raise fields.refuse("growth_interval", "left out of a gang that grows in place, without rounds")
+    interval = fields.amount("growth_interval", GROWTH_INTERVAL_SECONDS, MAX_GROWTH_INTERVAL_SECONDS, 1)
+    needed = int(fields.amount("needed", None, job.instances, 1))
+    return replace(job, needed=needed, growth_interval=int(interval), in_place=in_place)
 
 
 # The standard workload format.

@@ -64,6 +64,18 @@ class Listener(Protocol):
         ...
 
 
+def both(one: Callable[[SimRun], None] | None, two: Callable[[SimRun], None]) -> Callable[[SimRun], None]:
+    """Return what calls both with a run."""
+    if one is None:
+        return two
+
+    def call(run: SimRun) -> None:
+        one(run)
+        two(run)
+
+    return call
+
+
 class Cluster:
     """A master with its agents."""
 

@@ -12,13 +12,12 @@ from peloton.model.job import JobSpec
 from peloton.model.plural import plural
 from peloton.model.states import JobType
 from peloton.model.task import PortSpec, TaskSpec
-from peloton.model.workload import ROLES, STOP_SIGNALS, Framework, GangPolicy
+from peloton.model.workload import MAX_GROWTH_INTERVAL_SECONDS, ROLES, STOP_SIGNALS, Framework, GangPolicy
 from peloton.wire.job import job_spec
 from peloton.wire.overrides import task_config
 from peloton.wire.validation.task import check_enum
 
 MAX_PATH = 200
-MAX_GROWTH_INTERVAL = 30 * 86400
 
 _NEEDS_PORT: Mapping[Framework, str] = {
     Framework.TORCH: "the first member",
@@ -78,8 +77,8 @@ def _tasks(spec: JobSpec) -> Iterator[tuple[str, int, TaskSpec]]:
 def _check_elastic(config: job_pb2.JobConfig, spec: JobSpec) -> None:
     """Check that a gang of this kind can be elastic."""
     interval = config.workload.elastic.growth_interval_seconds
-    if interval > MAX_GROWTH_INTERVAL:
-        wanted = f"at most {MAX_GROWTH_INTERVAL}, which is {duration(MAX_GROWTH_INTERVAL)}"
+    if interval > MAX_GROWTH_INTERVAL_SECONDS:
+        wanted = f"at most {MAX_GROWTH_INTERVAL_SECONDS}, which is {duration(MAX_GROWTH_INTERVAL_SECONDS)}"
         raise InvalidArgument("workload.elastic.growth_interval_seconds", interval, wanted)
     policy = spec.workload.gang_policy
     if policy is GangPolicy.RESTART_MEMBER:

@@ -17,6 +17,7 @@ from peloton.api.v1alpha import peloton_pb2 as v1alpha
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2
 from peloton.api.v1alpha.pod import pod_pb2
+from peloton.api.workload import workload_pb2
 from peloton.errors import InvalidArgument
 from peloton.identity.principal import Kind, Principal
 from peloton.rpc.audit import Audit
@@ -100,6 +101,20 @@ def test_what_was_created_is_a_workload(log: Log) -> None:
     assert train.resources.values() == (2500, 300_000, 0, 1000)
     assert (web.submit, web.seconds, web.service, web.instances) == (100.0, 300.0, True, 2)
     assert web.resources.values() == (1000, 100_000, 0, 0)
+
+
+@pytest.mark.parametrize(("interval", "grows"), [(60, (60, False)), (0, (300, True))])
+def test_an_elastic_gang_needs_its_least_size(tmp_path: Path, interval: int, grows: tuple[int, bool]) -> None:
+    config = batch_job()
+    config.sla.minimumRunningInstances = 0
+    config.workload.elastic.growth_interval_seconds = interval
+    if not interval:
+        config.workload.gang_policy = workload_pb2.GANG_POLICY_RESTART_MEMBER
+    log = Log(tmp_path / "audit.log")
+    log.call(1000, CREATE, job_pb2.CreateRequest(id=v0.JobID(value=TRAIN), config=config))
+    (train,) = read_jobs(log.path, durations=Durations({}, 60.0))
+    assert (train.instances, train.gang, train.needed) == (3, True, 1)
+    assert (train.growth_interval, train.in_place) == grows
 
 
 @pytest.mark.parametrize("job_id", [TRAIN, "22222222-2222-4222-8222-222222222222"], ids=["same", "name"])

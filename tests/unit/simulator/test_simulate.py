@@ -70,6 +70,33 @@ def test_a_service_runs_until_it_is_stopped(tmp_path: Path) -> None:
     assert float(rows["later"]["wait"]) > 480, "each host has an instance of the service until it is stopped"
 
 
+@pytest.mark.parametrize(
+    ("growth", "rounds"),
+    [({"growth_interval": 60}, ["0-1", "0-2", "1-2"]), ({"in_place": True}, ["0-1", "1-1"])],
+)
+def test_an_elastic_gang_grows_and_goes_on_where_its_round_ended(
+    tmp_path: Path, growth: Mapping[str, Any], rounds: list[str]
+) -> None:
+    given = files(tmp_path)
+    gang = {"name": "gang", "submit": 5, "pool": "/x", "seconds": 200, "cpu": 4, "instances": 2}
+    jobs = [
+        {"name": "first", "submit": 0, "pool": "/y", "seconds": 100, "cpu": 4},
+        {**gang, "gang": True, "needed": 1, **growth},
+    ]
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+    decisions = tmp_path / "decisions.jsonl"
+    result = run(*given, "--csv", str(tmp_path / "out"), "--decisions", str(decisions))
+    assert result.exit_code == 0, result.output
+    rows = {row["name"]: row for row in csv.DictReader((tmp_path / "out" / "jobs.csv").open())}
+    assert rows["gang"]["state"] == "SUCCEEDED"
+    told = [json.loads(line) for line in decisions.read_text().splitlines()]
+    launched = [each for each in told if each["what"] == "launch"]
+    second = launched[-1]["run"][:36]
+    assert sorted(each["run"][37:] for each in launched if each["run"].startswith(second)) == rounds
+    assert 100 < launched[-1]["at"] < 140, "it grows when the other job has ended"
+    assert float(rows["gang"]["completion"]) < 260, "a round that began anew would last until 300 s"
+
+
 def test_tasks_with_gpus_that_come_one_by_one_leave_hosts_whole_for_larger_ones(tmp_path: Path) -> None:
     small = [{"name": f"s{at}", "submit": 10 * at, "seconds": 9000, "gpu": 1} for at in range(8)]
     large = {"name": "large", "submit": 200, "seconds": 10, "gpu": 8, "instances": 3, "gang": True}
@@ -131,7 +158,21 @@ def test_the_same_input_gives_the_same_decisions_in_each_process(tmp_path: Path)
         ('{"submit": 0}', "seconds: is missing: give a number from 0"),
         ('{"submit": 0, "seconds": -1}', "seconds: -1 is not a number from 0"),
         ('{"submit": 0, "seconds": 1, "pool": "x"}', "is not the path of a pool"),
-        ('{"submit": 0, "seconds": 1, "instances": 0}', "is not a number from 1 on"),
+        ('{"submit": 0, "seconds": 1, "instances": 0}', "instances: 0 is not a number from 1 to"),
+        ('{"submit": 0, "seconds": 1, "needed": 1}', """needed: 1 is not of use with "gang": true only"""),
+        (
+            '{"submit": 0, "seconds": 1, "instances": 2, "gang": true, "needed": 3}',
+            "needed: 3 is not a number from 1 to 2",
+        ),
+        ('{"submit": 0, "seconds": 1, "in_place": true}', "in_place: True is not of use with `needed` only"),
+        (
+            '{"submit": 0, "seconds": 1, "gang": true, "needed": 1, "in_place": true, "growth_interval": 9}',
+            "growth_interval: 9 is not left out of a gang that grows in place",
+        ),
+        (
+            '{"submit": 0, "seconds": 1, "gang": true, "needed": 1, "growth_interval": 0}',
+            "growth_interval: 0 is not a number from 1 to",
+        ),
         ('{"submit": 0, "seconds": 1, "cpus": 1}', "'cpus' is not one of the fields"),
         ("", "a trace with at least one job"),
     ],

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from archiver.records import Block
 from peloton.api.v0.job import job_pb2
+from peloton.api.workload import workload_pb2
 from peloton.config.config_error import ConfigError
 from peloton.errors import InvalidArgument
 from peloton.model.job import JobRuntime
@@ -173,3 +174,27 @@ def test_our_archive_is_a_workload(tmp_path: Path) -> None:
     assert (job.name, job.pool, job.kind, job.submit, job.seconds) == ("train", "/pool-1", "ada", 0.0, 50.0)
     assert (job.instances, job.gang, job.priority, job.preemptible) == (3, True, 7, True)
     assert job.resources.values() == (2500, 300_000, 10_000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("interval", "policy", "grows"),
+    [
+        (0, workload_pb2.GANG_POLICY_DEFAULT, (300, False)),
+        (60, workload_pb2.GANG_POLICY_DEFAULT, (60, False)),
+        (0, workload_pb2.GANG_POLICY_RESTART_MEMBER, (300, True)),
+    ],
+)
+def test_an_elastic_gang_of_our_archive_needs_its_least_size(
+    tmp_path: Path, interval: int, policy: workload_pb2.GangPolicy.ValueType, grows: tuple[int, bool]
+) -> None:
+    config = job_pb2.JobConfig(name="train", type=job_pb2.BATCH, instanceCount=3)
+    config.respoolID.value = "pool-1"
+    config.sla.minimumRunningInstances = 2
+    config.workload.elastic.growth_interval_seconds = interval
+    config.workload.gang_policy = policy
+    path = tmp_path / "archive.jsonl"
+    path.write_bytes(archived("11111111-1111-4111-8111-111111111111", (30, 50, 70), config))
+    (job,) = read_jobs(path)
+    assert (job.instances, job.gang, job.needed) == (3, True, 2)
+    assert (job.growth_interval, job.in_place) == grows
+    assert job.spec("p").workload == job_spec(config, 1).workload
