@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 from peloton.membership.lease import Standing
-from tests.integration.zookeeper.conftest import member, standing, until
-from tests.integration.zookeeper.test_tls import SECONDS, Secure, joined, root, secure
+from tests.integration.zookeeper.conftest import member, standing
+from tests.integration.zookeeper.test_tls import Secure, joined, root, secure
+from tests.waiting import until
 
 from .conftest import GO, JAVA, java_test, run
 
@@ -32,7 +33,7 @@ async def test_leaders_are_found_by_tls(secure: Secure, root: str, go_tests: str
     await own.start()
     try:
         leadership = await own.campaign(member("one"))
-        await until(lambda: standing(leadership) is Standing.HELD, SECONDS)
+        await until(lambda: standing(leadership) is Standing.HELD)
         await look([go_tests, "-test.v", "-test.run=^TestSecuredZooKeeper$"], GO)
         await look(java_test("ZooKeeperTlsTest"), JAVA)
     finally:

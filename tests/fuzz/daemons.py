@@ -42,6 +42,7 @@ from placement.config import PlacementSettings
 from resmgr.config import ResmgrSettings
 from storage.config import SqliteSettings
 from tests.fuzz.master import Master
+from tests.waiting import until
 
 HOSTS = ("canary", "host0", "host1", "host2", "gpu0")
 PORTS = {Role.JOBMGR: 1, Role.RESMGR: 2, Role.HOSTMGR: 3, Role.PLACEMENT: 4}
@@ -383,10 +384,3 @@ def _serves(server: RpcServer) -> bool:
 def _any(value: Any) -> Any:
     """Let a stand-in pass for what it stands in for."""
     return value
-
-
-async def until(holds: Callable[[], object], seconds: float = START_SECONDS) -> None:
-    """Wait for a condition. Raises TimeoutError."""
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - of another part of the process, which has no event for it
-            await asyncio.sleep(0.005)

@@ -143,9 +143,3 @@ async def driving(
         task.cancel()
         server.close()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - conditions on the other side of a socket
-            await asyncio.sleep(0.005)

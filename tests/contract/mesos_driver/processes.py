@@ -23,18 +23,12 @@ from peloton.private.eventstream import eventstream_pb2 as events_pb
 from peloton.private.eventstream.eventstream_pb2_grpc import EventStreamServiceStub
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.private.hostmgr.hostsvc.hostsvc_pb2_grpc import InternalHostServiceStub
+from tests.waiting import until
 
 CONFIG = task_pb2.TaskConfig(
     resource=task_pb2.ResourceConfig(cpuLimit=1, memLimitMb=64),
     command=mesos_pb2.CommandInfo(shell=True, value="true"),
 )
-
-
-async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.05)
 
 
 class Processes:

@@ -30,8 +30,8 @@ from tests.contract.mesos_driver.fakes import (
     rescind,
     saying,
     subscribed,
-    until,
 )
+from tests.waiting import until
 
 
 async def test_subscribes_and_sends_calls_in_order() -> None:
@@ -323,7 +323,7 @@ async def test_a_recovering_master_is_tried_again_soon() -> None:
     async with await asyncio.start_server(master.serve, "127.0.0.1", 0) as server:
         address = MasterAddress("127.0.0.1", server.sockets[0].getsockname()[1])
         async with following(address) as (driver, heard, _):
-            await until(lambda: driver.ready, seconds=20)
+            await until(lambda: driver.ready)
             assert "answered with 503" in heard.disconnected[0]
 
 

@@ -13,7 +13,8 @@ from mesos.v1 import mesos_pb2
 from peloton.config.private import write_private
 from peloton.private.eventstream import eventstream_pb2 as events_pb
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
-from tests.contract.mesos_driver.processes import Client, Processes, connected, until
+from tests.contract.mesos_driver.processes import Client, Processes, connected
+from tests.waiting import until
 
 STARTING, RUNNING, FINISHED = mesos_pb2.TASK_STARTING, mesos_pb2.TASK_RUNNING, mesos_pb2.TASK_FINISHED
 

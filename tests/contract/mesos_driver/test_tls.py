@@ -23,7 +23,8 @@ from peloton.mesos.http import BrokenHttp, connect
 from peloton.mesos.operator import OperatorClient
 from peloton.mesos.tls import contexts
 from tests.contract.mesos_driver.certificates import Authority, Identity
-from tests.contract.mesos_driver.processes import Client, Processes, connected, until
+from tests.contract.mesos_driver.processes import Client, Processes, connected
+from tests.waiting import until
 
 HERE = "DNS:localhost,IP:127.0.0.1"
 

@@ -66,12 +66,6 @@ def standing(leadership: Leadership) -> Standing:
     return leadership.standing(time.monotonic())
 
 
-async def until(holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what changes has no event
-            await asyncio.sleep(0.02)
-
-
 def expire(client: Any, server: ZooKeeperServer) -> None:
     """Whoever takes a session over and ends it, ends it for all."""
     thief = KazooClient(server.address, client_id=client.client_id)

@@ -22,8 +22,9 @@ from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import ZooKeeperServer, new_zookeeper
+from tests.waiting import until
 
-from .conftest import SECONDS, Make, Relay, expire, member, silent, until
+from .conftest import SECONDS, Make, Relay, expire, member, silent
 
 
 class Losing(Connection):
@@ -245,10 +246,10 @@ async def test_nodes_taken_away_by_hand_are_made_again(make: Make, raw: Any, roo
     await until(lambda: "a" in one.members(Role.RESMGR))
     for gone in ("resourcemanager/members/a", ""):
         raw.delete(f"{root}/{gone}".rstrip("/"), recursive=True)
-        await until(lambda: raw.exists(f"{root}/resourcemanager/members/a") is not None, SECONDS)
-        await until(lambda: "a" in one.members(Role.RESMGR), SECONDS)
+        await until(lambda: raw.exists(f"{root}/resourcemanager/members/a") is not None)
+        await until(lambda: "a" in one.members(Role.RESMGR))
     leadership = await asyncio.wait_for(one.campaign(member("a")), SECONDS)
-    await until(lambda: one.leader(Role.RESMGR) is not None, SECONDS)
+    await until(lambda: one.leader(Role.RESMGR) is not None)
     await leadership.resign()
 
 
@@ -315,7 +316,7 @@ async def test_an_outage_is_told_again_and_again(
     await connection.open()
     try:
         zookeeper.kill()
-        await until(lambda: caplog.text.count("has not answered for") >= 2, 30)
+        await until(lambda: caplog.text.count("has not answered for") >= 2)
     finally:
         zookeeper.start()
         await connection.connected()

@@ -24,8 +24,9 @@ from peloton.membership.zookeeper import ZooKeeperMembership
 from peloton.rpc.client import Channels, LeaderClient
 from tests.servers.freezing import freeze
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.waiting import until
 
-from .conftest import Make, until
+from .conftest import Make
 
 DAEMON = """
 import asyncio, os, sys, time

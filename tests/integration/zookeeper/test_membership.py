@@ -17,8 +17,9 @@ from peloton.errors import Refused
 from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.waiting import until
 
-from .conftest import SECONDS, Make, Relay, expire, member, standing, until
+from .conftest import SECONDS, Make, Relay, expire, member, standing
 
 
 async def test_the_nodes_are_what_existing_clients_expect(make: Make, raw: Any, root: str) -> None:
@@ -78,8 +79,8 @@ async def test_a_leader_goes_on_when_zookeeper_is_back_in_time(
     assert "has not answered for" in other.trouble()
     assert other.leader(Role.RESMGR) is not None and "a" in other.members(Role.RESMGR)
     await relay.start()
-    await until(lambda: standing(leadership) is Standing.HELD, 60)
-    await until(lambda: other.trouble() == "", 60)
+    await until(lambda: standing(leadership) is Standing.HELD)
+    await until(lambda: other.trouble() == "")
     assert other.leader(Role.RESMGR) is not None and "a" in other.members(Role.RESMGR)
     await one.close()
     await other.close()

@@ -19,8 +19,9 @@ from storage.interface import unfenced
 from storage.sqlite.store import open_sqlite
 from tests.contract.storage.samples import job_id
 from tests.servers.zookeeper import ZooKeeperServer
+from tests.waiting import until
 
-from .conftest import Make, Relay, expire, member, until
+from .conftest import Make, Relay, expire, member
 
 JOB = job_id(1)
 
@@ -40,7 +41,7 @@ async def test_a_leader_whose_session_is_deleted_gives_its_term_up(
         shards.fence(JOB)
         (name,) = await asyncio.to_thread(raw.get_children, f"{root}/jobmanager/shards/sessions")
         await asyncio.to_thread(raw.delete, f"{root}/jobmanager/shards/sessions/{name}")
-        await until(lambda: bool(given_up), 60)
+        await until(lambda: bool(given_up))
         assert "is lost" in given_up[0]
     finally:
         await shards.close()
@@ -60,10 +61,10 @@ async def test_a_session_that_expires_loses_its_shards(make: Make, zookeeper: Zo
     await asyncio.to_thread(expire, one._connection._client, zookeeper)
     await asyncio.wait_for(session.lost(), 60)
     assert session.standing(time.monotonic()) is Standing.OVER
-    await until(lambda: not theirs.seen().sessions, 60)
+    await until(lambda: not theirs.seen().sessions)
     await one._connection.connected()
     again = await mine.begin(member("a", Role.JOBMGR))
-    await until(lambda: list(theirs.seen().sessions) == [again.name], 60)
+    await until(lambda: list(theirs.seen().sessions) == [again.name])
     await mine.close()
     await theirs.close()
 
@@ -87,7 +88,7 @@ async def test_a_session_ends_though_zookeeper_is_away_when_it_does(
     await session.end()
     assert session.standing(time.monotonic()) is Standing.OVER
     await relay.start()
-    await until(lambda: not theirs.seen().sessions, 60)
+    await until(lambda: not theirs.seen().sessions)
     await mine.close()
     await theirs.close()
     await one.close()

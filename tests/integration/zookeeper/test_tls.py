@@ -36,8 +36,9 @@ from peloton.membership.interface import Role
 from peloton.membership.lease import Standing
 from peloton.membership.zookeeper import ZooKeeperMembership
 from tests.servers.zookeeper import new_zookeeper
+from tests.waiting import until
 
-from .conftest import member, standing, until
+from .conftest import member, standing
 
 NOW = datetime.datetime.now(datetime.UTC)
 SECONDS = 60.0
@@ -120,10 +121,10 @@ async def test_leaders_are_elected_and_found_by_tls(secure: Secure, root: str, t
     await own.start()
     try:
         leadership = await own.campaign(member("one"))
-        await until(lambda: standing(leadership) is Standing.HELD, SECONDS)
+        await until(lambda: standing(leadership) is Standing.HELD)
         tls = Tls(str(secure.ca), str(secure.own.certificate), str(secure.own.key))
         with closing(ZooKeeperDiscovery(secure.address, root, 30.0, tls=tls)) as found:
-            await until(lambda: found.address("resmgr") == "127.0.0.1:2", SECONDS)
+            await until(lambda: found.address("resmgr") == "127.0.0.1:2")
         variables = {"ZK_SERVERS": secure.address, "ZK_ROOT": root, "ZK_TLS": "1"}
         variables |= {"PELOTON_CA_FILE": tls.ca, "PELOTON_CERT_FILE": tls.cert, "PELOTON_KEY_FILE": tls.key}
         given = settings_from_environment(variables)["discovery"]
@@ -162,7 +163,7 @@ async def test_the_wrong_certificates_reach_nothing(
     found = joined(secure, root, tls=secure.tls(**changes))
     starting = asyncio.create_task(found.start())
     try:
-        await until(lambda: bool(re.search(f"has not answered for .*{said}", found.trouble())), SECONDS)
+        await until(lambda: bool(re.search(f"has not answered for .*{said}", found.trouble())))
         await asyncio.wait({starting}, timeout=1.0)
         assert not starting.done()
     finally:
@@ -183,7 +184,7 @@ async def test_files_are_read_again_for_each_connection(secure: Secure, root: st
     found = joined(secure, root, tls=secure.tls(ca_file=ca))
     starting = asyncio.create_task(found.start())
     try:
-        await until(lambda: "is not trusted" in found.trouble(), SECONDS)
+        await until(lambda: "is not trusted" in found.trouble())
         ca.write_bytes(secure.ca.read_bytes())
         async with asyncio.timeout(SECONDS):
             await starting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -26,6 +26,7 @@ from peloton.leaders import NOT_BEGUN
 from tests.unit.cli.fakes import FakeDaemons, Stream, serving
 from tests.unit.client.both import KINDS, Ask
 from tests.unit.client.test_following import ID, Found, Jobs, pair
+from tests.waiting import until
 
 __all__ = ["pair"]
 
@@ -174,12 +175,6 @@ def silent() -> Iterator[tuple[Silent, str]]:
     with serving(daemons) as found:
         yield daemons, found
         daemons.release.set()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not condition():  # noqa: ASYNC110 - of another thread
-            await asyncio.sleep(0.01)
 
 
 async def test_a_task_that_is_cancelled_leaves_nothing(silent: tuple[Silent, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,13 +19,7 @@ from peloton.client.sync_async import LocalError
 from peloton.client.task_identity import RENEWAL_SECONDS, TaskToken, own_variables, task_auth
 from peloton.errors import InvalidArgument
 from peloton.private.jobmgr.access import access_pb2, access_pb2_grpc
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+from tests.waiting import wait_until
 
 
 def token(expires: int, mark: str = "s") -> str:
@@ -98,7 +92,7 @@ def test_a_token_is_renewed_behind_when_half_of_its_time_is_over(tmp_path: Path)
     assert found() == token(1100) and renewals.asked == []
     now[0] = 1051.0
     assert found() in (token(1100), token(1200, "new"))
-    until(lambda: found() == token(1200, "new"))
+    wait_until(lambda: found() == token(1200, "new"))
     assert renewals.asked == [token(1100)] and renewals.threads != [threading.get_ident()]
 
 
@@ -115,7 +109,7 @@ def test_a_renewal_that_fails_is_tried_again(tmp_path: Path) -> None:
     assert found() == token(999) and len(renewals.asked) == 1
     now[0] += RENEWAL_SECONDS + 1
     found()
-    until(lambda: found() == token(1200, "new"))
+    wait_until(lambda: found() == token(1200, "new"))
 
 
 class JobManager(access_pb2_grpc.TaskAccessServiceServicer, health_pb2_grpc.HealthServicer):  # type: ignore[misc]

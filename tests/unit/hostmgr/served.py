@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -122,10 +122,3 @@ async def the_end(call: Any) -> None:
     async with asyncio.timeout(SECONDS):
         while await call.read() is not grpc.aio.EOF:
             pass
-
-
-async def until(holds: Callable[[], object]) -> None:
-    """Wait for a condition."""
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - a condition of the server, which has no event
-            await asyncio.sleep(0.01)

@@ -10,8 +10,9 @@ from mesos.v1 import mesos_pb2
 from peloton.private.hostmgr.hostsvc import hostsvc_pb2 as pb
 from peloton.rpc import watchqueue
 from tests.unit.hostmgr.hosts import agent, offer
-from tests.unit.hostmgr.served import following, refused, serving, the_end, until
+from tests.unit.hostmgr.served import following, refused, serving, the_end
 from tests.unit.hostmgr.test_manager import JOB
+from tests.waiting import until
 
 RUN = f"{JOB}-0-1"
 REQUEST = pb.WatchEventRequest()

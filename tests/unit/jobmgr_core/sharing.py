@@ -32,7 +32,8 @@ from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_core.steps import FAST
-from tests.unit.jobmgr_core.world import Behaviour, Running, World, _holds, runs_well, until
+from tests.unit.jobmgr_core.world import Behaviour, Running, World, _holds, runs_well
+from tests.waiting import until
 
 PATIENCE_SECONDS = 20.0
 """How long the launch of a host waits for lanes."""

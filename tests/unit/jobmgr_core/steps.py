@@ -13,7 +13,8 @@ from peloton.model.ids import parse_mesos_task_id
 from peloton.model.states import TaskState
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB
-from tests.unit.jobmgr_core.world import World, runs_on, runs_well, until
+from tests.unit.jobmgr_core.world import World, runs_on, runs_well
+from tests.waiting import until
 
 PATIENCE_SECONDS = 60.0
 FAST = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05)

@@ -14,7 +14,7 @@ from jobmgr.drivers.launch import Launcher
 from jobmgr.engine.outbox import Queue
 from peloton.backoff import Backoff
 from peloton.errors import Fenced, InvalidArgument, PelotonError, Unavailable
-from tests.unit.jobmgr_core.world import until
+from tests.waiting import until
 
 ONE, OTHER = Release("h1", "a1", "o1"), Release("h2", "a2", "o2")
 

@@ -17,7 +17,8 @@ from tests.unit.jobmgr_core.daemons import daemon
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.steps import next_leader
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 OTHER = "b0000000-0000-4000-8000-00000000000b"
 

@@ -18,7 +18,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import ended, failing, next_leader
 from tests.unit.jobmgr_core.test_interrupted_leaders import WALL, Leader
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 NEXT, LAST = (f"0f3f5c2a-0000-4000-8000-00000000000{number}" for number in (2, 3))
 SUCCEEDED, ENDED = DependencyEnd.SUCCEEDED, DependencyEnd.ENDED

@@ -9,7 +9,8 @@ import pytest
 from jobmgr.engine.engine import Engine
 from jobmgr.engine.outbox import Queue
 from storage.interface import Store
-from tests.unit.jobmgr_core.world import Running, World, until
+from tests.unit.jobmgr_core.world import Running, World
+from tests.waiting import until
 
 
 async def test_each_queue_of_instructions_has_a_driver(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

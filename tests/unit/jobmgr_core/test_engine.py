@@ -19,7 +19,8 @@ from peloton.wire.job import job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import FAST, archived, count, ended, failing, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well
+from tests.waiting import until
 
 
 async def test_a_job_runs_from_creation_to_its_end(store: Store) -> None:

@@ -28,7 +28,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.steps import FAST, next_leader, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 W = WorkflowState
 UPDATED = f"{JOB}-0-2"

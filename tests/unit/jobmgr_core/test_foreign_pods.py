@@ -30,7 +30,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB
 from tests.unit.jobmgr_core.steps import next_leader
 from tests.unit.jobmgr_core.test_preemption import WHY, running
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 POOLS = {"/team/batch": "pool-1", "/other": "pool-2"}
 UID = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"

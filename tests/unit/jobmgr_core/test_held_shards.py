@@ -30,7 +30,8 @@ from tests.unit.jobmgr_core.sharing import House, job_in
 from tests.unit.jobmgr_core.specs import spec
 from tests.unit.jobmgr_core.steps import FAST, begin_term
 from tests.unit.jobmgr_core.test_lanes import Faulty
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 OURS, THEIRS = 3, 4
 """Shards."""
@@ -160,7 +161,7 @@ async def test_volumes_of_other_shards_stay_until_these_are_open(store: Store) -
         engine.drop(THEIRS)
         tried = len(world.destroyed)
         again = world.destroyed.count(volume_id(OUR, 0, 1)) + 1
-        await until(lambda: world.destroyed.count(volume_id(OUR, 0, 1)) > again, "ours is tried again", 30)
+        await until(lambda: world.destroyed.count(volume_id(OUR, 0, 1)) > again, "ours is tried again")
         assert volume_id(THEIR, 0, 1) not in world.destroyed[tried + 1 :], "one may have been under way"
 
 

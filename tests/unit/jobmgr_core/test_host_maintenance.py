@@ -23,7 +23,8 @@ from tests.unit.jobmgr_core.test_availability import limited
 from tests.unit.jobmgr_core.test_deadlines import Time
 from tests.unit.jobmgr_core.test_foreign_pods import foreign_job
 from tests.unit.jobmgr_core.test_preemption import running
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 

@@ -35,7 +35,8 @@ from peloton.model.states import JobState, TaskState
 from peloton.model.task import TaskStatus
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import spec
-from tests.unit.jobmgr_core.world import Running, World, until
+from tests.unit.jobmgr_core.world import Running, World
+from tests.waiting import until
 
 LANES = 4
 JOBS = [f"0f3f5c2a-0000-4000-8000-{number:012}" for number in range(12)]
@@ -106,7 +107,7 @@ async def test_a_lane_that_cannot_store_delays_no_other(store: Store, before: st
             later = f"0f3f5c2a-0000-4000-8000-{rounds:08}ffff"
             if engine.lanes.lane_of(later) != engine.lanes.lane_of(JOBS[0]):
                 await engine.create_job(later, spec(2))
-                await until(partial(_ended, engine, later), f"job {rounds} ends", 30.0)
+                await until(partial(_ended, engine, later), f"job {rounds} ends")
                 assert await state(engine, later) is JobState.SUCCEEDED
             rounds += 1
         assert faulty.refused, "the store was down"

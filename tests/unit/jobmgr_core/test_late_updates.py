@@ -17,7 +17,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import begin_term, ended, reach
 from tests.unit.jobmgr_core.test_deadlines import SECOND, Time
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 START = 1_700_001_000 * SECOND

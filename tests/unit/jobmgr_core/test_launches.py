@@ -37,7 +37,8 @@ from peloton.wire.job import config_payload, job_spec
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import ended, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 OTHER = "0f3f5c2a-0000-4000-8000-000000000002"
 

@@ -14,7 +14,8 @@ from peloton.model.states import JobState, TaskState
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import count, ended
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 
 def nothing_left(running: Running, world: World, *methods: str) -> None:

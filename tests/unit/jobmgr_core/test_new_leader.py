@@ -22,7 +22,8 @@ from storage.sqlite.store import open_sqlite
 from tests.stored import recreate
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import FAST, begin_term, ended, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on, runs_well
+from tests.waiting import until
 
 MEASURED = ("jobs", "jobs_read", "tasks_read")
 

@@ -18,7 +18,7 @@ from peloton.errors import PelotonError
 from peloton.model.ids import JobId, Run
 from peloton.model.states import TaskState
 from tests.unit.jobmgr_core.sharing import job_in
-from tests.unit.jobmgr_core.world import until
+from tests.waiting import until
 
 FIRST, SECOND = job_in(1), job_in(2)
 

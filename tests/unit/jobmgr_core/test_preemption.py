@@ -20,7 +20,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config, spec
 from tests.unit.jobmgr_core.steps import reach
 from tests.unit.jobmgr_core.test_deadlines import Time
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 WHY = "/a was over its entitlement in 5 checks in a row; /b waits for its share"

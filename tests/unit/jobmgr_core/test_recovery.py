@@ -23,7 +23,8 @@ from peloton.model.task import TaskRuntime
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 from tests.unit.jobmgr_core.steps import ended, next_leader, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 OTHER = "0f3f5c2a-0000-4000-8000-000000000002"

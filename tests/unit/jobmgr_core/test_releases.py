@@ -22,7 +22,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import JOB, spec, stored_job
 from tests.unit.jobmgr_core.steps import FAST, archived, begin_term, ended, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 FEW = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05, rows_per_cycle=2)
 

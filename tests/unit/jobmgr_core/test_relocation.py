@@ -18,7 +18,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import FAST, ended, failing, reach
 from tests.unit.jobmgr_core.test_interrupted_leaders import Leader, row
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 FEW = Limits(kill_again_after=0.05, kill_again_most=0.2, confirm_after=0.05, ask_after=0.05, rows_per_cycle=2)

@@ -22,7 +22,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, config
 from tests.unit.jobmgr_core.steps import begin_term, ended
 from tests.unit.jobmgr_core.test_interrupted_leaders import Leader
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 MINUTELY = "* * * * *"
 NOON = 1_795_780_800

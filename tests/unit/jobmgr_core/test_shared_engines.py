@@ -24,7 +24,8 @@ from peloton.model.states import JobState, TaskState
 from peloton.sharding.claims import terms_of
 from tests.unit.jobmgr_core.sharing import House, Instance, job_in
 from tests.unit.jobmgr_core.specs import spec
-from tests.unit.jobmgr_core.world import runs_on, until
+from tests.unit.jobmgr_core.world import runs_on
+from tests.waiting import until
 
 HALF = SHARDS // 2
 JOBS = [job_in(shard) for shard in range(0, SHARDS, 4)]
@@ -77,14 +78,14 @@ async def check(house: House) -> None:
     assert sorted(world.launched) == sorted(f"{job}-{at}-1" for job in JOBS for at in range(TASKS))
     for job in JOBS:
         assert (await house.instances[0].store.jobs.runtime(job)).state is JobState.SUCCEEDED
-    await until(lambda: min(world.stored) == len(world.events), "all events are stored by their owners", 30)
+    await until(lambda: min(world.stored) == len(world.events), "all events are stored by their owners")
 
 
 async def test_each_does_the_work_of_its_shards(house: House) -> None:
     one, other = await two(house)
     house.world.behaviour = runs_on
     await create(house)
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     assert one.active() == of(one)
     assert other.active() == of(other)
     end_all(house)
@@ -97,7 +98,7 @@ async def test_one_joins_while_tasks_run(house: House) -> None:
     one = await house.instance("a")
     await house.settled((one, SHARDS))
     await create(house)
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     joining = asyncio.create_task(house.instance("b"))
     end_all(house)
     other = await joining
@@ -106,7 +107,7 @@ async def test_one_joins_while_tasks_run(house: House) -> None:
     more = [job_in(shard, 1) for shard in other.shards.open]
     for job in more:
         await other.engine.create_job(job, spec(1))
-    await until(lambda: len(house.world.alive) == len(more), "the new owner launches", 30)
+    await until(lambda: len(house.world.alive) == len(more), "the new owner launches")
 
 
 async def test_one_joins_and_tasks_that_wait_are_launched_once(house: House) -> None:
@@ -114,7 +115,7 @@ async def test_one_joins_and_tasks_that_wait_are_launched_once(house: House) -> 
     one = await house.instance("a")
     await house.settled((one, SHARDS))
     await create(house)
-    await until(lambda: len(house.world.queued) == TASKS * len(JOBS), "all wait in resmgr", 30)
+    await until(lambda: len(house.world.queued) == TASKS * len(JOBS), "all wait in resmgr")
     other = await house.instance("b")
     await house.settled((one, HALF), (other, HALF))
     house.world.hold = False
@@ -127,14 +128,14 @@ async def test_one_leaves_in_order(house: House) -> None:
     house.world.behaviour = runs_on
     house.world.launches.clear()
     await create(house)
-    await until(lambda: len(house.world.called("LaunchTasks")) > 0, "launches are under way", 30)
+    await until(lambda: len(house.world.called("LaunchTasks")) > 0, "launches are under way")
     leaving = asyncio.create_task(other.owner.leave())
-    await until(lambda: len(other.shards.open) < HALF, "it drains", 30)
+    await until(lambda: len(other.shards.open) < HALF, "it drains")
     house.world.launches.set()
     await asyncio.wait_for(leaving, 60)
     await house.settled((one, SHARDS), (other, 0))
     assert not other.active()
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     end_all(house)
     await check(house)
 
@@ -144,7 +145,7 @@ async def test_one_loses_its_session(house: House) -> None:
     one, other = await two(house)
     house.world.behaviour = runs_on
     await create(house)
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     lost = of(other)
     await other.lose()
     await house.settled((one, SHARDS), (other, 0))
@@ -163,7 +164,7 @@ async def test_a_request_in_hand_is_not_answered_as_of_an_ended_job(house: House
     _, other = await two(house)
     house.world.behaviour = runs_on
     await create(house)
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     job = min(of(other))
     asked = asyncio.create_task(other.engine.stop(job, None))
     await asyncio.sleep(0)  # it is in the lane's inbox
@@ -177,7 +178,7 @@ async def test_an_owner_that_the_store_fences_goes_on_with_the_others(house: Hou
     one, other = await two(house)
     house.world.behaviour = runs_on
     await create(house)
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     job = min(of(other))
     terms = {number: shard.term for number, shard in enumerate(other.registry.seen().table.shards)}
     before = await other.store.jobs.runtime(job)
@@ -186,7 +187,7 @@ async def test_an_owner_that_the_store_fences_goes_on_with_the_others(house: Hou
         await other.engine.stop(job, None)
     assert await other.store.jobs.runtime(job) == before
     assert all(not task.done() for task in asyncio.all_tasks() if task.get_name() == "lanes")
-    await until(lambda: len(one.shards.open) + len(other.shards.open) == SHARDS, "all are owned again", 30)
+    await until(lambda: len(one.shards.open) + len(other.shards.open) == SHARDS, "all are owned again")
 
 
 class Watched:
@@ -232,7 +233,7 @@ async def test_streams_of_owners_tell_all_that_happens_while_one_joins_and_leave
     watched["b"] = Watched(other)
     await house.start(other)
     await house.settled((one, HALF), (other, HALF))
-    await until(lambda: running(house) == TASKS * len(JOBS), "all run", 30)
+    await until(lambda: running(house) == TASKS * len(JOBS), "all run")
     leaving = asyncio.create_task(other.owner.leave())
     end_all(house)
     await leaving

@@ -19,7 +19,8 @@ from peloton.private.jobmgr.sharing import sharing_pb2 as pb
 from tests.unit.jobmgr_core.sharing import House, Instance, job_in
 from tests.unit.jobmgr_core.steps import FAST
 from tests.unit.jobmgr_core.test_schedules import NOON, scheduled
-from tests.unit.jobmgr_core.world import runs_on, until
+from tests.unit.jobmgr_core.world import runs_on
+from tests.waiting import until
 
 HALF = SHARDS // 2
 JOBS = [job_in(shard) for shard in range(0, SHARDS, 8)]
@@ -148,12 +149,12 @@ async def test_a_takeover_neither_loses_nor_doubles_a_run(house: House, lose: st
         to(house, 121)
     elif lose == "while":
         to(house, 121)
-        await until(lambda: any(f"{run(job, 2)}-0-1" in house.world.launched for job in JOBS), "some run", 30)
+        await until(lambda: any(f"{run(job, 2)}-0-1" in house.world.launched for job in JOBS), "some run")
         await other.lose()
     else:
         house.world.launches.clear()
         to(house, 121)
-        await until(lambda: launching(house, other, 2), "a launch is under way", 30)
+        await until(lambda: launching(house, other, 2), "a launch is under way")
         await house.kill(other)
         house.world.launches.set()
     await house.settled((one, SHARDS))

@@ -8,7 +8,8 @@ from peloton.model.states import TaskState
 from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import ended, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 
 async def test_a_run_that_was_given_up_and_is_alive_is_killed(store: Store) -> None:

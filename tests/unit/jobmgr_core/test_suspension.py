@@ -20,7 +20,8 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import count, ended, next_leader, reach
 from tests.unit.jobmgr_core.test_interrupted_leaders import Leader, row, runtime, statuses
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 S = TaskState
 

@@ -14,7 +14,8 @@ from peloton.model.task import TaskRuntime
 from storage.interface import Jobs, Store
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.steps import archived, ended, reach
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
+from tests.waiting import until
 
 
 class UnknownOutcome:

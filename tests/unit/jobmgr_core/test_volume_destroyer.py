@@ -18,7 +18,7 @@ from storage.config import SqliteSettings
 from storage.interface import Store
 from storage.sqlite.store import open_sqlite
 from tests.unit.jobmgr_core.specs import JOB
-from tests.unit.jobmgr_core.world import until
+from tests.waiting import until
 
 NOW = 1_700_000_000 * NANOSECONDS
 V = VolumeState

@@ -433,11 +433,3 @@ async def _holds(condition: Callable[[], bool], milliseconds: int) -> None:
         if asyncio.get_running_loop().time() >= deadline:
             return
         await asyncio.sleep(0.002)
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
-    """Wait until the condition holds; fails with `what` after so long."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"still not: {what}"
-        await asyncio.sleep(0.002)

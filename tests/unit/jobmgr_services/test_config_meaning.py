@@ -12,13 +12,13 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.model.states import TaskState
-from tests.unit.jobmgr_core.world import until
 from tests.unit.jobmgr_services.conftest import JOB, Served
 from tests.unit.jobmgr_services.conftest import job_id as v0_job_id
 from tests.unit.jobmgr_services.test_services import job_id, opaque
 from tests.unit.jobmgr_services.test_sla import report
 from tests.unit.jobmgr_services.test_with_engine import real, states
 from tests.unit.wire.specs import POOL
+from tests.waiting import until
 
 __all__ = ["real"]
 SPEC = """

@@ -34,9 +34,10 @@ from storage.interface import Store
 from tests.unit.jobmgr_core.services import service
 from tests.unit.jobmgr_core.specs import spec
 from tests.unit.jobmgr_core.steps import ended
-from tests.unit.jobmgr_core.world import Running, World, runs_on, until
+from tests.unit.jobmgr_core.world import Running, World, runs_on
 from tests.unit.jobmgr_services.conftest import JOB, status
 from tests.unit.jobmgr_services.fakes import FakeHostmgr
+from tests.waiting import until
 
 OTHER = "b0000000-0000-4000-8000-00000000000b"
 SECONDS = 120.0

@@ -13,11 +13,11 @@ from peloton.api.v1alpha import peloton_pb2
 from peloton.api.v1alpha.job.stateless import stateless_pb2
 from peloton.api.v1alpha.job.stateless.svc import stateless_svc_pb2 as pb
 from peloton.api.v1alpha.pod.svc import pod_svc_pb2 as pods_pb
-from tests.unit.jobmgr_core.world import until
 from tests.unit.jobmgr_services.conftest import JOB, Served
 from tests.unit.jobmgr_services.test_services import job_id, opaque, ranges, request_of
 from tests.unit.jobmgr_services.test_with_engine import real
 from tests.unit.wire.specs import job
+from tests.waiting import until
 
 __all__ = ["real"]
 INVALID, ABORTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.ABORTED

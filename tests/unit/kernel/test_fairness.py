@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from peloton.rpc.fairness import Fairness, principal_of
 from peloton.rpc.intake import Intake
 from peloton.rpc.limits import PrincipalRates
 from peloton.rpc.server import RpcServer, Service
+from tests.waiting import until
 
 JOBS = "peloton.api.v0.job.JobManager"
 WATCHES = "peloton.api.v1alpha.watch.svc.WatchService"
@@ -109,12 +110,6 @@ async def refused(call: Any) -> str:
         await call
     assert caught.value.code() is EXHAUSTED
     return str(caught.value.details())
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not true():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.001)
 
 
 async def waits(fairness: Fairness, count: int) -> None:

@@ -25,7 +25,8 @@ from peloton.web.views.terminal import session
 from tests.unit.cli.session_agent import PATH, SessionAgent
 from tests.unit.kube.world import DEPLOYMENTS, PODS, World, deployment_manifest
 from tests.unit.web.fake import ORIGIN, application, browser
-from tests.unit.web.test_terminal import alive, wait_until
+from tests.unit.web.test_terminal import alive
+from tests.waiting import wait_until
 
 SOCKET = ORIGIN.replace("http:", "ws:")
 

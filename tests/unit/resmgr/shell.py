@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,6 @@ from storage.interface import Store
 from tests.unit.resmgr.world import CAPACITY, JOB
 
 POOL = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds, for a minute at most."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - what the condition reads has no event
-            await asyncio.sleep(0.005)
 
 
 class Context:

@@ -20,7 +20,8 @@ from resmgr.core.state.placements import Handover
 from resmgr.drivers import claims as claims_driver
 from resmgr.drivers.claims import AbandonedClaims
 from resmgr.drivers.loop import Driver
-from tests.unit.resmgr.shell import settings, until
+from tests.unit.resmgr.shell import settings
+from tests.waiting import until
 
 
 class Hostmgr:

@@ -22,8 +22,9 @@ from peloton.private.resmgrsvc.resmgrsvc_pb2_grpc import (
 from peloton.rpc.server import RpcServer, service
 from resmgr.core.scheduler import Scheduler
 from resmgr.services import delivery, tasks
-from tests.unit.resmgr.shell import Context, Shell, run_id, until, wire_gang
+from tests.unit.resmgr.shell import Context, Shell, run_id, wire_gang
 from tests.unit.resmgr.world import JOBMGR, World, needs
+from tests.waiting import until
 
 AS_ENGINE = (("peloton-instance", "placement/one"),)
 AS_JOBMGR = (("peloton-instance", "jobmgr/one"),)

@@ -13,8 +13,8 @@ from peloton.errors import PelotonError, Refused, Unavailable
 from peloton.model.states import TaskState
 from resmgr.drivers import draining
 from resmgr.drivers.draining import Draining
-from tests.unit.resmgr.shell import until
 from tests.unit.resmgr.world import World
+from tests.waiting import until
 
 
 class Hostmgr:

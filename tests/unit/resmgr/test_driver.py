@@ -20,8 +20,9 @@ from resmgr.core.state.cooperative import Steps
 from resmgr.core.state.limits import Limits
 from resmgr.core.state.needs import NewTask
 from resmgr.drivers.metrics import measure
-from tests.unit.resmgr.shell import Shell, settings, until, wire_gang
+from tests.unit.resmgr.shell import Shell, settings, wire_gang
 from tests.unit.resmgr.world import JOB, World, kinds, needs
+from tests.waiting import until
 
 
 async def test_admission_wakes_when_something_changes(shell: Shell) -> None:

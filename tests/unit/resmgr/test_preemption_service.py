@@ -19,7 +19,8 @@ from resmgr.__main__ import loop_times
 from resmgr.config import ResmgrSettings
 from resmgr.core.preemption.decide import Rules
 from resmgr.services.preemption import PreemptionService
-from tests.unit.resmgr.shell import JOBMGR, Context, Shell, run_id, until, wire_gang
+from tests.unit.resmgr.shell import JOBMGR, Context, Shell, run_id, wire_gang
+from tests.waiting import until
 
 RUNNING = mesos_pb2.TASK_RUNNING
 

@@ -29,8 +29,9 @@ from resmgr.drivers.recovery import Recovery
 from resmgr.drivers.status_stream import PullOptions, StatusStream
 from storage.interface import Store, Tasks
 from tests.stored import recreate
-from tests.unit.resmgr.shell import Hostmgr, run_id, settings, until
+from tests.unit.resmgr.shell import Hostmgr, run_id, settings
 from tests.unit.resmgr.world import CAPACITY, JOB, OTHER_JOB, kinds, needs
+from tests.waiting import until
 
 S = TaskState
 

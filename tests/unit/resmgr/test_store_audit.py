@@ -13,9 +13,9 @@ from resmgr.core.state.needs import NewTask
 from resmgr.drivers.store_audit import StoreAudit
 from storage.interface import Store
 from tests.stored import recreate
-from tests.unit.resmgr.shell import until
 from tests.unit.resmgr.test_recovery import Restart, fill, prepared, queues, runtimes
 from tests.unit.resmgr.world import JOB, OTHER_JOB, needs
+from tests.waiting import until
 
 S = TaskState
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -22,9 +21,10 @@ from peloton.private.access import access_pb2
 from peloton.private.jobmgr.exec import exec_pb2
 from peloton.web.config import TerminalSettings, WebSettings
 from peloton.web.views.terminal import bridge, pages
-from tests.unit.cli.session_agent import PATH, SECONDS, SessionAgent
+from tests.unit.cli.session_agent import PATH, SessionAgent
 from tests.unit.web.fake import ORIGIN, FakeCluster, application, browser, token
 from tests.unit.web.jobs_cluster import JOB, cluster, task_info
+from tests.waiting import wait_until
 
 PAGE = f"/jobs/{JOB}/instances/1/terminal"
 SOCKET = ORIGIN.replace("http:", "ws:")
@@ -115,13 +115,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < until, f"waited {SECONDS} s for {what}"
-        time.sleep(0.02)
 
 
 def requests(made: FakeCluster, name: str) -> list[Any]:
