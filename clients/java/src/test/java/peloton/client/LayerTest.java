@@ -271,8 +271,9 @@ class LayerTest {
         new WatchServiceGrpc.WatchServiceImplBase() {
           @Override
           public void watch(WatchRequest request, StreamObserver<WatchResponse> to) {
+            int number = opened.incrementAndGet(); // before anything is sent: the list follows that
             to.onNext(changed());
-            if (opened.incrementAndGet() == 1) {
+            if (number == 1) {
               to.onNext(changed(pod("a", 1))); // older than what the list says
               to.onNext(changed(pod("a", 3)));
               to.onError(GONE.asRuntimeException());
