@@ -12,12 +12,12 @@ from jobmgr.core.state.throttling import next_try
 from jobmgr.core.task.gang import members_of, restart_of
 from jobmgr.engine.elsewhere import Looping
 from jobmgr.engine.engine import Engine
-from peloton.clock import rfc3339
+from peloton.clock import NANOSECONDS
 from peloton.errors import Unavailable
 from peloton.model.dependency import told_waits
 from peloton.model.job import CrashLoop, JobQuery, JobRuntime, instance_count
 from peloton.model.shard import SHARDS
-from peloton.wire.schedule import told_schedule
+from peloton.wire.schedule import told, told_schedule
 
 MOST_ASKED = 1000
 """Throttled instances of a job of which the next try is looked up."""
@@ -26,12 +26,12 @@ MOST_ASKED = 1000
 def explained(job: CachedJob, limits: Limits) -> JobRuntime:
     """Return the runtime of an active job with what holds it up, and with the size of an elastic gang."""
     if job.runtime.suspended and job.runtime.goal not in ENDING_JOB_GOALS:
-        return replace(job.runtime, waits=f"suspended since {rfc3339(job.runtime.suspended)}")
+        return replace(job.runtime, waits=f"suspended since {told(job.runtime.suspended // NANOSECONDS)}")
     if job.runtime.unmet and job.runtime.goal not in ENDING_JOB_GOALS:
         return replace(job.runtime, waits=told_waits(job.spec.depends_on, job.runtime.unmet))
     if job.spec.schedule is not None and job.runtime.goal not in ENDING_JOB_GOALS:
-        told = told_schedule(job.spec.schedule, job.runtime.schedule_state)
-        return replace(job.runtime, waits=told, follows=(job.job_id, job.spec.schedule))
+        waits = told_schedule(job.spec.schedule, job.runtime.schedule_state)
+        return replace(job.runtime, waits=waits, follows=(job.job_id, job.spec.schedule))
     if job.spec.workload.in_place:
         return replace(job.runtime, gang_members=members_of(job))
     if job.spec.bound_members:

@@ -18,7 +18,12 @@ from peloton.model.amounts import amount
 from peloton.model.plural import plural
 from peloton.model.states import TERMINAL_TASK_STATES
 from peloton.model.workflow import WorkflowOptions
-from peloton.private.jobmgr.scheduling.scheduling_pb2 import PauseScheduleRequest, ResumeScheduleRequest
+from peloton.private.jobmgr.scheduling.scheduling_pb2 import (
+    PauseScheduleRequest,
+    ResumeJobRequest,
+    ResumeScheduleRequest,
+    SuspendJobRequest,
+)
 from peloton.web.cluster import Calls, Q
 from peloton.web.permissions import Method
 from peloton.web.views.jobs.job import JobHead
@@ -84,11 +89,13 @@ def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
     stopped = head.goal == "KILLED"
     ended = f"the job has ended: {head.state}" if head.batch and head.terminal else ""
     stopping = "it is being stopped" if stopped and head.batch else ""
+    suspended = "it is suspended: resume it" if head.suspended else ""
+    none_stopped = "" if stopped or head.count("KILLED") else "nothing is stopped"
     running = workflow is not None and workflow.active
     found = [
-        Action("start", "Start", ended or ("" if stopped or head.count("KILLED") else "nothing is stopped")),
+        Action("start", "Start", ended or suspended or none_stopped),
         Action("stop", "Stop", ended or ("it is stopped already" if stopped else ""), danger=True),
-        Action("restart", "Restart", ended or stopping, danger=True),
+        Action("restart", "Restart", ended or stopping or suspended, danger=True),
         Action("update", "Update…", ended or stopping),
     ]
     if head.schedule is not None:
@@ -99,7 +106,11 @@ def _possible(head: JobHead, workflow: Workflow | None) -> list[Action]:
             Action("resume", "Resume", stopping or ("" if paused_now else "it is not paused")),
         ]
     if head.batch:
-        return found
+        bound = "its gang ends as one: stop it" if head.bound else ""
+        change = (
+            Action("resume", "Resume") if head.suspended else Action("suspend", "Suspend", bound, danger=True)
+        )
+        return [*found, replace(change, refused=ended or stopping or change.refused)]
     no_earlier = "" if head.version > 1 else "there is no earlier version"
     none = "no update or restart is under way"
     paused = workflow is not None and workflow.paused
@@ -194,6 +205,16 @@ def _restart(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told
     return lines, stopped, notes
 
 
+def _suspend(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
+    on_hosts = head.count(*ON_HOSTS)
+    left = head.instances - head.count(*_ENDED)
+    lines = []
+    if on_hosts:
+        lines.append(f"{plural(on_hosts, 'instance')} on hosts will be killed, and what they did is lost")
+    lines.append(f"{plural(left, 'instance')} will wait, in no queue, until the job is resumed")
+    return lines, -on_hosts, ["what has succeeded, or has failed for good, stays so"]
+
+
 def _pause(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     if head.schedule is not None:
         return ["no run begins until it is resumed; a run that lives goes on"], 0, []
@@ -208,6 +229,10 @@ def _pause(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
 def _resume(head: JobHead, workflow: Workflow | None, batch_size: int) -> _Told:
     if head.schedule is not None:
         return ["runs begin again at the next time of the schedule; the times of the pause get none"], 0, []
+    if head.batch:
+        waiting = head.instances - head.count("SUCCEEDED", "FAILED")
+        lines = [f"{plural(waiting, 'instance')} will get a new run each"]
+        return lines, waiting, ["they wait until the pool's entitlement and the hosts have room for them"]
     assert workflow is not None
     size = f"{workflow.batch_size:,} at a time" if workflow.batch_size else "all at the same time"
     return [f"the {workflow.kind} goes on with {plural(workflow.left, 'instance')}, {size}"], 0, []
@@ -235,6 +260,7 @@ _EFFECTS: Mapping[str, Callable[[JobHead, Workflow | None, int], _Told]] = {
     "stop": _stop,
     "start": _start,
     "restart": _restart,
+    "suspend": _suspend,
     "pause": _pause,
     "resume": _resume,
     "abort": _abort,
@@ -359,6 +385,8 @@ _BATCH_WAYS: Mapping[str, _Way[Any]] = {
     "restart": _Way(
         web.RESTART_JOB, lambda job, version, _: job_pb2.RestartRequest(**_named_v0(job, version))
     ),
+    "suspend": _Way(web.SUSPEND_JOB, lambda job, *_: SuspendJobRequest(job_id=v0_peloton.JobID(value=job))),
+    "resume": _Way(web.RESUME_JOB, lambda job, *_: ResumeJobRequest(job_id=v0_peloton.JobID(value=job))),
 }
 _SCHEDULED_WAYS: Mapping[str, _Way[Any]] = {
     **_BATCH_WAYS,
@@ -389,7 +417,7 @@ _WAYS: Mapping[str, _Way[Any]] = {
     ),
 }
 
-SIMPLE = tuple(_WAYS)
+SIMPLE = (*_WAYS, "suspend")
 """The actions that need no spec."""
 
 

@@ -21,6 +21,7 @@ from peloton.web.formats import seconds_of
 from peloton.web.views.jobs.counts import ORDER, counts
 from peloton.web.views.jobs.search import order_of, page_number, page_of
 from peloton.web.views.shared.lines import lines, near
+from peloton.wire.workload import job_workload
 
 PAGE = 50
 """Instances on a page."""
@@ -92,6 +93,9 @@ class JobHead:
     """Work since the last checkpoints of runs that ended too early; empty: none."""
     schedule: JobSchedule | None = None
     """By which it begins; None: it has none, or has ended."""
+    suspended: bool = False
+    bound: bool = False
+    """Whether it has a gang whose members end, and run again, as one, or an elastic one."""
 
     @property
     def url(self) -> str:
@@ -116,7 +120,7 @@ class JobHead:
 def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]) -> JobHead:
     """Return the head of a job's page; `pools` are the paths of pools by their ids."""
     config, runtime, pool = job.config, job.runtime, job.config.respoolID.value
-    log = config.changeLog
+    log, workload = config.changeLog, job_workload(config)
     return JobHead(
         id=job.id.value,
         name=config.name or "(no name)",
@@ -150,6 +154,8 @@ def job_head(job: job_pb2.JobInfo, entity_version: str, pools: Mapping[str, str]
         lost=duration(lost) if (lost := runtime.resourceUsage.get("lost", 0.0)) else "",
         reason=runtime.reason,
         schedule=_schedule(config, runtime) if runtime.HasField("schedule") else None,
+        suspended=bool(runtime.suspendedSince),
+        bound=workload.elastic or (workload.binds and config.sla.minimumRunningInstances > 1),
     )
 
 
