@@ -210,7 +210,7 @@ def _until_room(workflow: Workflow, instances: Instances, now: int) -> int:
     They may have the room for which the whole batch waits, which would be for ever.
     """
     in_flight = [instances.task(i) for i in instances.by_stage[Stage.CURRENT]]
-    if not in_flight or not instances.by_stage[Stage.REMOVE] - instances.underway:
+    if not in_flight or not _removable(instances):
         return 0
     if any(task.state is not TaskState.PENDING or task.desired_run > task.run for task in in_flight):
         return 0
@@ -219,8 +219,12 @@ def _until_room(workflow: Workflow, instances: Instances, now: int) -> int:
 
 
 def _beside(workflow: Workflow, instances: Instances, limit: int) -> tuple[int, ...]:
-    most = min(batch_size(workflow, instances.size), limit)
-    return _first(instances.by_stage[Stage.REMOVE] - instances.underway, most)
+    return _first(_removable(instances), min(batch_size(workflow, instances.size), limit))
+
+
+def _removable(instances: Instances) -> set[int]:
+    """Return the instances whose removal has not begun, those that a rollback finds in flight, too."""
+    return {i for i in instances.by_stage[Stage.REMOVE] if instances.task(i).goal is not TaskState.DELETED}
 
 
 def _turned(workflow: Workflow, instances: Instances, limit: int) -> tuple[set[int], int]:

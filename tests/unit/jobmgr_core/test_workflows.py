@@ -134,6 +134,31 @@ def test_instances_are_removed_beside_what_waits_for_their_room() -> None:
     assert (state(it), it.versions(), it.states()) == (W.SUCCEEDED, [2] * 3, ["RUNNING"] * 3)
 
 
+def test_what_a_rollback_finds_in_flight_is_removed_beside_what_waits_for_its_room() -> None:
+    """It was added by the update that failed, and its next run may get the room."""
+    it = running(2)
+    bounds = {"max_instance_attempts": 1, "max_failure_instances": 1}
+    it.update(service(3, command="new"), batch_size=1, rollback_on_failure=True, **bounds)
+    it.step()
+    it.step()
+    assert (it.rows[0].state, it.rows[0].run, it.rows[2].state) == (S.PENDING, 2, S.RUNNING)
+    it.end(2)
+    it.place()
+    it.act()
+    it.run(0)
+    it.end(0)
+    _without_room(it)
+    assert (it.rows[0].state, it.rows[0].run, state(it)) == (S.PENDING, 3, W.ROLLING_BACKWARD)
+    it.wait(40)
+    _without_room(it)
+    assert it.rows[2].run == 2, "it runs again meanwhile"
+    it.wait(61)
+    _without_room(it)
+    assert sorted(it.tasks) == [0, 1]
+    it.settle()
+    assert (state(it), it.versions(), it.states()) == (W.ROLLED_BACK, [1] * 2, ["RUNNING"] * 2)
+
+
 def test_instances_are_not_removed_beside_what_does_not_wait_for_room() -> None:
     it = running(3, checked=True)
     it.update(service(2, command="new", checked=True), batch_size=1)
