@@ -57,6 +57,7 @@ def start_gathered(active: ActiveJobs, cycle: Cycle, change: Change) -> None:
     placements, change.in_flight.gathered = change.in_flight.gathered, []
     for placement in placements:
         _place(active, cycle, placement, change.job_id)
+    elastic.note_start(change)
 
 
 def advance_elastic(active: ActiveJobs, cycle: Cycle, change: Change) -> None:

@@ -264,9 +264,9 @@ class Checks:
         expected = JobState.SUCCEEDED if planned.end is TaskState.SUCCEEDED else JobState.FAILED
         # Where a run is lost that would have failed, the next one may do well.
         allowed = {expected, JobState.SUCCEEDED, *((JobState.KILLED,) if asked else ())}
-        if planned.job.max_failures == 0 or (asked and planned.failing):
+        if planned.job.max_failures == 0 or (asked and (planned.failing or planned.job.needed)):
             # A run that had started and is lost is not run again where no failure is allowed; nor is one that
-            # fails, of a job that is stopped.
+            # fails, of a job that is stopped, nor one that was lost and waits for the others of its gang.
             allowed.add(JobState.FAILED)
         if state not in allowed:
             raise Violation(f"job {job_id} ({planned.job.name}) is {state.name}, not {expected.name}")

@@ -50,7 +50,7 @@ class ActiveJobs:
         """Replace a job by what was read from the store; its pending operations go on."""
         in_flight = self.jobs[job.job_id]
         job.add_up()
-        job.pending_reasons = in_flight.job.pending_reasons
+        job.pending_reasons, job.vain_growths = in_flight.job.pending_reasons, in_flight.job.vain_growths
         in_flight.job, in_flight.next_to_create = job, 0
         in_flight.gang_due, in_flight.gang_ends = job.spec.bound_members > 0, False
         self.sweep(job.job_id)

@@ -4,6 +4,7 @@ The members that a gang needs are enqueued as one. Once they are placed, its ext
 and those that are placed within a moment start with them. The others wait: when the round has lasted for the
 growth interval, they are enqueued as demand of their pool. An extra that is placed then shows that there is
 room. It is not launched: all members end, none counted as failed, and the next round begins in the same way.
+Others may take the room meanwhile: each growth in vain doubles the interval.
 
 Of a gang that grows in place (GANG_POLICY_RESTART_MEMBER) each member ends, and runs again, alone: there are
 no rounds. Extras are enqueued once the members that the gang needs have hosts, and start when they are
@@ -22,7 +23,7 @@ from jobmgr.core.state.in_flight import PendingOp
 from jobmgr.core.state.task_states import Cause
 from jobmgr.core.task.actions import TaskActions
 from jobmgr.core.task.deadlines import GATHERING
-from jobmgr.core.task.gang import note_end, why_grows
+from jobmgr.core.task.gang import growth_interval, note_end, why_grows
 from jobmgr.core.task.goal import ENDING_GOALS, Goal, goal_of
 from peloton.model.ids import Run
 from peloton.model.states import ON_HOST_TASK_STATES, TaskState, TerminationReason
@@ -148,6 +149,7 @@ def has_room(active: ActiveJobs, change: Change, instance: int) -> None:
     if goal_of(change.goal, task) is not Goal.RUN:
         return
     if outlook(change) is Outlook.RUNS and _until_growth(active.actions, change) <= 0:
+        change.in_flight.grows_from = _there(change)
         how = Termination(TerminationReason.KILLED_FOR_RESTART)
         why = why_grows(instance)
         change.revise(instance, desired_run=task.run + 1, termination=how, killed_for=why)
@@ -157,6 +159,21 @@ def has_room(active: ActiveJobs, change: Change, instance: int) -> None:
     why = "there is room for it, but its gang may not grow yet"
     lost = change.move(instance, Cause.NOT_STARTED, message=why, reason=TOO_EARLY)
     active.actions.next_run(change, instance, lost)
+
+
+def note_start(change: Change) -> None:
+    """Note how large a round is that begins. Where growth was in vain, the next one is put off."""
+    in_flight = change.in_flight
+    if in_flight.grows_from:
+        grown = _there(change) > in_flight.grows_from
+        change.job.vain_growths = 0 if grown else change.job.vain_growths + 1
+        in_flight.grows_from = 0
+
+
+def _there(change: Change) -> int:
+    """Return how many members are on hosts."""
+    tasks = (change.task(instance) for instance in range(change.spec.instance_count))
+    return sum(task.state in ON_HOST_TASK_STATES for task in tasks)
 
 
 def _needed(change: Change) -> list[tuple[int, TaskRuntime]]:
@@ -195,7 +212,7 @@ def _begins(change: Change, run: Run) -> bool:
 
 def _until_growth(actions: TaskActions, change: Change) -> float:
     """Return the seconds after which a gang that runs may grow: its members have run for the interval."""
-    interval = float(change.spec.workload.growth_interval)
+    interval = float(growth_interval(change.job))
     begun = 0
     for _, task in _needed(change):
         if not _runs(change, task):

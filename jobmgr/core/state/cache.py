@@ -73,6 +73,7 @@ class CachedJob:
         "specs",
         "tasks",
         "throttled",
+        "vain_growths",
         "volumes",
         "workflow",
     )
@@ -105,6 +106,9 @@ class CachedJob:
         """What runs that live have used, by instance, as far as their agents have told."""
         self.volumes: dict[VolumeId, Volume] = {}
         """The volumes of the job that are not deleted."""
+        self.vain_growths = 0
+        """How many rounds in a row of an elastic gang have ended for a larger one that was none, under this
+        leader."""
 
     @property
     def size(self) -> int:

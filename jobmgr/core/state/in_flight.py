@@ -42,6 +42,7 @@ class InFlight:
         "gang_due",
         "gang_ends",
         "gathered",
+        "grows_from",
         "job",
         "lost",
         "missing",
@@ -91,6 +92,8 @@ class InFlight:
         """Whether the bound gang is known to end by a member."""
         self.gathered: list[Placement] = []
         """Placements of an elastic gang that waits a moment for more of its members before it starts."""
+        self.grows_from = 0
+        """How many members an elastic gang had when it ended a round to grow; 0: it does not grow."""
         self.spares: set[int] = set()
         """Extras of an elastic gang that wait until it gathers or runs."""
         self.next_to_create = 0

@@ -118,6 +118,8 @@ _WAITING_STATES = frozenset({TaskState.INITIALIZED, TaskState.PENDING})
 _WITH_GANG = "its gang "
 _GROWS = "its gang grows: "
 _REASONS = {Stage.FAILING: TerminationReason.FAILED, Stage.OVER: TerminationReason.KILLED_ON_REQUEST}
+LONGEST_GROWTH_INTERVAL_SECONDS = 3600
+"""Unless a job asks for a longer one."""
 _MAX_CHARACTERS = 500
 """Of the reason for which a member is ended."""
 
@@ -200,6 +202,15 @@ def members_of(job: CachedJob) -> GangMembers | None:
     return GangMembers(there, job.spec.gang_size, instance_count(job.spec, job.runtime))
 
 
+def growth_interval(job: CachedJob) -> int:
+    """Return the seconds that a round of an elastic gang lasts at least before it ends for a larger one.
+
+    They double with each round that has ended for it in vain, up to an hour.
+    """
+    interval = job.spec.workload.growth_interval
+    return max(interval, min(interval << min(job.vain_growths, 20), LONGEST_GROWTH_INTERVAL_SECONDS))
+
+
 def extra_reason(job: CachedJob, instance: int) -> str:
     """Return why an extra of an elastic gang is not enqueued; empty of other instances."""
     spec = job.spec_of(instance)
@@ -208,7 +219,7 @@ def extra_reason(job: CachedJob, instance: int) -> str:
     if spec.workload.in_place and all(is_reached(task) for task in job.tasks[: spec.gang_size]):
         return ""
     if all(is_reached(task) for task in job.tasks[: spec.gang_size]):
-        interval = duration(spec.workload.growth_interval)
+        interval = duration(growth_interval(job))
         return f"its gang runs without it, and may grow {interval} after its start"
     needed = "instance 0 is" if spec.gang_size == 1 else f"instances 0-{spec.gang_size - 1} are"
     return f"it joins its gang when {needed} placed and there is room"

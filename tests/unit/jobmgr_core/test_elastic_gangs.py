@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from jobmgr.core.state import events as ev
+from jobmgr.core.state.cache import CachedJob
 from jobmgr.core.state.decisions import Cycle
 from jobmgr.core.state.instructions import Enqueue, Kill, Launch, Release, Settle
-from jobmgr.core.task.gang import extra_reason, members_of, restart_of
+from jobmgr.core.task.gang import extra_reason, growth_interval, members_of, restart_of
 from peloton.model.ids import JobId, Run
 from peloton.model.job import JobRuntime, JobSpec
 from peloton.model.states import JobState, TaskState, TerminationReason
-from peloton.model.task import TaskRuntime
+from peloton.model.task import TaskRuntime, TaskStatus
 from peloton.model.workload import JobWorkload
 from tests.unit.jobmgr_core.specs import JOB, spec
 from tests.unit.jobmgr_core.test_gangs import ends, row
@@ -172,6 +173,52 @@ def test_a_gang_grows_as_a_whole_when_an_extra_is_placed_after_the_interval() ->
     assert enqueued(cycle) == [[0, 1]]
     assert [held.task(i).run for i in range(MOST)] == [2, 2, 2, 2]
     assert not any(held.task(i).failure_count for i in range(MOST))
+
+
+def grow(held: Leader, extras: tuple[int, ...]) -> None:
+    """End a round of three for instance 3, and begin the next one with these extras."""
+    before, extra = held.task(0).run, held.task(3).run
+    later(held, 0.0, placed(3, run=extra))
+    assert [held.task(i).state for i in range(3)] == [S.KILLING] * 3
+    later(held, 1.0, ev.Withdrawn(JOB, [(3, extra)]), *(ends(i, S.KILLED, before) for i in range(3)))
+    run = extra + 1
+    assert {held.task(i).run for i in range(MOST)} == {run}
+    later(held, 0.1, ev.Enqueued(JOB, [(0, run), (1, run)]))
+    later(held, 0.1, placed(0, 1, run=run))
+    later(held, 0.1, ev.Enqueued(JOB, [(2, run), (3, run)]))
+    start = [later(held, 0.1, placed(*extras, run=run, host="g")), later(held, 2.0)]
+    assert sorted(launched(start[0]) + launched(start[1])) == [0, 1, *extras]
+    wall = held.core.active.actions.now.wall
+    begun = [(Run(JOB, i, run), TaskStatus("", S.RUNNING, wall, uuid=b"1")) for i in (0, 1, *extras)]
+    later(held, 0.1, ev.Launched([each for each, _ in begun]), ev.Statuses(begun))
+    assert [held.task(i).state for i in (0, 1, *extras)] == [S.RUNNING] * (2 + len(extras))
+
+
+def test_growth_in_vain_is_put_off_for_longer_and_longer() -> None:
+    """Others took the room while the members ended: else this went on for ever, and nobody got on."""
+    held = leader(row(), row(), row(), waits(S.PENDING))
+    job = held.core.active.jobs[JOB].job
+    later(held, INTERVAL)
+    grow(held, (2,))
+    for minutes in (10, 20):
+        assert enqueued(later(held, 1.0, placed(3, run=held.task(3).run))) == [], "it is too early"
+        told = f"its gang runs without it, and may grow {minutes} min after its start"
+        assert extra_reason(job, 3) == told
+        assert enqueued(later(held, 60 * minutes - 60)) == []
+        assert enqueued(later(held, 60)) == [[3]]
+        later(held, 0.1, ev.Enqueued(JOB, [(3, held.task(3).run)]))
+        grow(held, (2,) if minutes == 10 else (2, 3))
+    assert growth_interval(job) == INTERVAL, "it has grown"
+
+
+@pytest.mark.parametrize(("interval", "longest"), [(1, 3600), (300, 3600), (3600, 3600), (7200, 7200)])
+def test_growth_is_put_off_by_an_hour_at_most(interval: int, longest: int) -> None:
+    plain = spec(MOST, minimumRunningInstances=NEEDED)
+    elastic = replace(plain, workload=JobWorkload(growth_interval=interval))
+    job = CachedJob(JOB, elastic, JobRuntime(JobState.RUNNING, JobState.RUNNING, 1, 1))
+    assert growth_interval(job) == interval
+    job.vain_growths = 1000
+    assert growth_interval(job) == longest
 
 
 def test_a_gang_whose_host_is_drained_goes_on_with_fewer() -> None:

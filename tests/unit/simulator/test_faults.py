@@ -60,7 +60,9 @@ MENDED_WITH_ASKS = (
     (17, (0,), (3,), (5,)),
     (108, (5,), (0, 1, 3, 4, 5, 6), (0, 1, 2)),
     (364, (0, 2, 3, 5, 7), (2,), (0, 1)),
+    (1218, (), (2, 3), (6,)),
     (1700, (0, 1, 3, 6), (0, 2, 3, 4, 5, 6, 7), (0, 1, 2, 3)),
+    (1780, (0, 1, 2, 3, 4, 5), (0, 1, 2, 4, 5), (0, 1, 2, 3, 5, 7, 8)),
     (1935, (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4), (0, 1, 2)),
     (2522, (0, 3, 5, 6), (0, 1, 2, 3, 5, 6, 7), (0, 1)),
     (2768, (), (), (1,)),
@@ -73,17 +75,19 @@ MENDED_WITH_ASKS = (
 """Seeds with faults, jobs and asks that failed. 17: an elastic gang started with a placement that held a run
 of another job, which changed while the changes of the cycle were gone through: the leader ended. 108: times
 of a schedule's pause got runs that were decided about while the pause was being stored. 364: an enqueue was
-answered by the former resmgr, after its successor had read the store. 1700: the check took an instance that
-an update added for one that was down when another one was preempted, earlier in the same cycle. 1935, 2522:
-a run was taken back, it or another one with its number was enqueued, and taken out by the repetition of its
-withdrawal. 2768: an update made a service smaller, and the instance that was to be removed had the room for
-which another one waited. 2814: a gang was leased to an engine that did not get the answer, and stayed so
-until the time for placing it was over. 4630: the case was over when a service had stopped, a cycle before
-the end of its update was stored. 4764: an instance was throttled by a job manager whose clock was an hour
-ahead, and rounding left its successor, after the delay, less of it than the clock can tell, for ever at the
-same time. 6307: the check came 1 ms after resmgr had heard of the end of a run, and before jobmgr had stored
-it. 7622: the check took an instance for forgotten whose desired host was full: engines look for no other
-host for 100 s."""
+answered by the former resmgr, after its successor had read the store. 1218: an elastic gang ended a round
+for an extra each few seconds, the task that was evicted for the extra took the room back, and neither got
+on. 1700: the check took an instance that an update added for one that was down when another one was
+preempted, earlier in the same cycle. 1780: a rollback waited for the room of an instance that the update had
+added. 1935, 2522: a run was taken back, it or another one with its number was enqueued, and taken out by the
+repetition of its withdrawal. 2768: an update made a service smaller, and the instance that was to be removed
+had the room for which another one waited. 2814: a gang was leased to an engine that did not get the answer,
+and stayed so until the time for placing it was over. 4630: the case was over when a service had stopped, a
+cycle before the end of its update was stored. 4764: an instance was throttled by a job manager whose clock
+was an hour ahead, and rounding left its successor, after the delay, less of it than the clock can tell, for
+ever at the same time. 6307: the check came 1 ms after resmgr had heard of the end of a run, and before
+jobmgr had stored it. 7622: the check took an instance for forgotten whose desired host was full: engines
+look for no other host for 100 s."""
 MENDED = ((5110, (1, 2, 3, 5), (0, 2, 3)),)
 """Seeds with faults and jobs that failed: resmgr kept the run as an orphan to which jobmgr had gone back."""
 
