@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import grpc
 import yaml
 from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.configuration import conf
@@ -28,6 +30,7 @@ from peloton.api.v0.job import job_pb2
 from peloton.client import CallError, PelotonClient
 from peloton.client.failures import CODES
 from peloton.client.spec import parse_spec
+from peloton.errors import PelotonError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 JOB_ID, JOB_URL = "job_id", "job_url"
 """Keys of what is given by XCom."""
 LAST_OUTPUT_BYTES = 8192
+STOP_SECONDS = 60.0
+"""How long a task that is ended waits for the answer to the stop of its job."""
 MOST_TRIES = 20
 """Tries of a task whose jobs are looked for."""
 ENDED = frozenset({job_pb2.SUCCEEDED, job_pb2.FAILED, job_pb2.KILLED})
@@ -124,10 +129,26 @@ class PelotonJobOperator(BaseOperator):
         """Stop the job, since the task is being ended."""
         if not self.job_id or not self.stop_on_kill:
             return
-        self.log.info("stop job %s", self.job_id)
-        # A client of its own: the other one may be in the middle of a call, which the signal has interrupted.
-        with self.hook.get_conn() as client:
-            client.job_svc.Stop(stop_request(self.job_id))
+        # Airflow calls this in a signal handler. What that has interrupted may hold a lock that a call or a
+        # line of the log takes: another thread waits for it.
+        answered = threading.Event()
+        threading.Thread(target=self._stop, args=(answered,), name="peloton-stop").start()
+        answered.wait(STOP_SECONDS)
+
+    def _stop(self, answered: threading.Event) -> None:
+        """Stop the job, by a client of its own: the other one may be in the middle of a call."""
+        problem = ""
+        try:
+            with self.hook.get_conn() as client:
+                client.job_svc.Stop(stop_request(self.job_id))
+        except (ValueError, PelotonError, grpc.RpcError) as error:
+            problem = str(error)
+        finally:
+            answered.set()
+        if problem:
+            self.log.error("job %s is not stopped: %s", self.job_id, problem)
+        else:
+            self.log.info("stop job %s", self.job_id)
 
     def _config(self) -> job_pb2.JobConfig:
         text = self.spec if isinstance(self.spec, str) else yaml.safe_dump(dict(self.spec))
