@@ -17,7 +17,7 @@ PATIENCE = 60.0
 async def until(
     holds: Callable[[], object], what: str = "it holds", seconds: float = PATIENCE, pause: float = 0.002
 ) -> None:
-    """Wait until a condition holds. Raises TimeoutError with `what` after so many seconds."""
+    """Wait until a condition holds. Raises TimeoutError with `what` where it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:

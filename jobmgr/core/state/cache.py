@@ -107,8 +107,8 @@ class CachedJob:
         self.volumes: dict[VolumeId, Volume] = {}
         """The volumes of the job that are not deleted."""
         self.vain_growths = 0
-        """How many rounds in a row of an elastic gang have ended for a larger one that was none, under this
-        leader."""
+        """How often in a row an elastic gang ended a round to grow, and the next one was no larger. It is
+        not stored: a new leader begins at 0."""
 
     @property
     def size(self) -> int:

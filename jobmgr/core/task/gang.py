@@ -119,7 +119,7 @@ _WITH_GANG = "its gang "
 _GROWS = "its gang grows: "
 _REASONS = {Stage.FAILING: TerminationReason.FAILED, Stage.OVER: TerminationReason.KILLED_ON_REQUEST}
 LONGEST_GROWTH_INTERVAL_SECONDS = 3600
-"""Unless a job asks for a longer one."""
+"""How far growth in vain can raise the growth interval; a job may ask for a longer one."""
 _MAX_CHARACTERS = 500
 """Of the reason for which a member is ended."""
 
