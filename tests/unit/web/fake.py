@@ -108,7 +108,7 @@ def application(
     settings: WebSettings | None = None,
     caller: FakeCaller | None = None,
 ) -> Starlette:
-    settings = settings or WebSettings(poll_seconds=0.2)
+    settings = settings or WebSettings(poll_seconds=0.2, call_seconds=60.0)
     templates = Templates(settings.cluster)
     reader = Reader(pages, templates, cluster, lambda: NOW)
     hub = Hub(reader, settings.poll_seconds, settings.max_watchers)
